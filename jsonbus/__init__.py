@@ -1,0 +1,64 @@
+"""A decentralized JSON publish/subscribe bus over UDP multicast.
+
+    with jsonbus.Bus() as bus:
+        bus.publish("sensors/kitchen", {"temp": 21.5})
+
+Everything is imported at its first use: `import jsonbus` is quick, and a program that uses threads
+never pays for asyncio, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING
+
+from . import errors
+
+if TYPE_CHECKING:
+    from .aio.bus import AsyncBus
+    from .config import BusConfig
+    from .core.message import Message
+    from .core.views import Explanation, NodeInfo
+    from .sync.bus import Bus
+    from .topic_queue import TopicQueue
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncBus",
+    "Bus",
+    "BusConfig",
+    "Explanation",
+    "Message",
+    "NodeInfo",
+    "TopicQueue",
+    "errors",
+]
+
+_HOMES = {
+    "AsyncBus": ".aio.bus",
+    "Bus": ".sync.bus",
+    "BusConfig": ".config",
+    "Explanation": ".core.views",
+    "Message": ".core.message",
+    "NodeInfo": ".core.views",
+    "TopicQueue": ".topic_queue",
+}
+
+# A library says nothing unless its user asks to hear it.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> object:
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value: object = getattr(importlib.import_module(home, __name__), name)
+    globals()[name] = value  # the next look-up finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,166 @@
+"""A command that joins the bus: the options that all of them share, and their log.
+
+An option that is not given is left to jsonbus.config, which looks at the environment and has the
+defaults. So a setting is read, checked and explained in one place, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, cast
+
+import click
+
+import jsonbus
+from jsonbus.config import MODES, BusSettings
+
+logger = logging.getLogger("jsonbus.cli")
+
+
+class SharedOption(click.Option):
+    """An option of every command; the help shows it apart from the command's own."""
+
+
+class BusCommand(click.Command):
+    """A command whose function gets `settings`, the keywords for opening a bus."""
+
+    #: What is logged without -v and -q.
+    level = logging.WARNING
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_shared_options())
+
+    def invoke(self, ctx: click.Context) -> Any:
+        shared = {
+            param.name: ctx.params.pop(param.name)
+            for param in self.params
+            if isinstance(param, SharedOption) and param.name
+        }
+        _start_log(ctx, self.level - 10 * (shared.pop("verbose") - 2 * shared.pop("quiet")))
+        # A flag that was not given is False, a repeatable option (); 0 is a value.
+        given = {
+            key: value
+            for key, value in shared.items()
+            if value is not None and value is not False and value != ()
+        }
+        ctx.params["settings"] = cast(BusSettings, given)
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own, shared = [], []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                (shared if isinstance(param, SharedOption) else own).append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+        with formatter.section("Bus options (each also as an environment variable: JSONBUS_GROUP, …)"):
+            formatter.write_dl(shared)
+
+
+class NodeCommand(BusCommand):
+    """A command that stays: it tells who joins and leaves without being asked to."""
+
+    level = logging.INFO
+
+
+def note(text: str) -> None:
+    """Tell people what is going on, on standard error; not with -q."""
+    if not logger.isEnabledFor(logging.WARNING):
+        return
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        pass  # nobody reads it, and that is no reason to fail
+
+
+def wait_until_sure(bus: jsonbus.Bus) -> None:
+    """Wait until the bus knows what the others want, so that what follows is the truth.
+
+    That takes a round trip, or most of a second if nobody is there. A bus that cannot become sure
+    at all (mode master without a master) is used as it is after this long.
+    """
+    bus.wait_until_sure(timeout=2.0)
+
+
+def _shared_options() -> list[click.Option]:
+    return [
+        SharedOption(["--group"], metavar="ADDRESS", help="Multicast group [239.255.24.16]."),
+        SharedOption(["--port"], type=int, help="UDP port of the group [2416]."),
+        SharedOption(
+            ["--interface"],
+            multiple=True,
+            metavar="NAME",
+            help="Network interface, by name or address; may be repeated [auto].",
+        ),
+        SharedOption(["--ttl"], type=int, help="Routers a datagram may pass, plus one [1]."),
+        SharedOption(
+            ["--mode"], type=click.Choice(MODES), help="How nodes share their lists [delayed]."
+        ),
+        SharedOption(["--master"], is_flag=True, help="Answer late joiners; means mode master."),
+        SharedOption(
+            ["--subs-share-delay"],
+            type=float,
+            metavar="MS",
+            help="Answer late joiners after this fixed delay; means mode delayed [random].",
+        ),
+        SharedOption(["--name"], help="How this node is called [host and process]."),
+        SharedOption(
+            ["--classic"],
+            is_flag=True,
+            help="Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
+        ),
+        SharedOption(
+            ["-v", "--verbose"],
+            count=True,
+            envvar="JSONBUS_VERBOSE",
+            help="Log who joins and leaves; twice: every frame.",
+        ),
+        SharedOption(
+            ["-q", "--quiet"],
+            count=True,
+            envvar="JSONBUS_QUIET",
+            help="Print results and errors only.",
+        ),
+    ]
+
+
+def _start_log(ctx: click.Context, level: int) -> None:
+    """Log to standard error while the command runs."""
+    log = logging.getLogger("jsonbus")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LogFormatter(has_tracebacks=level <= logging.DEBUG))
+    # A log that cannot be written (standard error closed) is not worth a traceback.
+    logging.raiseExceptions = False
+    before = log.level
+    log.setLevel(max(logging.DEBUG, min(level, logging.ERROR)))
+    log.addHandler(handler)
+
+    def stop() -> None:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+    ctx.call_on_close(stop)
+
+
+class _LogFormatter(logging.Formatter):
+    """`12:34:56.789 text`; what is worse than information says so. One line, unless debugging."""
+
+    default_time_format = "%H:%M:%S"
+    default_msec_format = "%s.%03d"
+
+    def __init__(self, *, has_tracebacks: bool) -> None:
+        super().__init__("%(asctime)s %(prefix)s%(message)s")
+        self._has_tracebacks = has_tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        is_plain = record.levelno <= logging.INFO
+        record.prefix = "" if is_plain else f"{record.levelname.lower()}: "
+        return super().format(record)
+
+    def formatException(self, ei: Any) -> str:
+        if self._has_tracebacks:
+            return super().formatException(ei)
+        return f"    {ei[0].__name__}: {ei[1]}"

@@ -1,0 +1,98 @@
+"""The list of commands. A command's module is imported when the command is run.
+
+The table's short texts are what `jsonbus --help` shows, so that help imports no command.
+Errors of the bus become one line on standard error and an exit code here, once for all commands.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+import jsonbus
+from jsonbus.errors import JsonBusError, LocalError
+
+from .main import INTERRUPTED
+
+FAILED = 1
+WRONG_USAGE = 2
+TIMED_OUT = 3
+
+#: Name -> what it does. The command is `command` in the module of that name.
+COMMANDS = {
+    "pub": "Publish a value, or the lines of standard input.",
+    "sub": "Print the messages of topics.",
+    "node": "Stay on the bus and tell who joins and leaves.",
+    "nodes": "Show who is on the bus.",
+    "topics": "Show what is subscribed to, and by whom.",
+    "explain": "Tell why a value would be sent, held or not sent.",
+    "request": "Ask whoever serves a topic, and print the reply.",
+    "serve": "Answer requests.",
+    "ping": "Measure the round trip to every node.",
+    "demo": "Watch sensors and subscribers find each other on this machine.",
+}
+
+
+class CommandGroup(click.Group):
+    """Imports a command when it is asked for; turns errors into exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"{__package__}.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            raise click.exceptions.Exit(0) from None  # whoever read has read enough
+        except JsonBusError as error:
+            raise _Failure(str(error), _exit_code(error)) from error
+        except OSError as error:
+            raise _Failure(str(error), FAILED) from error
+
+
+class _Failure(click.ClickException):
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def _exit_code(error: JsonBusError) -> int:
+    if isinstance(error, LocalError):
+        return WRONG_USAGE
+    return TIMED_OUT if isinstance(error, TimeoutError) else FAILED
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Two terminals are enough to try it:
+  jsonbus sub 'sensors/**'
+  jsonbus pub sensors/kitchen '{"temp": 21.5}'
+
+\b
+Results go to standard output: readable on a terminal, one JSON object a line in a pipe.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
+
+\b
+Completion of commands and options, in ~/.bashrc (or zsh, fish):
+  eval "$(_JSONBUS_COMPLETE=bash_source jsonbus)"
+""",
+)
+@click.version_option(jsonbus.__version__, prog_name="jsonbus", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Publish and subscribe to JSON values on the local network, without a broker."""

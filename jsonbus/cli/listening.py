@@ -1,0 +1,128 @@
+"""Messages on their way from subscriptions to standard output.
+
+The bus's workers bring messages, the main thread prints them: it is the one that Ctrl-C interrupts,
+also while it waits for a full pipe. Between them is a small inbox. When it is full the workers wait,
+and the subscriptions' own mailboxes fill up; these are bounded, too, and count what they drop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+import jsonbus
+
+from .command import note
+from .output import Output
+from .values import message_to_json, printable, to_json
+
+#: Messages that one subscription keeps while the output is slow; a burst of a few MB.
+MAILBOX_MESSAGES_MAX = 10_000
+
+#: Messages between the workers and the main thread.
+INBOX_MESSAGES_MAX = 1_000
+
+#: How often an idle command looks whether its reader is still there.
+LOOK_AROUND_S = 0.5
+
+
+class Inbox:
+    """Messages of several subscriptions, each message once although several patterns match it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._messages: deque[jsonbus.Message] = deque()
+        self._is_closed = False
+        # Patterns that overlap bring the same object several times, and not one after the other.
+        # Keeping the objects keeps their ids from being used again.
+        self._recent: OrderedDict[int, jsonbus.Message] = OrderedDict()
+
+    def put(self, message: jsonbus.Message) -> None:
+        """Add a message, as soon as there is room; for workers."""
+        with self._changed:
+            if id(message) in self._recent:
+                return
+            while len(self._messages) >= INBOX_MESSAGES_MAX and not self._is_closed:
+                self._changed.wait()
+            self._messages.append(message)
+            self._recent[id(message)] = message
+            if len(self._recent) > 2 * MAILBOX_MESSAGES_MAX:
+                self._recent.popitem(last=False)
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float) -> list[jsonbus.Message]:
+        """All messages that are there; waits for the first one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._messages, timeout_s)
+            taken = list(self._messages)
+            self._messages.clear()
+            self._changed.notify_all()
+            return taken
+
+    def close(self) -> None:
+        """Nobody takes any more: let the workers go."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+
+class Listener:
+    """Prints the messages of some patterns."""
+
+    def __init__(
+        self, bus: jsonbus.Bus, patterns: Sequence[str], output: Output, *, value_only: bool = False
+    ) -> None:
+        self.printed = 0
+        self._bus = bus
+        self._output = output
+        self._value_only = value_only
+        self._inbox = Inbox()
+        self._subscriptions = [
+            bus.subscribe(pattern, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
+            for pattern in dict.fromkeys(patterns)
+        ]
+
+    def run(self, count: int | None = None, timeout_s: float | None = None) -> None:
+        """Print until there were `count` messages, the time is over, or the reader has gone."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while count is None or self.printed < count:
+                wait_s = LOOK_AROUND_S
+                if deadline is not None:
+                    wait_s = min(wait_s, deadline - time.monotonic())
+                messages = self._inbox.take(max(wait_s, 0.0))
+                if count is not None:
+                    messages = messages[: count - self.printed]
+                for message in messages:
+                    self._output.write_line(self._line(message))
+                self._output.flush()
+                self.printed += len(messages)
+                if wait_s <= 0 or not self._output.has_reader():
+                    return
+        finally:
+            self._inbox.close()
+            self._report_losses()
+
+    def _line(self, message: jsonbus.Message) -> str:
+        if not self._output.is_terminal:
+            return to_json(message.value) if self._value_only else message_to_json(message)
+        value = printable(to_json(message.value))
+        if self._value_only:
+            return value
+        style = self._output.style
+        clock = time.strftime("%H:%M:%S", time.localtime(message.received_at))
+        milliseconds = int(message.received_at % 1 * 1000)
+        return (
+            f"{style(f'{clock}.{milliseconds:03d}', '2')} {style(printable(message.topic), '36')} "
+            f"{value} {style(printable(message.name), '2')}"
+        )
+
+    def _report_losses(self) -> None:
+        dropped = sum(each.dropped for each in self._subscriptions)
+        if dropped:
+            note(f"{dropped:,} messages were dropped: the output was slower than the bus")
+        lost = self._bus.stats().get("messages_lost", 0)
+        if lost:
+            note(f"{lost:,} messages of other nodes were lost on the way")

@@ -1,0 +1,76 @@
+"""The entry point. It imports next to nothing, so that Ctrl-C is caught as early as possible.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+INTERRUPTED = 130  # what shells show for a program that Ctrl-C ended
+
+
+def main() -> None:
+    """Run the command line and leave the process; never shows a traceback for Ctrl-C or a pipe."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except OSError:
+        code = 1  # even the error message could not be written
+    _leave(code)
+
+
+def _run() -> int:
+    _fill_closed_streams()
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            # Like Ctrl-C: the node says goodbye instead of being missed by the others.
+            signal.signal(number, signal.default_int_handler)
+
+    from .group import cli
+
+    try:
+        cli.main(prog_name="jsonbus")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    return 0
+
+
+def _fill_closed_streams() -> None:
+    """Open what the caller closed (`<&-`, `>&-`), in a way that using it is an error.
+
+    Otherwise the first socket would become descriptor 1, and whatever writes to standard output
+    would write into it. /dev/null opened for the wrong direction takes the place and refuses.
+    """
+    wrong_directions = {0: os.O_WRONLY, 1: os.O_RDONLY, 2: os.O_RDONLY}
+    for descriptor, direction in wrong_directions.items():
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, direction)  # takes the lowest free number, which is this one
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+
+
+def _leave(code: int) -> None:
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # too late to matter
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                # Python would try again at its end, and complain.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        os._exit(code)  # whoever presses Ctrl-C twice does not wait for threads
+    sys.exit(code)

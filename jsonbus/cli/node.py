@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import threading
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from .command import NodeCommand, note
+from .listening import Listener
+from .output import Output
+
+
+@click.command(
+    "node",
+    cls=NodeCommand,
+    epilog="""\b
+Examples:
+  jsonbus node --master                        answer late joiners, in mode master
+  jsonbus node --subs-share-delay 0            answer late joiners first, in mode delayed
+  jsonbus node --name desk --sub 'alarm/**'    and print what comes
+""",
+)
+@click.option(
+    "--sub", "patterns", multiple=True, metavar="PATTERN", help="Subscribe; may be repeated."
+)
+def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
+    """Stay on the bus and tell who joins and leaves.
+
+    Joining and leaving is logged on standard error; messages of the patterns given with --sub are
+    printed as `jsonbus sub` prints them. Runs until Ctrl-C.
+    """
+    with jsonbus.Bus(**settings) as bus:
+        config = bus.config
+        note(f"{bus.name} joined {config.group}:{config.port} in mode {config.mode}; Ctrl-C ends")
+        try:
+            if patterns:
+                Listener(bus, patterns, Output()).run()
+            else:
+                threading.Event().wait()
+        except KeyboardInterrupt:
+            pass  # the usual end

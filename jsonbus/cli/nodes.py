@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from .command import BusCommand, note, warn_unless_sure, wait_until_sure
+from .output import Output
+
+
+@click.command(
+    "nodes",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus nodes
+  jsonbus nodes | jq -r 'select(.lost > 0) | .name'
+""",
+)
+def command(settings: BusSettings) -> None:
+    """Show who is on the bus.
+
+    One line per node: its name, what it subscribes to, how long ago it was heard, and from where.
+    This command's own node is left out.
+    """
+    output = Output()
+    with jsonbus.Bus(**settings) as bus:
+        wait_until_sure(bus)
+        others = sorted(
+            (each for each in bus.nodes() if not each.is_self), key=lambda each: each.name
+        )
+        warn_unless_sure(bus)
+        if not others:
+            note(f"nobody else is on {bus.config.group}:{bus.config.port}")
+        elif output.is_terminal:
+            output.write_table(
+                ("NAME", "NODE", "MODE", "HEARD", "ADDRESS", "SUBSCRIBES TO"), map(_row, others)
+            )
+        else:
+            output.write_results(map(dataclasses.asdict, others))
+
+
+def _row(info: jsonbus.NodeInfo) -> tuple[str, ...]:
+    return (
+        info.name,
+        info.node,
+        "plain" if info.is_plain else "master, answers" if info.is_master else info.mode,
+        f"{info.heard_s_ago:.1f} s ago",
+        info.address or "-",
+        ", ".join(info.patterns) or "-",
+    )

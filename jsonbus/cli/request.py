@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import sys
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from .command import BusCommand
+from .output import Output
+from .values import ValueArguments, parse_argument, printable, to_json
+
+
+@click.command(
+    "request",
+    cls=BusCommand,
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  jsonbus request add '{"a": 1, "b": 2}'
+  jsonbus request time                         without a value: null
+  jsonbus request resize - < picture.json      the value from standard input
+  jsonbus request slow --timeout 30
+""",
+)
+@click.argument("topic")
+@click.argument("value", required=False)
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for the reply; exit code 3 if none comes.",
+)
+@click.option("--text", "is_text", is_flag=True, help="The value is text, not JSON.")
+def command(
+    settings: BusSettings, topic: str, value: str | None, timeout: float, is_text: bool
+) -> None:
+    """Ask whoever serves a topic, and print the reply.
+
+    Fails (exit code 1) as soon as it is known that nobody serves TOPIC, and when the node that
+    serves it failed.
+    """

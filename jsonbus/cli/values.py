@@ -1,0 +1,76 @@
+"""JSON text as people type it, and as we print it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import jsonbus
+
+#: What `sub` prints of a message, in this order; `pub` knows such objects by these keys.
+MESSAGE_KEYS = ("topic", "value", "node", "name", "sequence", "sent_at", "received_at")
+
+# Text from the network must not command the terminal: control characters that JSON does not escape,
+# and the ones that reverse the direction of what follows.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text; raises ValueError with the reason in a few words.
+
+    Stricter than Python: NaN and Infinity are not JSON, and nobody else would understand them.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg} (column {error.colno})") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_argument(text: str, is_text: bool = False) -> Any:
+    """The value of an argument VALUE; raises a usage error that tells how to write it."""
+    if is_text:
+        return text
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{shorten(text)} is not JSON: {error}. A text is written with quotes inside "
+            f"quotes: '\"hello\"'",
+            param_hint="VALUE",
+        ) from None
+
+
+def to_json(value: object) -> str:
+    """One line of compact JSON."""
+    return _encode(value)
+
+
+def message_to_json(message: jsonbus.Message) -> str:
+    """The line that `sub` prints into a pipe, and that `pub` understands."""
+    return _encode({key: getattr(message, key) for key in MESSAGE_KEYS})
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could command a terminal."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def shorten(text: str, length_max: int = 60) -> str:
+    """The text as it may stand in a message to people."""
+    text = printable(text)
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encode: Callable[[object], str] = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), check_circular=False
+).encode

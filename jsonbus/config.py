@@ -1,0 +1,265 @@
+"""Settings of a bus: defaults, `JSONBUS_*` environment variables, keywords.
+
+A keyword beats an environment variable, which beats the default. `classic` changes only the
+defaults. This is the one reader of environment variables: a bus opened by a program and one opened
+by a command understand the same ones.
+
+The mode follows from other settings: `master=True` means mode master, `subs_share_delay` means
+mode delayed. Where both were said in the same place (both keywords, both environment variables)
+and do not agree, that is an error. Where a keyword disagrees with an environment variable, the
+keyword wins, and takes with it what the environment said about the mode it replaces.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict, Unpack
+
+from .errors import ConfigError
+
+MODES: Final = ("basic", "master", "delayed")
+
+#: The defaults of the first implementation, whose nodes understand one message per datagram.
+CLASSIC: Final[BusSettings] = {"group": "224.1.2.3", "port": 2416, "ttl": 10, "batching": False}
+
+ENVIRONMENT_PREFIX: Final = "JSONBUS_"
+
+
+class BusSettings(TypedDict, total=False):
+    """The keywords of `Bus` and `AsyncBus`; None is the same as leaving one out."""
+
+    group: str | None
+    port: int | None
+    interface: str | Sequence[str] | None
+    ttl: int | None
+    mode: str | None
+    master: bool | None
+    subs_share_delay: float | None
+    name: str | None
+    workers: int | None
+    datagram_bytes_max: int | None
+    receive_buffer_bytes: int | None
+    batching: bool | None
+    classic: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusConfig:
+    """The settings that a bus runs with; made by `load`, checked however it is made."""
+
+    group: str = "239.255.24.16"
+    port: int = 2416
+    #: Names or addresses; "auto" is the default route's interface.
+    interface: tuple[str, ...] = ("auto",)
+    #: Routers a datagram may pass, plus one: 1 stays on the local network.
+    ttl: int = 1
+    mode: str = "delayed"
+    #: This node answers late joiners in mode master.
+    master: bool = False
+    #: Milliseconds, the same every time; None draws a new delay for each share.
+    subs_share_delay: float | None = None
+    #: None: the bus makes one up from host and process.
+    name: str | None = None
+    #: Threads that run handlers.
+    workers: int = 1
+    #: None: 1,400, which fits an Ethernet frame also through a tunnel.
+    datagram_bytes_max: int | None = None
+    receive_buffer_bytes: int = 4 * 1024 * 1024
+    #: Messages that wait together share a datagram.
+    batching: bool = True
+
+    def __post_init__(self) -> None:
+        _check_group(self.group)
+        _check_whole("port", self.port, 1, 65_535)
+        _check_interface(self.interface)
+        _check_whole("ttl", self.ttl, 0, 255)
+        if self.mode not in MODES:
+            raise ConfigError(f"mode must be basic, master or delayed, not {_shown(self.mode)}")
+        _check_flag("master", self.master)
+        if self.subs_share_delay is not None:
+            _check_delay(self.subs_share_delay)
+        _check_agreement(self.mode, self.master, self.subs_share_delay)
+        if self.name is not None:
+            _check_name(self.name)
+        _check_whole("workers", self.workers, 1, 256)
+        if self.datagram_bytes_max is not None:
+            # Less could not hold the sums of a subscription list; more, UDP cannot carry.
+            _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)
+        _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
+        _check_flag("batching", self.batching)
+
+
+def load(**settings: Unpack[BusSettings]) -> BusConfig:
+    """The configuration that these keywords and the environment ask for; raises ConfigError."""
+    unknown = sorted(settings.keys() - _READERS.keys())
+    if unknown:
+        raise TypeError(f"no such setting: {', '.join(unknown)}")
+    keywords = {key: value for key, value in settings.items() if value is not None}
+    environment = _read_environment(os.environ)
+    classic = keywords.pop("classic", environment.pop("classic", False))
+    _check_flag("classic", classic)
+    merged: dict[str, Any] = dict(CLASSIC) if classic else {}
+    for layer in (environment, keywords):
+        _imply_mode(layer)
+        mode = layer.get("mode")
+        if mode is not None and mode != "master":
+            merged.pop("master", None)
+        if mode is not None and mode != "delayed":
+            merged.pop("subs_share_delay", None)
+        merged.update(layer)
+    if "interface" in merged:
+        merged["interface"] = _as_tuple(merged["interface"])
+    return BusConfig(**merged)
+
+
+def environment_variable(setting: str) -> str:
+    """The name of the environment variable for a setting: JSONBUS_GROUP for "group"."""
+    return ENVIRONMENT_PREFIX + setting.upper()
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for setting, (read, what) in _READERS.items():
+        variable = environment_variable(setting)
+        text = environ.get(variable, "").strip()
+        if not text:
+            continue
+        try:
+            found[setting] = read(text)
+        except ValueError:
+            raise ConfigError(f"{variable} must be {what}, not {_shown(text)}") from None
+    return found
+
+
+def _imply_mode(layer: dict[str, Any]) -> None:
+    """Add the mode that the layer's other settings mean; raises ConfigError if they disagree."""
+    implied = None
+    if layer.get("master") is True:
+        implied = "master"
+    elif "subs_share_delay" in layer:
+        implied = "delayed"
+    if implied is not None:
+        mode = layer.setdefault("mode", implied)
+        _check_agreement(mode, layer.get("master", False), layer.get("subs_share_delay"))
+
+
+def _read_flag(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)
+
+
+def _read_names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+_TEXT: Final = "text"
+_WHOLE: Final = "a whole number"
+_NUMBER: Final = "a number"
+_FLAG: Final = "1 or 0"
+
+#: How a setting is read from an environment variable, and what to say if it cannot be.
+_READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
+    "group": (str, _TEXT),
+    "port": (int, _WHOLE),
+    "interface": (_read_names, _TEXT),
+    "ttl": (int, _WHOLE),
+    "mode": (str, _TEXT),
+    "master": (_read_flag, _FLAG),
+    "subs_share_delay": (float, _NUMBER),
+    "name": (str, _TEXT),
+    "workers": (int, _WHOLE),
+    "datagram_bytes_max": (int, _WHOLE),
+    "receive_buffer_bytes": (int, _WHOLE),
+    "batching": (_read_flag, _FLAG),
+    "classic": (_read_flag, _FLAG),
+}
+
+
+def _as_tuple(interface: object) -> object:
+    if isinstance(interface, str):
+        return (interface,)
+    return tuple(interface) if isinstance(interface, Sequence) else interface
+
+
+def _check_group(group: object) -> None:
+    # Asking first for str: ip_address() also takes whole numbers.
+    try:
+        is_group = isinstance(group, str) and ipaddress.IPv4Address(group).is_multicast
+    except ValueError:
+        is_group = False
+    if not is_group:
+        raise ConfigError(
+            "group must be an IPv4 multicast address, 224.0.0.0 to 239.255.255.255, "
+            f"not {_shown(group)}"
+        )
+
+
+def _check_interface(interface: object) -> None:
+    if (
+        not isinstance(interface, tuple)
+        or not interface
+        or not all(isinstance(each, str) and each.strip() for each in interface)
+    ):
+        raise ConfigError(
+            f'interface must be "auto", a name or an address, or several, not {_shown(interface)}'
+        )
+
+
+def _check_whole(setting: str, value: object, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(
+            f"{setting} must be a whole number from {least} to {most}, not {_shown(value)}"
+        )
+
+
+def _check_flag(setting: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{setting} must be true or false, not {_shown(value)}")
+
+
+def _check_delay(delay: object) -> None:
+    if (
+        not isinstance(delay, int | float)
+        or isinstance(delay, bool)
+        or not math.isfinite(delay)
+        or delay < 0
+    ):
+        raise ConfigError(
+            f"subs_share_delay must be a number of milliseconds, 0 or more, not {_shown(delay)}"
+        )
+
+
+def _check_agreement(mode: object, master: object, subs_share_delay: object) -> None:
+    if master is True and mode != "master":
+        raise ConfigError(f"a master shares in mode master, not {mode}: leave out one of the two")
+    if subs_share_delay is not None and mode != "delayed":
+        raise ConfigError(
+            f"a share delay has a meaning only in mode delayed, not {mode}: "
+            "leave out one of the two"
+        )
+
+
+def _check_name(name: object) -> None:
+    if (
+        not isinstance(name, str)
+        or not name.strip()
+        or any(unicodedata.category(char) in ("Cc", "Cs") for char in name)
+        or len(name.encode()) > 255
+    ):
+        raise ConfigError(
+            f"name must be 1 to 255 bytes of text without control characters, not {_shown(name)}"
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

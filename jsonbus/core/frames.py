@@ -1,0 +1,177 @@
+"""What datagrams decode to: one small class per kind of datagram.
+
+The classes are slotted but not frozen: a frozen dataclass takes three times as long to make,
+and frames are made for every datagram. Nobody changes a frame after it was made.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+# Lists are compared bucket by bucket when they differ, so that only what differs is sent.
+BUCKETS = 256
+BUCKET_SUM_BITS = 16
+
+PLAIN_PREFIX = "plain:"  # pseudo-node ids of plain (classic) peers: "plain:ADDRESS:PORT"
+
+
+@dataclass(slots=True)
+class Header:
+    """Who sent the datagram: the part of `jb` that every datagram of ours has."""
+
+    node: str
+    incarnation: int  # when the node started, milliseconds since 1970
+    counter: int  # this incarnation's datagrams, from 1
+    # Number of the first message inside; in a datagram without messages, of the next one to be
+    # sent: so that a loss at the end of a burst is seen without waiting for the next message.
+    first_message: int
+    sent_us: int
+
+
+class Digest(NamedTuple):
+    """Equal digests mean identical subscription lists."""
+
+    nodes: int
+    hash: int  # XOR of the entries' 64-bit hashes
+
+    def __str__(self) -> str:
+        return f"{self.nodes}/{self.hash:016x}"
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One node's part of the subscription list; immutable, so that lists may share entries."""
+
+    node: str
+    incarnation: int
+    version: int
+    name: str = ""
+    patterns: tuple[str, ...] = ()
+    mode: str = "delayed"  # basic, master or delayed
+    is_master: bool = False  # it answers in mode master
+    left: bool = False  # said goodbye: its last version
+    gone: bool = False  # not heard for longer than its lease, and asked for in vain
+
+    @property
+    def is_plain(self) -> bool:
+        return self.node.startswith(PLAIN_PREFIX)
+
+    @property
+    def is_alive(self) -> bool:
+        return not (self.left or self.gone)
+
+    def hash64(self) -> int:
+        """The entry's share of the digest."""
+        text = f"{self.node}|{self.incarnation}|{self.version}"
+        if self.is_plain:  # nobody numbers a plain list's versions: its content has to tell
+            text += "|" + "|".join(self.patterns)
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def bucket_of(node: str) -> int:
+    """The bucket that a node's entry is in, the same on every node."""
+    return zlib.crc32(node.encode()) % BUCKETS
+
+
+@dataclass(slots=True)
+class MessagesFrame:
+    """One message or a batch.
+
+    `items` should be lists [topic, value], but those of a batch are as they came: the node looks
+    each topic up anyway, and checks shape and name only where that look-up fails.
+    """
+
+    header: Header | None  # None: a plain datagram
+    items: list[Any]
+
+
+@dataclass(slots=True)
+class ListFrame:
+    """(Part of) a subscription list: an announcement, a share, or what differs."""
+
+    header: Header | None  # None: a plain list
+    topics: list[str]  # the plain union, without "jsonbus.topics" itself
+    entries: list[tuple[Entry, float]]  # with the seconds since the entry's node was heard
+    digest: Digest | None  # of the sender's whole list
+    sums: int | None  # of the sender's whole list
+    # Bit b set: the share holds every entry of bucket b. None: an announcement, which holds only
+    # its sender's entry. ALL_BUCKETS: a full share.
+    covers: int | None
+    part: tuple[int, int]  # index, count
+    settled: bool  # the sender was past joining
+
+
+ALL_BUCKETS = (1 << BUCKETS) - 1
+
+
+@dataclass(slots=True)
+class PresenceFrame:
+    """I am here; this is my digest; (suspects) has anybody heard of these?"""
+
+    header: Header
+    version: int
+    name: str
+    mode: str
+    is_master: bool
+    settled: bool
+    digest: Digest | None  # None in basic mode
+    sums: int | None
+    suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
+
+
+@dataclass(slots=True)
+class ByeFrame:
+    """The sender leaves; `version` is its entry's last."""
+
+    header: Header
+    version: int
+
+
+@dataclass(slots=True)
+class RequestFrame:
+    """A value for whoever serves `topic`."""
+
+    header: Header
+    topic: str
+    value: Any
+    request_id: int
+    timeout_ms: int
+
+
+@dataclass(slots=True)
+class ReplyFrame:
+    """The answer to node `to`'s request; `error` is None unless the handler failed."""
+
+    header: Header
+    to: str
+    request_id: int
+    value: Any
+    error: str | None
+
+
+@dataclass(slots=True)
+class PingFrame:
+    header: Header
+    ping_id: int
+
+
+@dataclass(slots=True)
+class PongFrame:
+    header: Header
+    to: str
+    ping_id: int
+
+
+Frame = (
+    MessagesFrame
+    | ListFrame
+    | PresenceFrame
+    | ByeFrame
+    | RequestFrame
+    | ReplyFrame
+    | PingFrame
+    | PongFrame
+)

@@ -1,0 +1,149 @@
+"""Whether this node may rely on its list: joining, sure or doubting.
+
+    joining ──agreed, or silence──► sure ──mismatch, unknown node, network changed──► doubting
+       │                             ▲                                                   │
+       └──neither within 1.5 s───────┼──────────────► doubting ───agreed, or alone───────┘
+
+- **joining**: announcing itself. What nobody is known to want is held, not lost, not sent.
+- **sure**: what nobody is known to want is not sent.
+- **doubting**: everything is sent. Wasteful and safe; nothing is ever held here, so doubt may come
+  and go in an instant.
+
+A node is *settled* once it is past joining. Only settled nodes answer joiners, and only their
+agreement counts: two joiners who know nothing agree on it, and a thousand nodes that start together
+would otherwise all answer each other.
+
+Agreement is a digest equal to this node's own. Silence is half a second after the second
+announcement in which no settled node was heard. In doubt, silence counts only for a node that
+knows of no other: a group that said something else a moment ago is not refuted by saying nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from jsonbus.core.limits import ANNOUNCE_REPEATS_S, JOIN_S_MAX, SILENCE_S
+
+JOINING = "joining"
+SURE = "sure"
+DOUBTING = "doubting"
+
+
+class Joining:
+    """The state, and when to announce (again)."""
+
+    __slots__ = (
+        "_announced",
+        "_begun_at",
+        "_give_up_at",
+        "_repeats",
+        "_silent_at",
+        "announce_at",
+        "reason",
+        "state",
+    )
+
+    def __init__(self) -> None:
+        self.state = JOINING
+        self.reason = "not opened yet"
+        self.announce_at = math.inf
+        self._begun_at = 0.0
+        self._announced = 0
+        self._repeats: tuple[float, ...] = ()
+        self._silent_at = math.inf
+        self._give_up_at = math.inf
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state != JOINING
+
+    def start(self, now: float) -> None:
+        """Join: announce now, and again until agreed."""
+        self.state, self.reason = JOINING, "waiting for somebody's list"
+        self._give_up_at = now + JOIN_S_MAX
+        self._announce_from(now, now)
+        self._silent_at = now + ANNOUNCE_REPEATS_S[0] + SILENCE_S
+
+    def settle(self, reason: str) -> None:
+        """Be sure without asking anybody."""
+        self.state, self.reason = SURE, reason
+        self._stop()
+
+    def announce_change(self, now: float, at: float) -> None:
+        """The own entry is a new one: announce it at that instant, and again until agreed."""
+        if self.announce_at != math.inf and self._announced == 0:
+            return  # one is about to go out; it will say the newest
+        self._announce_from(now, at)
+
+    def hear_settled(self) -> None:
+        """A settled node is here: silence no longer means that there is nobody."""
+        if self.state == JOINING:
+            self._silent_at = math.inf
+
+    def agree(self) -> bool:
+        """A settled node has the same list; whether that changed the state."""
+        self.confirm()
+        self._silent_at = self._give_up_at = math.inf
+        if self.state == SURE:
+            return False
+        self.state, self.reason = SURE, "another node has the same list"
+        return True
+
+    def confirm(self) -> None:
+        """Somebody's list holds this node's entry: no need to repeat it."""
+        if self._announced:
+            self.announce_at = math.inf
+
+    def doubt(self, now: float, reason: str, *, anew: bool = False) -> bool:
+        """Send everything from now on; `anew` announces too. Whether the state changed."""
+        if self.state == JOINING:
+            return False
+        changed = self.state != DOUBTING
+        if changed:
+            self.state, self.reason = DOUBTING, reason
+        if anew:
+            self._announce_from(now, now)
+            self._silent_at = now + ANNOUNCE_REPEATS_S[0] + SILENCE_S
+        return changed
+
+    def timer_at(self) -> float:
+        return min(self.announce_at, self._silent_at, self._give_up_at)
+
+    def take_announcement(self, due: float) -> bool:
+        """Whether to announce now; plans the next one."""
+        if self.announce_at > due:
+            return False
+        self._announced += 1
+        if self._repeats:
+            self.announce_at = self._begun_at + self._repeats[0]
+            self._repeats = self._repeats[1:]
+        else:
+            self.announce_at = math.inf
+        return True
+
+    def take_verdict(self, due: float, is_alone: bool) -> bool:
+        """Whether waiting ended by itself: in silence, or without an answer."""
+        if self._silent_at <= due:
+            self._silent_at = math.inf
+            if self.state == JOINING:
+                self.state, self.reason = SURE, "nobody answered: this node is the first"
+                self._give_up_at = math.inf
+                return True
+            if self.state == DOUBTING and is_alone:
+                self.state, self.reason = SURE, "nobody else is here"
+                return True
+        if self._give_up_at <= due:
+            self._give_up_at = math.inf
+            if self.state == JOINING:
+                self.state, self.reason = DOUBTING, "other nodes are here, but none answered"
+                return True
+        return False
+
+    def _announce_from(self, now: float, at: float) -> None:
+        self._begun_at = now
+        self._announced = 0
+        self._repeats = ANNOUNCE_REPEATS_S
+        self.announce_at = at
+
+    def _stop(self) -> None:
+        self.announce_at = self._silent_at = self._give_up_at = math.inf

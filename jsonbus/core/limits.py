@@ -1,0 +1,144 @@
+"""Every bound and every time of the protocol, with its unit and its reason.
+
+The bounds of single datagrams are in wire_limits.py, beside the format.
+"""
+
+from __future__ import annotations
+
+# --- Sharing -------------------------------------------------------------------------------------
+
+#: Share delays are drawn from 0 to this. 200 ms is short for a joiner and forty times the usual
+#: delay of a LAN, so that the first share reaches the others before most timers end.
+SHARE_DELAY_MAX_S = 0.2
+
+#: Up to this many nodes the draw is plainly uniform: more answers than one are then unlikely.
+SHARE_UNIFORM_NODES = 5
+
+#: A node sends full shares at most this often: a flood of forged announcements, answered at once by
+#: a master, must not become a flood of lists. Joiners that come in between share the next answer.
+SHARE_INTERVAL_MIN_S = 0.05
+
+#: Datagrams of one list sent in one go, and the pause before the next: a list of 10,000 nodes is
+#: 450 datagrams, more than a default receive buffer holds (256 small ones).
+LIST_BURST_DATAGRAMS = 32
+LIST_BURST_PAUSE_S = 0.002
+
+#: Lists of up to this many nodes are shared whole; larger ones are compared by bucket sums first.
+#: 32 entries take about two datagrams; the sums alone take half a one.
+WHOLE_LIST_NODES = 32
+
+#: A plain peer is answered at most this often: it repeats its list after every list it hears.
+PLAIN_ANSWER_INTERVAL_S = 1.0
+
+#: Nodes that one node may owe its list to at a time: beyond, a full share serves them all anyway.
+OBLIGATIONS_MAX = 4096
+
+#: Entries of a list. Ten times the largest bus that was simulated; about 30 MB.
+LIST_ENTRIES_MAX = 100_000
+
+# --- Joining -------------------------------------------------------------------------------------
+
+#: A joiner repeats its announcement after these times, until it knows that it was heard.
+ANNOUNCE_REPEATS_S = (0.25, 0.5, 1.0)
+
+#: Silence after two announcements that makes a joiner sure that it is alone.
+SILENCE_S = 0.5
+
+#: A joiner that was neither answered nor left in silence stops waiting and sends everything.
+JOIN_S_MAX = 1.5
+
+#: Subscriptions made within one such span travel in one announcement.
+CHANGE_GATHER_S = 0.005
+
+#: Messages that wait until a joiner is sure. Overflow is sent, never dropped.
+HOLD_MESSAGES_MAX = 1000
+HOLD_BYTES_MAX = 1 << 20
+
+# --- Steady state --------------------------------------------------------------------------------
+
+#: Trickle (RFC 6206): the digest of a quiet group is repeated every 30 s, and within 0.5 s
+#: after a change.
+TRICKLE_MIN_S = 0.5
+TRICKLE_MAX_S = 30.0
+
+#: Every node is heard once per heartbeat; all of them together send at most 200 of them a second.
+HEARTBEAT_MIN_S = 2.0
+HEARTBEATS_PER_S = 200.0
+
+#: Heartbeats without a sign of life before a node is suspected.
+LEASE_HEARTBEATS = 3.5
+
+#: How long a suspected node has to answer. A false expiry withholds data, a stale entry only wastes
+#: packets: so this is many times a LAN's round trip.
+SUSPECT_GRACE_S = 1.0
+
+#: Suspects asked for in one datagram (40 bytes each fill one of 1,400), and the pause between two.
+SUSPECTS_PER_DATAGRAM = 24
+SUSPECT_PAUSE_S = 0.1
+
+#: Entries of nodes that left are remembered, so that a list from before cannot bring them back.
+TOMBSTONES_MAX = 20_000
+
+#: Plain peers send their list seldom and never say goodbye.
+PLAIN_LEASE_S = 600.0
+
+#: After a plain datagram, messages go out one to a datagram for this long.
+PLAIN_HEARD_S = 60.0
+
+#: Plain peers at most: they have no identity but their address, which anybody can invent.
+PLAIN_PEERS_MAX = 256
+
+#: Topics of one plain peer.
+PLAIN_TOPICS_MAX = 4096
+
+# --- Receiving -----------------------------------------------------------------------------------
+
+#: Counters remembered per node to recognise repeats.
+DUPLICATE_WINDOW = 1024
+
+#: A counter this far ahead is believed only when a second datagram confirms it: a single forged one
+#: would make everything that the real node sends look old.
+COUNTER_JUMP = 1 << 16
+
+#: Senders with sequence and duplicate state. The one silent for longest makes room.
+PEERS_MAX = 100_000
+
+#: (cause, sender) pairs that were reported; a reported pair is counted only.
+REJECTS_REPORTED_MAX = 1024
+
+#: Topics with a cached route. Beyond, the cache starts anew: cheaper than keeping it in order.
+ROUTES_MAX = 131_072
+
+#: Pending events that nobody takes: the oldest make room.
+EVENTS_MAX = 10_000
+
+# --- Requests ------------------------------------------------------------------------------------
+
+#: A request is repeated after this, then after twice that, and so on, until its deadline.
+REQUEST_REPEAT_S = 0.1
+
+#: Replies kept for repeated requests.
+REPLIES_KEPT_MAX = 1024
+REPLIES_KEPT_BYTES_MAX = 4 << 20
+
+#: Requests being served at a time; beyond, new ones are counted and dropped: they are repeated.
+REQUESTS_SERVED_MAX = 10_000
+
+#: Pings are answered within this, at random, when many nodes would answer at once.
+PONG_SPREAD_S = 0.05
+
+#: A timer is due this much early: sums of floats differ in their last digit, and a timer that is
+#: "not yet" due at the very instant it asked for would be asked for again and again.
+TIMER_SLACK_S = 1e-6
+
+#: Up to this many nodes all answer a ping at once: their pongs fit any receive buffer, and an
+#: answer that waited would make the round trip look longer than it is.
+PONG_AT_ONCE_NODES = 100
+
+#: Pongs that wait to be sent, and own pings that wait for pongs.
+PONGS_WAITING_MAX = 1000
+PINGS_OPEN_MAX = 64
+
+#: From this size on a datagram's topic is looked at before the whole is parsed: below, parsing is
+#: as fast as looking.
+PEEK_BYTES_MIN = 400

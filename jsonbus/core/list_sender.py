@@ -1,0 +1,98 @@
+"""Sends a list in parts of whole entries, each mergeable alone, a burst at a time.
+
+Every part carries the digest that the whole list had when sending began: who has merged them all
+has that list. The last part carries the sums too, so that a settled receiver who still differs
+knows where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from jsonbus.core.frames import Digest, Entry
+from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.wire_encode import LIST_OVERHEAD_BYTES, encode_list, entry_size_bytes
+
+
+class ListSender:
+    """One list on its way out; a new one takes the place of the one before."""
+
+    __slots__ = (
+        "_bytes_max",
+        "_covers",
+        "_digest",
+        "_next",
+        "_outbox",
+        "_parts",
+        "_settled",
+        "_sums",
+        "timer_at",
+    )
+
+    def __init__(self, outbox: Outbox, datagram_bytes_max: int) -> None:
+        self._outbox = outbox
+        self._bytes_max = datagram_bytes_max - LIST_OVERHEAD_BYTES
+        self._parts: list[list[tuple[Entry, float]]] = []
+        self._next = 0
+        self._digest = Digest(0, 0)
+        self._sums: int | None = None
+        self._covers = 0
+        self._settled = False
+        self.timer_at = math.inf
+
+    @property
+    def is_sending(self) -> bool:
+        return self.timer_at != math.inf
+
+    def start(
+        self,
+        entries: Iterable[tuple[Entry, float]],
+        *,
+        digest: Digest,
+        sums: int | None,
+        covers: int,
+        settled: bool,
+        now: float,
+    ) -> None:
+        self._parts = self._cut(entries)
+        self._next = 0
+        self._digest, self._sums, self._covers, self._settled = digest, sums, covers, settled
+        self.send_burst(now)
+
+    def stop(self) -> None:
+        self._parts = []
+        self.timer_at = math.inf
+
+    def send_burst(self, now: float) -> None:
+        count = len(self._parts)
+        end = min(self._next + LIST_BURST_DATAGRAMS, count)
+        for index in range(self._next, end):
+            self._outbox.put_control(
+                encode_list,
+                now,
+                entries=self._parts[index],
+                digest=self._digest,
+                sums=self._sums if index == count - 1 else None,
+                covers=self._covers,
+                part=(index, count),
+                settled=self._settled,
+            )
+        self._next = end
+        if end == count:
+            self.stop()
+        else:
+            self.timer_at = now + LIST_BURST_PAUSE_S
+
+    def _cut(self, entries: Iterable[tuple[Entry, float]]) -> list[list[tuple[Entry, float]]]:
+        parts: list[list[tuple[Entry, float]]] = [[]]
+        room = self._bytes_max
+        for entry, age_s in entries:
+            size = entry_size_bytes(entry)
+            if size > room and parts[-1]:
+                parts.append([])
+                room = self._bytes_max
+            parts[-1].append((entry, age_s))
+            room -= size
+        return parts

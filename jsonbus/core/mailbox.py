@@ -1,0 +1,109 @@
+"""The bounded buffer of one subscription: messages in order, and what happens when it is full.
+
+    drop_oldest   the oldest messages make room
+    drop_newest   what does not fit is dropped
+    block         what does not fit is not taken: the front end keeps it and waits for `room`
+    error         what does not fit is dropped, and so is everything after it, until the reader has
+                  read up to the gap and taken the overflow: it learns exactly where messages
+                  are missing, and how many
+
+No lock and no waiting: a front end has its own of both. Whatever calls a mailbox, calls it under
+the front end's lock or in its event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from jsonbus.errors import ConfigError
+
+OVERFLOW_POLICIES = ("drop_oldest", "drop_newest", "block", "error")
+
+M = TypeVar("M")
+
+
+class Mailbox(Generic[M]):
+    """At most `maxsize` messages that wait for one reader.
+
+    Raises ConfigError for a maxsize that is not a positive integer and for an unknown policy.
+    """
+
+    __slots__ = ("_lost", "_messages", "dropped", "maxsize", "overflow")
+
+    def __init__(self, maxsize: int, overflow: str = "drop_oldest") -> None:
+        if type(maxsize) is not int or maxsize < 1:
+            raise ConfigError(f"maxsize is {maxsize!r}: give the number of messages to keep")
+        if overflow not in OVERFLOW_POLICIES:
+            raise ConfigError(
+                f"overflow is {overflow!r}: use one of {', '.join(OVERFLOW_POLICIES)}"
+            )
+        self.maxsize = maxsize
+        self.overflow = overflow
+        #: Messages lost so far for want of room.
+        self.dropped = 0
+        self._messages: deque[M] = deque(maxlen=maxsize)
+        self._lost = 0  # policy error: dropped since the overflow that the reader has yet to take
+
+    @property
+    def pending(self) -> int:
+        """How many messages wait to be read."""
+        return len(self._messages)
+
+    @property
+    def room(self) -> int:
+        """How many messages fit without loss."""
+        return 0 if self._lost else self.maxsize - len(self._messages)
+
+    @property
+    def has_overflowed(self) -> bool:
+        """Policy error: messages are missing behind the pending ones; see `take_overflow`."""
+        return self._lost > 0
+
+    def put_many(self, messages: Sequence[M]) -> int:
+        """Add messages in order, all those of a datagram at once; returns how many were kept.
+
+        Policy block keeps the first ones that fit and does not count the others as dropped: they
+        are still the caller's.
+        """
+        excess = len(messages) - self.room
+        if excess <= 0:
+            self._messages.extend(messages)
+            return len(messages)
+        if self.overflow != "block":
+            self.dropped += excess
+        if self.overflow == "drop_oldest":
+            self._messages.extend(messages)  # the deque's maxlen pushes the oldest out
+            return min(len(messages), self.maxsize)
+        if self.overflow == "error":
+            self._lost += excess
+        kept = len(messages) - excess
+        self._messages.extend(messages[:kept])
+        return kept
+
+    def take(self) -> M:
+        """The oldest message; raises IndexError if none is pending."""
+        return self._messages.popleft()
+
+    def take_many(self, count_max: int) -> list[M]:
+        """Up to that many messages, oldest first."""
+        popleft = self._messages.popleft
+        return [popleft() for _ in range(min(count_max, len(self._messages)))]
+
+    def take_overflow(self) -> int:
+        """How many messages are missing here; 0 if none are, or others have to be read before.
+
+        From then on messages are accepted again. The front end raises QueueFullError from it.
+        """
+        if self._messages:
+            return 0
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def clear(self) -> int:
+        """Forget the pending messages and the overflow; returns how many messages were pending."""
+        count = len(self._messages)
+        self._messages.clear()
+        self._lost = 0
+        return count

@@ -1,0 +1,66 @@
+"""What a handler gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Origin:
+    """What all messages of one datagram have in common; made once per datagram."""
+
+    __slots__ = ("incarnation", "name", "node", "received_at", "sent_at")
+
+    def __init__(
+        self, node: str, name: str, incarnation: int, sent_at: float, received_at: float
+    ) -> None:
+        self.node = node
+        self.name = name
+        self.incarnation = incarnation
+        self.sent_at = sent_at
+        self.received_at = received_at
+
+
+class Message:
+    """A value that was published under a topic.
+
+    Made for every message received, so: few attributes, and what a datagram's messages share is
+    behind `_origin`.
+    """
+
+    __slots__ = ("_origin", "sequence", "topic", "value")
+
+    def __init__(self, topic: str, value: Any, sequence: int | None, origin: Origin) -> None:
+        self.topic = topic
+        self.value = value
+        #: The publisher's own count of its messages: (node, incarnation, sequence) names a message
+        #: for ever. None for a plain datagram, and for a message that never left this process.
+        self.sequence = sequence
+        self._origin = origin
+
+    @property
+    def node(self) -> str:
+        """The publisher's id; of a plain sender, "plain:ADDRESS:PORT"."""
+        return self._origin.node
+
+    @property
+    def name(self) -> str:
+        """The publisher's name as far as known, else its id."""
+        return self._origin.name
+
+    @property
+    def incarnation(self) -> int:
+        """When the publisher started, milliseconds since 1970; 0 for a plain sender."""
+        return self._origin.incarnation
+
+    @property
+    def sent_at(self) -> float:
+        """Seconds since 1970 by the publisher's clock; of a plain sender, `received_at`."""
+        return self._origin.sent_at
+
+    @property
+    def received_at(self) -> float:
+        """Seconds since 1970 by this machine's clock."""
+        return self._origin.received_at
+
+    def __repr__(self) -> str:
+        return f"Message(topic={self.topic!r}, value={self.value!r}, node={self.node!r})"

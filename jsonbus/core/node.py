@@ -1,0 +1,430 @@
+"""Node: one participant of the bus, without network, clock or threads.
+
+A front end owns the sockets and the clock and drives the node: it gives it what was received and
+the time, and takes from it datagrams to send, messages to deliver, events, and the instant of the
+next timer. Nothing here waits. Not thread-safe: one call at a time.
+
+What a node is made of:
+
+- `Membership`: who is here and what they want (list, joining, sharing, liveness);
+- `Router`: per topic, whether to send a message and whom to give it to;
+- `Outbox`: what waits to be sent; `HoldQueue`: what waits until the node is sure;
+- `Receiver`: what comes in, sorted; `Asking` and `Serving`: requests.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from typing import Any
+
+from jsonbus.core import codec, views
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import Event
+from jsonbus.core.frames import Entry, Frame
+from jsonbus.core.hold import HoldQueue
+from jsonbus.core.joining import DOUBTING, JOINING, SURE
+from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
+from jsonbus.core.membership import Membership
+from jsonbus.core.message import Message, Origin
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.pings import Pings
+from jsonbus.core.receiver import Receiver
+from jsonbus.core.requests import Asking, Request, Serving, encode_answer
+from jsonbus.core.roster import Roster
+from jsonbus.core.routing import Deliveries, Inbox, Route, Router
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.subscription_list import FrozenList
+from jsonbus.core.topics import check_pattern, check_topic
+from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES, Stamp
+from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
+
+# What one message may take, with room for the longest header.
+MESSAGE_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+
+# Requests and replies have more around them: a topic, ids, an error text.
+REQUEST_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
+
+
+class Node:
+    """See the head of this file. `now` is in seconds of a clock that never goes back."""
+
+    def __init__(
+        self, settings: NodeSettings, rng: random.Random, wall_offset_s: float = 0.0
+    ) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self._events: deque[Event] = deque()
+        self._outbox = Outbox(
+            Stamp(settings.node, settings.incarnation),
+            settings.datagram_bytes_max,
+            wall_offset_s,
+            batching=settings.batching,
+        )
+        self._roster = Roster()
+        self._hold = HoldQueue()
+        self._membership = Membership(
+            settings,
+            rng,
+            self._outbox,
+            self.counters,
+            emit=self._emit,
+            on_entry=self._entry_changed,
+            on_state=self._state_changed,
+        )
+        self._router = Router(self._other_entries)
+        self._asking = Asking(self._outbox, self.counters, self._emit)
+        self._serving = Serving(self._outbox, self.counters)
+        self._pings = Pings(self._outbox, rng, self._emit)
+        self._deliveries = Deliveries()
+        self._inboxes: dict[object, Inbox] = {}
+        self._receiver = Receiver(
+            settings.node,
+            counters=self.counters,
+            roster=self._roster,
+            membership=self._membership,
+            router=self._router,
+            deliveries=self._deliveries,
+            outbox=self._outbox,
+            asking=self._asking,
+            serving=self._serving,
+            pings=self._pings,
+            emit=self._emit,
+        )
+        # Nothing is withheld or held: mode basic, or doubt.
+        self._sends_everything = settings.mode == "basic"
+        self._is_closed = False
+
+    # --- Being driven ---------------------------------------------------------------------------
+
+    @property
+    def wall_offset_s(self) -> float:
+        """Seconds since 1970 less `now`; set anew when the machine's clock was set."""
+        return self._outbox.wall_offset_s
+
+    @wall_offset_s.setter
+    def wall_offset_s(self, offset_s: float) -> None:
+        self._outbox.wall_offset_s = offset_s
+
+    def open(self, now: float) -> None:
+        """Join the bus."""
+        self._membership.open(now)
+
+    def open_converged(self, now: float, group: FrozenList) -> None:
+        """Be a member of a group that has long agreed on that list (for simulations)."""
+        self._membership.open_converged(now, group)
+
+    def receive_datagram(self, data: bytes, sender: tuple[str, int], now: float) -> None:
+        """Take what the network brought; bad input is counted, never raised."""
+        self._receiver.receive_datagram(data, sender, now)
+
+    def receive_frame(
+        self, frame: Frame, sender: tuple[str, int], now: float, size_bytes: int
+    ) -> None:
+        """The same for a datagram that was decoded already."""
+        self._receiver.receive_frame(frame, sender, now, size_bytes)
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._outbox)
+
+    @property
+    def output_bytes(self) -> int:
+        return self._outbox.size_bytes
+
+    @property
+    def held(self) -> int:
+        """Messages that wait until the node is sure."""
+        return len(self._hold)
+
+    def datagrams_to_send(self, now: float) -> list[bytes]:
+        """What to send, in this order; each is given out once."""
+        datagrams = self._outbox.take(now)
+        if datagrams:
+            self._membership.last_sent_at = now
+        return datagrams
+
+    def timer_at(self) -> float | None:
+        """When to call `handle_timer` next."""
+        if self._is_closed:
+            return None
+        at = min(self._membership.timer_at(), self._pings.timer_at())
+        if self._asking:
+            at = min(at, self._asking.timer_at())
+        return None if at == math.inf else at
+
+    def handle_timer(self, now: float) -> None:
+        if self._is_closed:
+            return
+        due = now + TIMER_SLACK_S
+        self._membership.handle_timer(now)
+        self._pings.handle_timer(due, now)
+        if self._asking:
+            self._asking.handle_timer(due, now)
+
+    def take_events(self) -> list[Event]:
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def take_deliveries(self) -> list[tuple[object, list[Message]]]:
+        """Messages for local subscriptions since the last call, by sink, each sink's in order."""
+        return self._deliveries.take()
+
+    def interfaces_changed(self, now: float) -> None:
+        self._membership.doubt_network(now, "the network interfaces changed")
+
+    def send_recovered(self, now: float) -> None:
+        """Sending works again: what was announced meanwhile may not have been heard."""
+        self._membership.doubt_network(now, "sending failed for a while")
+
+    def close(self, now: float) -> None:
+        """Say goodbye: it is in the outbox afterwards, behind all messages."""
+        if self._is_closed:
+            return
+        self._send_held(self._hold.take_all(), now)
+        self._membership.close(now)
+        self._is_closed = True
+
+    # --- Messages -------------------------------------------------------------------------------
+
+    def publish(self, topic: str, value: Any, now: float) -> bool:
+        """Send a message, or hold it until sure; False if nobody wants it and nothing was sent.
+
+        A value that nobody wants is not looked at. Raises InvalidTopicError, PayloadError,
+        PayloadTooLargeError, ClosedError.
+        """
+        router = self._router
+        try:
+            route = router.routes[topic]
+        except (KeyError, TypeError):
+            route = router.route(topic)
+        if route.generation != router.generation:
+            route = router.route(topic)
+        if route.is_wanted_elsewhere or self._sends_everything:
+            if self._is_closed:
+                raise ClosedError("the bus is closed")
+            payload = self._encode(route, value)
+            number = self._outbox.put_message(route.topic_json, payload, now)
+            self.counters.messages_published += 1
+            if route.inboxes:
+                self._deliver_own(route, payload, number, now)
+            return True
+        return self._publish_unwanted(route, value, now)
+
+    def _publish_unwanted(self, route: Route, value: Any, now: float) -> bool:
+        """Publish what no other node is known to want."""
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
+        is_joining = self._membership.state == JOINING
+        if not is_joining and not route.inboxes:
+            self.counters.messages_suppressed += 1
+            return False
+        payload = self._encode(route, value)
+        if route.inboxes:
+            self._deliver_own(route, payload, None, now)
+        if is_joining:
+            self.counters.messages_held += 1
+            self._send_held(self._hold.put(route.topic, payload), now)
+        else:
+            self.counters.messages_local += 1
+        return True
+
+    def subscribe(self, pattern: str, sink: object, now: float) -> None:
+        """Deliver messages that match to `sink`; it may have several patterns."""
+        self._check_open()
+        check_pattern(pattern)
+        inbox = self._inboxes.get(sink)
+        if inbox is None:
+            inbox = self._inboxes[sink] = Inbox(sink)
+        self._router.local.subscribe(pattern, inbox)
+        self._own_patterns_changed(now)
+
+    def unsubscribe(self, pattern: str, sink: object, now: float) -> bool:
+        """End a subscription; what was not taken yet is still delivered."""
+        inbox = self._inboxes.get(sink)
+        if inbox is None or not self._router.local.unsubscribe(pattern, inbox):
+            return False
+        if not self._router.local.patterns_of(inbox):
+            del self._inboxes[sink]
+        self._own_patterns_changed(now)
+        return True
+
+    # --- Requests -------------------------------------------------------------------------------
+
+    def serve(self, topic: str, sink: object, now: float) -> None:
+        """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
+        self._check_open()
+        check_topic(topic)
+        if topic in self._serving.inboxes:
+            raise LocalError(f"this node serves {topic!r} already: close that first")
+        self._serving.inboxes[topic] = Inbox(sink)
+        self._own_patterns_changed(now)
+
+    def unserve(self, topic: str, now: float) -> None:
+        if self._serving.inboxes.pop(topic, None) is not None:
+            self._own_patterns_changed(now)
+
+    def serves(self, topic: str) -> bool:
+        return topic in self._serving.inboxes
+
+    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
+        """Answer a request; a value that cannot be sent becomes an error that the asker sees."""
+        key = request.request_key
+        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
+        if key[0] == self.settings.node:
+            self._serving.finish(key)
+            self._asking.settle(
+                key[2], codec.loads(payload), self.settings.node, self.settings.name, error
+            )
+        elif not self._is_closed:
+            self._serving.reply(key, payload, error, now)
+
+    def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
+        """Ask whoever serves the topic; its id. Then ReplyReceived or RequestUnserved."""
+        self._check_open()
+        check_topic(topic)
+        payload = codec.dumps(value)
+        if len(payload) > REQUEST_BYTES_MAX:
+            raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
+        request_id = self._asking.ask(topic, payload, timeout_s, now)
+        if topic in self._serving.inboxes:
+            key = (self.settings.node, self.settings.incarnation, request_id)
+            origin = self._make_origin(now)
+            request = self._serving.accept(topic, codec.loads(payload), origin, key, timeout_s)
+            if request is not None:
+                self._deliveries.add(self._serving.inboxes[topic], request)
+        else:
+            self._look_at_requests(now)
+        return request_id
+
+    def cancel_request(self, request_id: int) -> None:
+        self._asking.cancel(request_id)
+
+    def ping(self, now: float) -> int:
+        """Ask every node for a sign of life; then PongReceived events."""
+        self._check_open()
+        return self._pings.start(now)
+
+    # --- Looking --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        return self._membership.state
+
+    @property
+    def state_reason(self) -> str:
+        return self._membership.joining.reason
+
+    def own_entry(self) -> Entry:
+        return self._membership.entry
+
+    def has_subscribers(self, topic: str) -> bool:
+        route = self._router.route(topic)
+        return bool(route.inboxes) or route.is_wanted_elsewhere
+
+    def subscriptions(self) -> dict[str, list[str]]:
+        """The ids of the nodes that want each pattern; this node's own included."""
+        return views.list_subscriptions(self._membership.list)
+
+    def nodes(self, now: float) -> list[views.NodeInfo]:
+        return views.list_nodes(self.settings.node, self._membership.list, self._roster, now)
+
+    def explain(self, topic: str, now: float) -> views.Explanation:
+        route = self._router.route(topic)
+        return views.explain(
+            topic,
+            mode=self.settings.mode,
+            state=self.state,
+            state_reason=self.state_reason,
+            local=len(route.inboxes),
+            others=self._other_entries(),
+        )
+
+    def stats(self) -> dict[str, int]:
+        """Counters, and the sizes of what is bounded."""
+        counts = self.counters.as_dict()
+        counts["datagrams_sent"] = self._outbox.datagrams_sent
+        counts["messages_sent"] = self._outbox.messages_sent
+        counts["messages_waiting_to_be_sure"] = len(self._hold)
+        counts["nodes_known"] = len(self._membership.list)
+        return counts
+
+    # --- Inside ---------------------------------------------------------------------------------
+
+    def _encode(self, route: Route, value: Any) -> bytes:
+        payload = codec.dumps(value)
+        size = len(payload) + len(route.topic_json)
+        if size > MESSAGE_BYTES_MAX:
+            raise PayloadTooLargeError(route.topic, size, MESSAGE_BYTES_MAX)
+        return payload
+
+    def _deliver_own(self, route: Route, payload: bytes, number: int | None, now: float) -> None:
+        """Own subscriptions get what the others get: the value as JSON carries it."""
+        message = Message(route.topic, codec.loads(payload), number, self._make_origin(now))
+        for inbox in route.inboxes:
+            self._deliveries.add(inbox, message)
+
+    def _make_origin(self, now: float) -> Origin:
+        wall = now + self._outbox.wall_offset_s
+        settings = self.settings
+        return Origin(settings.node, settings.name, settings.incarnation, wall, wall)
+
+    def _send_held(self, held: list[tuple[str, bytes]], now: float) -> None:
+        for topic, payload in held:
+            self.counters.held_sent += 1
+            self.counters.messages_published += 1
+            self._outbox.put_message(self._router.route(topic).topic_json, payload, now)
+
+    def _own_patterns_changed(self, now: float) -> None:
+        self._router.generation += 1
+        patterns = self._router.local.patterns()
+        patterns += [SERVED_PREFIX + topic for topic in self._serving.inboxes]
+        self._membership.set_patterns(tuple(sorted(patterns)), now)
+
+    def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
+        self._router.entry_changed(old, new)
+        if new is not None:
+            peer = self._roster.get(new.node)
+            if peer is not None:
+                peer.name = new.name
+            if new.is_plain:
+                self._outbox.send_unbatched(now + PLAIN_LEASE_S)
+        if self._hold and (new is not None):
+            self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
+        self._look_at_requests(now)
+
+    def _state_changed(self, now: float) -> None:
+        state = self._membership.state
+        self._sends_everything = self.settings.mode == "basic" or state == DOUBTING
+        if self._hold:
+            if state == SURE:
+                self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
+                self.counters.held_suppressed += len(self._hold.take_all())
+            elif state == DOUBTING:
+                self._send_held(self._hold.take_all(), now)
+        self._look_at_requests(now)
+
+    def _look_at_requests(self, now: float) -> None:
+        if self._asking:
+            self._asking.look(self._is_served, self.state, now)
+
+    def _is_served(self, topic: str) -> bool:
+        return topic in self._serving.inboxes or self._router.is_served_elsewhere(topic)
+
+    def _other_entries(self) -> list[Entry]:
+        own = self.settings.node
+        return [entry for entry in self._membership.list if entry.node != own]
+
+    def _emit(self, event: Event) -> None:
+        if len(self._events) >= EVENTS_MAX:
+            self._events.popleft()
+            self.counters.events_dropped += 1
+        self._events.append(event)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the bus is closed")

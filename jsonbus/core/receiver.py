@@ -1,0 +1,276 @@
+"""What comes in: repeats dropped, losses counted, messages put into inboxes, the rest passed on.
+
+`_receive_messages` is the hot path: whatever is done once per received message stands in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import DatagramRejected, Event, MessagesLost
+from jsonbus.core.frames import (
+    PLAIN_PREFIX,
+    ByeFrame,
+    Frame,
+    Header,
+    ListFrame,
+    MessagesFrame,
+    PingFrame,
+    PongFrame,
+    PresenceFrame,
+    ReplyFrame,
+    RequestFrame,
+)
+from jsonbus.core.limits import PEEK_BYTES_MIN, PLAIN_HEARD_S, REJECTS_REPORTED_MAX
+from jsonbus.core.membership import Membership
+from jsonbus.core.message import Message, Origin
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.pings import Pings
+from jsonbus.core.requests import Asking, Serving
+from jsonbus.core.roster import Peer, Roster
+from jsonbus.core.routing import Deliveries, Route, Router
+from jsonbus.core.wire_decode import decode, peek_header, peek_topic
+from jsonbus.errors import DatagramError
+
+Address = tuple[str, int]
+
+
+class Receiver:
+    """Sorts datagrams. See the head of node.py for what it is connected to."""
+
+    def __init__(
+        self,
+        own_node: str,
+        *,
+        counters: Counters,
+        roster: Roster,
+        membership: Membership,
+        router: Router,
+        deliveries: Deliveries,
+        outbox: Outbox,
+        asking: Asking,
+        serving: Serving,
+        pings: Pings,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._own_node = own_node
+        self._counters = counters
+        self._roster = roster
+        self._membership = membership
+        self._router = router
+        self._deliveries = deliveries
+        self._outbox = outbox
+        self._asking = asking
+        self._serving = serving
+        self._pings = pings
+        self._emit = emit
+        self._reported: set[tuple[str, str]] = set()  # (cause, address)
+
+    def receive_datagram(self, data: bytes, sender: Address, now: float) -> None:
+        if len(data) >= PEEK_BYTES_MIN and self._refuse_by_prefix(data, sender, now):
+            return
+        try:
+            frame = decode(data)
+        except DatagramError as error:
+            self._counters.datagrams_received += 1
+            self._counters.bytes_received += len(data)
+            self._reject(error.cause, sender, error.detail)
+            return
+        self.receive_frame(frame, sender, now, len(data))
+
+    def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
+        counters = self._counters
+        counters.datagrams_received += 1
+        counters.bytes_received += size_bytes
+        header = frame.header
+        if header is None:
+            self._receive_plain(frame, sender, now)
+            return
+        peer = self._admit(header, sender)
+        if peer is None:
+            return
+        if type(frame) is MessagesFrame:
+            self._membership.hear(header, now)
+            self._count_messages(peer, header, len(frame.items))
+            self._receive_messages(frame.items, header, peer, now)
+        else:
+            # Datagrams without messages tell the number of the next one: a loss at the end of a
+            # burst is noticed without waiting for the next burst.
+            self._count_messages(peer, header, 0)
+            self._receive_control(frame, peer, now)
+            self._membership.hear(header, now)  # after it may have introduced itself
+
+    def _receive_messages(self, items: list[Any], header: Header, peer: Peer, now: float) -> None:
+        counters = self._counters
+        counters.messages_received += len(items)
+        router = self._router
+        routes, generation = router.routes, router.generation
+        touched = self._deliveries.touched
+        origin: Origin | None = None
+        sequence = header.first_message - 1
+        delivered = unwanted = 0
+        for item in items:
+            sequence += 1
+            try:
+                topic, value = item
+                route = routes[topic]
+            except (KeyError, TypeError, ValueError):
+                # A topic not met before, or no message at all.
+                found = self._find_route(item, peer)
+                if found is None:
+                    continue
+                route, value = found, item[1]
+            if route.generation != generation:
+                route = router.route(route.topic)
+            inboxes = route.inboxes
+            if not inboxes:
+                unwanted += 1
+                continue
+            delivered += 1
+            if origin is None:
+                origin = Origin(
+                    header.node,
+                    peer.name,
+                    header.incarnation,
+                    header.sent_us / 1_000_000,
+                    now + self._outbox.wall_offset_s,
+                )
+            message = Message(route.topic, value, sequence, origin)
+            for inbox in inboxes:
+                if not inbox.messages:
+                    touched.append(inbox)
+                inbox.messages.append(message)
+        counters.messages_delivered += delivered
+        counters.messages_unwanted += unwanted
+
+    def _find_route(self, item: Any, peer: Peer) -> Route | None:
+        """The route of an item of a batch, unless the item is no message."""
+        if type(item) is not list or len(item) < 2:
+            cause, detail = "bad_fields", "an item of a batch is no message"
+        else:
+            route = self._router.find(item[0])
+            if route is not None:
+                return route
+            cause, detail = "bad_topic", f"{item[0]!r:.80}"
+        self._counters.messages_malformed += 1
+        self._reject(cause, peer.address, detail)
+        return None
+
+    def _receive_control(self, frame: Frame, peer: Peer, now: float) -> None:
+        membership = self._membership
+        if isinstance(frame, PresenceFrame):
+            membership.receive_presence(frame, now)
+        elif isinstance(frame, ListFrame):
+            membership.receive_list(frame, now)
+        elif isinstance(frame, ByeFrame):
+            membership.receive_bye(frame, now)
+        elif isinstance(frame, RequestFrame):
+            self._receive_request(frame, peer, now)
+        elif isinstance(frame, ReplyFrame):
+            if frame.to == self._own_node:
+                self._asking.receive(frame, peer.name)
+        elif isinstance(frame, PingFrame):
+            self._pings.receive_ping(frame, len(membership.list), now)
+        elif isinstance(frame, PongFrame) and frame.to == self._own_node:
+            self._pings.receive_pong(frame, peer.name, now)
+
+    def _receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
+        header = frame.header
+        wall = now + self._outbox.wall_offset_s
+        sent_at = header.sent_us / 1_000_000
+        origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
+        request = self._serving.receive(frame, origin, now)
+        if request is not None:
+            self._deliveries.add(self._serving.inboxes[request.topic], request)
+
+    def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
+        """From a node or sensor that only knows `topic` and `payload`."""
+        self._counters.datagrams_plain += 1
+        self._outbox.send_unbatched(now + PLAIN_HEARD_S)
+        self._membership.hear_plain(sender[0], now)
+        if isinstance(frame, ListFrame):
+            self._membership.receive_plain_list(frame.topics, sender[0], now)
+            return
+        assert isinstance(frame, MessagesFrame)
+        self._counters.messages_received += 1
+        topic, value = frame.items[0]
+        route = self._router.find(topic)
+        if route is None:
+            self._counters.messages_malformed += 1
+            self._reject("bad_topic", sender, f"{topic!r:.80}")
+        elif not route.inboxes:
+            self._counters.messages_unwanted += 1
+        else:
+            self._counters.messages_delivered += 1
+            wall = now + self._outbox.wall_offset_s
+            node = f"{PLAIN_PREFIX}{sender[0]}:{sender[1]}"
+            message = Message(topic, value, None, Origin(node, node, 0, wall, wall))
+            for inbox in route.inboxes:
+                self._deliveries.add(inbox, message)
+
+    def _refuse_by_prefix(self, data: bytes, sender: Address, now: float) -> bool:
+        """Whether a large message is unwanted, told without parsing its payload.
+
+        `topic` stands first and `jb` last, so both can be read while the payload is left alone:
+        0.4 µs instead of 20 µs for 1.6 KB. Its number is counted all the same.
+        """
+        topic = peek_topic(data)
+        if topic is None:
+            return False
+        try:
+            route = self._router.find(topic.decode())
+        except UnicodeDecodeError:
+            return False
+        if route is None or route.inboxes:
+            return False
+        header = peek_header(data)
+        if header is None:
+            return False
+        counters = self._counters
+        counters.datagrams_received += 1
+        counters.bytes_received += len(data)
+        peer = self._admit(header, sender)
+        if peer is not None:
+            self._membership.hear(header, now)
+            self._count_messages(peer, header, 1)
+            counters.messages_received += 1
+            counters.messages_unwanted += 1
+        return True
+
+    def _admit(self, header: Header, sender: Address) -> Peer | None:
+        """The sender's peer if the datagram is another node's and heard for the first time."""
+        if header.node == self._own_node:
+            return None  # multicast brings back what this node sent
+        peer = self._roster.get(header.node)
+        if peer is None or peer.incarnation != header.incarnation:
+            peer = self._roster.meet(header, sender)
+            if peer is None:
+                self._counters.datagrams_outdated += 1
+                return None
+            known = self._membership.list.get(header.node)
+            if known is not None:
+                peer.name = known.name
+        if not peer.admit(header.counter):
+            self._counters.datagrams_repeated += 1
+            return None
+        return peer
+
+    def _count_messages(self, peer: Peer, header: Header, count: int) -> None:
+        missing = peer.count_messages(header.first_message, count)
+        if missing:
+            self._counters.messages_lost += missing
+            if missing > 0:
+                self._emit(MessagesLost(header.node, peer.name, missing))
+
+    def _reject(self, cause: str, sender: Address, detail: str) -> None:
+        """Count a refused datagram; report it the first time per cause and sender."""
+        self._counters.reject(cause)
+        key = (cause, sender[0])
+        if key in self._reported:
+            return
+        if len(self._reported) >= REJECTS_REPORTED_MAX:
+            return  # a sender of many addresses; the counters go on
+        self._reported.add(key)
+        self._emit(DatagramRejected(cause, f"{sender[0]}:{sender[1]}", detail))

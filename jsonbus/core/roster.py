@@ -1,0 +1,115 @@
+"""The other nodes heard: repeats recognised, gaps counted.
+
+One Peer per node id and incarnation. Its window recognises repeats among the last 1,024 datagrams:
+the same node may be heard on several interfaces. Message numbers tell exactly how many messages
+were lost; one that comes late is taken back from the count.
+"""
+
+from __future__ import annotations
+
+from jsonbus.core.frames import Header
+from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, PEERS_MAX
+
+_WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
+
+
+class Peer:
+    """What one sender's counters say."""
+
+    __slots__ = (
+        "_jumped_to",
+        "_next_message",
+        "_top",
+        "_window",
+        "address",
+        "incarnation",
+        "lost",
+        "mode",
+        "name",
+        "received",
+    )
+
+    def __init__(self, header: Header, address: tuple[str, int]) -> None:
+        self.incarnation = header.incarnation
+        self.address = address
+        self.name = header.node
+        self.mode = ""  # as its presence says; lists have it too
+        self.received = 0
+        self.lost = 0
+        self._top = header.counter - 1
+        self._window = 0
+        self._jumped_to = 0
+        self._next_message = header.first_message
+
+    def admit(self, counter: int) -> bool:
+        """Whether this datagram is heard for the first time."""
+        ahead = counter - self._top
+        if ahead == 1:
+            self._window = (self._window << 1 | 1) & _WINDOW_MASK
+            self._top = counter
+            return True
+        if ahead > 0:
+            if ahead >= COUNTER_JUMP and not 0 < counter - self._jumped_to <= DUPLICATE_WINDOW:
+                # Believed when the next one confirms it; a forged one stays alone.
+                is_new = counter != self._jumped_to
+                self._jumped_to = counter
+                return is_new
+            if ahead >= DUPLICATE_WINDOW:
+                self._window = 1
+            else:
+                self._window = (self._window << ahead | 1) & _WINDOW_MASK
+            self._top = counter
+            return True
+        if ahead <= -DUPLICATE_WINDOW:
+            return False
+        bit = 1 << -ahead
+        if self._window & bit:
+            return False
+        self._window |= bit
+        return True
+
+    def count_messages(self, first: int, count: int) -> int:
+        """Note that messages first … first + count - 1 came; how many more are missing now.
+
+        Negative for messages that come late: they were counted as missing before.
+        """
+        self.received += count
+        missing = first - self._next_message
+        if missing >= 0:
+            self._next_message = first + count
+        else:
+            missing = -min(count, self.lost)
+        self.lost += missing
+        return missing
+
+
+class Roster:
+    """Peers by node id; bounded."""
+
+    __slots__ = ("_peers",)
+
+    def __init__(self) -> None:
+        self._peers: dict[str, Peer] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def get(self, node: str) -> Peer | None:
+        return self._peers.get(node)
+
+    def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
+        """The sender's peer, made anew for a new incarnation; None for an old incarnation."""
+        peer = self._peers.get(header.node)
+        if peer is not None:
+            if peer.incarnation == header.incarnation:
+                return peer
+            if header.incarnation < peer.incarnation:
+                return None
+            del self._peers[header.node]  # so that the new one stands last
+        elif len(self._peers) >= PEERS_MAX:
+            del self._peers[next(iter(self._peers))]
+        peer = self._peers[header.node] = Peer(header, address)
+        return peer
+
+    def forget(self, node: str) -> None:
+        self._peers.pop(node, None)

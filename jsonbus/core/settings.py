@@ -1,0 +1,19 @@
+"""What a node is told at birth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Settings of one node; `jsonbus.config` checks them where a user gives them."""
+
+    node: str  # its id, unique for ever
+    incarnation: int  # when it started, milliseconds since 1970
+    name: str  # for people; several nodes may have the same
+    mode: str = "delayed"  # basic, master or delayed
+    is_master: bool = False  # mode master: this node answers
+    share_delay_s: float | None = None  # mode delayed: fixed; None is random
+    datagram_bytes_max: int = 1400
+    batching: bool = True

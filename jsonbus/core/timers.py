@@ -1,0 +1,85 @@
+"""How long to wait: share delays and Trickle.
+
+Many nodes learn at the same instant that somebody should speak. Each draws a delay; the first to
+speak is heard by the others, which then stay silent. A uniform draw among N nodes gives about
+N·d/T answers where d is the network's delay and T the longest delay: hundreds, for thousands of
+nodes. So the draw is exponential (Nonnenmacher and Biersack): most delays are near T, few are
+short, and the expected number of answers hardly grows with N.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from jsonbus.core.limits import (
+    SHARE_DELAY_MAX_S,
+    SHARE_UNIFORM_NODES,
+    TRICKLE_MAX_S,
+    TRICKLE_MIN_S,
+)
+
+
+def share_delay_s(known_nodes: int, u: float) -> float:
+    """The delay for a uniform draw `u` of [0, 1) among `known_nodes`."""
+    if known_nodes <= SHARE_UNIFORM_NODES:
+        return SHARE_DELAY_MAX_S * u
+    rate = math.log(known_nodes / SHARE_UNIFORM_NODES)
+    return SHARE_DELAY_MAX_S / rate * math.log1p(u * math.expm1(rate))
+
+
+class Trickle:
+    """RFC 6206 with k = 1: speak once an interval unless somebody else said the same.
+
+    The interval doubles while all agree and falls back to its minimum when somebody does not.
+    """
+
+    __slots__ = ("_begun_at", "_rng", "_speak_at", "_was_heard", "interval_s")
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.interval_s = TRICKLE_MIN_S
+        self._was_heard = False
+        self._begun_at = math.inf
+        self._speak_at = math.inf
+
+    @property
+    def is_running(self) -> bool:
+        return self._begun_at != math.inf
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether a mismatch was seen lately."""
+        return self.interval_s <= TRICKLE_MIN_S
+
+    def start(self, now: float, interval_s: float = TRICKLE_MIN_S) -> None:
+        self.interval_s = interval_s
+        self._begin(now)
+
+    def stop(self) -> None:
+        self._speak_at = self._begun_at = math.inf
+
+    def hear_agreement(self) -> None:
+        self._was_heard = True
+
+    def hear_mismatch(self, now: float) -> None:
+        """Begin anew with the shortest interval, unless that is the one under way."""
+        if self.is_running and self.interval_s > TRICKLE_MIN_S:
+            self.start(now)
+
+    def timer_at(self) -> float:
+        return self._speak_at if self._speak_at != math.inf else self._begun_at + self.interval_s
+
+    def expire(self, now: float) -> bool:
+        """To be called at `timer_at`; whether to speak now."""
+        if self._speak_at != math.inf:
+            self._speak_at = math.inf
+            return not self._was_heard
+        self.interval_s = min(2 * self.interval_s, TRICKLE_MAX_S)
+        self._begin(now)
+        return False
+
+    def _begin(self, now: float) -> None:
+        self._begun_at = now
+        self._was_heard = False
+        self._speak_at = now + self.interval_s * (0.5 + 0.5 * self._rng.random())

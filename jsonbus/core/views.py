@@ -1,0 +1,120 @@
+"""What a node tells people about the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from jsonbus.core.frames import PLAIN_PREFIX, Entry
+from jsonbus.core.joining import DOUBTING, JOINING
+from jsonbus.core.roster import Roster
+from jsonbus.core.subscription_list import SubscriptionList
+from jsonbus.core.topics import matches
+from jsonbus.core.wire_names import SERVED_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node as this node knows it."""
+
+    node: str
+    name: str
+    incarnation: int
+    version: int
+    mode: str
+    is_master: bool
+    patterns: tuple[str, ...]
+    heard_s_ago: float
+    address: str | None
+    received: int  # messages received from it
+    lost: int  # messages of it that never came
+    is_self: bool
+    is_plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a publish to `topic` would be sent or not, at this moment."""
+
+    topic: str
+    verdict: str  # sent, held, suppressed or local
+    reason: str
+    state: str  # joining, sure or doubting
+    wanted_by: tuple[str, ...]  # names of other nodes
+    local: int  # subscriptions of this node
+
+    def __str__(self) -> str:
+        return f"{self.topic} is {self.verdict}: {self.reason}"
+
+
+def list_nodes(
+    own_node: str, subscription_list: SubscriptionList, roster: Roster, now: float
+) -> list[NodeInfo]:
+    """All nodes that are here, this one first, the others by name."""
+    infos = []
+    for entry in subscription_list:
+        peer = roster.get(entry.node)
+        is_self = entry.node == own_node
+        address = entry.node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None
+        if peer is not None:
+            address = "{}:{}".format(*peer.address)
+        heard_s_ago = 0.0 if is_self else max(0.0, now - subscription_list.heard_at(entry.node))
+        infos.append(
+            NodeInfo(
+                node=entry.node,
+                name=entry.name,
+                incarnation=entry.incarnation,
+                version=entry.version,
+                mode="plain" if entry.is_plain else entry.mode,
+                is_master=entry.is_master,
+                patterns=entry.patterns,
+                heard_s_ago=heard_s_ago,
+                address=address,
+                received=peer.received if peer else 0,
+                lost=peer.lost if peer else 0,
+                is_self=is_self,
+                is_plain=entry.is_plain,
+            )
+        )
+    return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))
+
+
+def list_subscriptions(entries: Iterable[Entry]) -> dict[str, list[str]]:
+    """The ids of the nodes that want each pattern; topics that are served left out."""
+    wanted: dict[str, list[str]] = {}
+    for entry in entries:
+        for pattern in entry.patterns:
+            if not pattern.startswith(SERVED_PREFIX):
+                wanted.setdefault(pattern, []).append(entry.node)
+    return dict(sorted(wanted.items()))
+
+
+def explain(
+    topic: str, *, mode: str, state: str, state_reason: str, local: int, others: Iterable[Entry]
+) -> Explanation:
+    wanted_by = tuple(
+        sorted(
+            entry.name
+            for entry in others
+            if any(matches(pattern, topic) for pattern in entry.patterns)
+        )
+    )
+    if wanted_by:
+        verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
+    elif mode == "basic":
+        verdict, reason = "sent", "mode basic sends everything"
+    elif state == DOUBTING:
+        verdict, reason = "sent", f"this node is not sure who is here ({state_reason})"
+    elif state == JOINING:
+        verdict, reason = "held", f"this node is still joining ({state_reason})"
+    elif local:
+        verdict, reason = "local", "only this node's own subscriptions want it"
+    else:
+        verdict, reason = "suppressed", "no node subscribes to it"
+    return Explanation(topic, verdict, reason, state, wanted_by, local)
+
+
+def _join(names: tuple[str, ...]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -1,0 +1,98 @@
+"""The wire format, version 1: what the bytes of a datagram mean.
+
+Every datagram is one JSON object in UTF-8, `topic` first, `payload` second, at most 65,507 bytes.
+That alone is a message, and any program with a UDP socket may send it:
+
+    {"topic":"hello","payload":1}
+
+Nodes of jsonbus add a third key, `jb`, that others may ignore. Every `jb` has these keys:
+
+    {"topic":"hello","payload":1,"jb":{"n":"k3v9","i":1731715200123,"q":812,"m":9041,"t":1731715200123456}}
+
+    n   the sender's id: 1 to 64 printable ASCII characters, not starting with "plain:"
+    i   its incarnation: when it started, milliseconds since 1970
+    q   the datagram's number within this incarnation, from 1; (n, i, q) names a datagram
+    m   the number of its first message; in a datagram without messages, of the next one to come
+    t   when it was sent, microseconds since 1970 by the sender's clock
+
+Topics that start with "jsonbus." are reserved; their datagrams make sense only with `jb`, except
+the plain list. The payload of the control datagrams is null unless said otherwise, and their
+own fields are further keys of `jb`:
+
+    jsonbus.batch      payload [[topic, value], …]: many messages, numbered from m on
+    jsonbus.topics     the subscription list, or a part of it; see below
+    jsonbus.presence   I am here.   v: version of my entry, name, mode: "basic", "master" or
+                       "delayed", ms: 1 if I answer in mode master, u, dig, sum as in a list,
+                       sus: [[node, incarnation], …] whom I suspect to be gone
+    jsonbus.bye        I leave.     v: my entry's last version
+    jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
+    jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
+                       failure, at most 250 characters, if serving failed
+    jsonbus.ping       p: ping id
+    jsonbus.pong       p: ping id, to: node that asked
+
+A list's payload is the sorted union of the patterns of the entries inside, after "jsonbus.topics"
+itself: a plain node reads the topics that somebody wants and needs nothing else. A plain node's
+own list is just that, without `jb`. In ours, `jb` adds:
+
+    subs   {node: [incarnation, version, age, name, flags, [index, …]], …}: whole entries. Age in
+           milliseconds since the node was heard; indexes count the payload from 0. Flags are a
+           sum of 1 left, 2 gone, 4 mode basic, 8 mode master, 16 answers in mode master. An entry
+           that left or is gone has no patterns. A plain node's entry has an id "plain:…"
+    dig    [count, 16 hex digits]: number of entries and XOR of their hashes, of the whole list
+    sum    base64 of 512 bytes: 256 bucket sums of 16 bits, of the whole list; may be absent
+    cov    "all", or 64 hex digits with bit b set if every entry of bucket b is in this share;
+           absent in an announcement, which has only its sender's entry
+    part   [index, count] of a list in several datagrams; absent for [0, 1]
+    u      1 if the sender was past joining
+
+Numbers are integers from 0 to 2**53. Keys that are not known are ignored, and so are further
+items at the end of the arrays in `jb`: later versions grow there.
+
+Values are what JSON has. NaN and the infinities, which it has not, are published as null. Integers
+have at most 64 bits, strings no lone surrogates, and arrays and objects at most 254 levels inside
+each other.
+
+A datagram that breaks these rules is refused with one of CAUSES, whole.
+"""
+
+from __future__ import annotations
+
+from jsonbus.core.wire_decode import CAUSES, decode, peek_header, peek_topic
+from jsonbus.core.wire_encode import (
+    BATCH_OVERHEAD_BYTES,
+    LIST_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    Stamp,
+    encode_batch,
+    encode_bye,
+    encode_list,
+    encode_message,
+    encode_ping,
+    encode_pong,
+    encode_presence,
+    encode_reply,
+    encode_request,
+    entry_size_bytes,
+)
+
+__all__ = [
+    "BATCH_OVERHEAD_BYTES",
+    "CAUSES",
+    "LIST_OVERHEAD_BYTES",
+    "MESSAGE_OVERHEAD_BYTES",
+    "Stamp",
+    "decode",
+    "encode_batch",
+    "encode_bye",
+    "encode_list",
+    "encode_message",
+    "encode_ping",
+    "encode_pong",
+    "encode_presence",
+    "encode_reply",
+    "encode_request",
+    "entry_size_bytes",
+    "peek_header",
+    "peek_topic",
+]

@@ -1,0 +1,291 @@
+"""From what a node has to say to datagram bytes; core/wire.py describes the format.
+
+Messages are the hot path: their datagrams are put together from ready JSON bytes with one `%`,
+which was faster than joining, adding or writing a dict (0.25 µs against 0.7 µs and more).
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+from jsonbus.core import codec
+from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, Digest, Entry
+from jsonbus.core.wire_limits import (
+    AGE_MS_MAX,
+    ERROR_CHARS_MAX,
+    INTEGER_MAX,
+    LIST_PARTS_MAX,
+    LIST_PATTERNS_MAX,
+    NODE_ID_BYTES_MAX,
+    SUMS_BYTES,
+)
+from jsonbus.core.wire_names import (
+    BATCH,
+    BYE,
+    COVERS_ALL,
+    FLAG_BASIC,
+    FLAG_GONE,
+    FLAG_IS_MASTER,
+    FLAG_LEFT,
+    FLAG_MASTER_MODE,
+    KEY_COUNTER,
+    KEY_COVERS,
+    KEY_DIGEST,
+    KEY_ENTRIES,
+    KEY_ERROR,
+    KEY_FIRST_MESSAGE,
+    KEY_INCARNATION,
+    KEY_IS_MASTER,
+    KEY_MODE,
+    KEY_NAME,
+    KEY_NODE,
+    KEY_PART,
+    KEY_PING,
+    KEY_REPLY,
+    KEY_REQUEST,
+    KEY_SENT_US,
+    KEY_SETTLED,
+    KEY_SUMS,
+    KEY_SUSPECTS,
+    KEY_TO,
+    KEY_VERSION,
+    PING,
+    PONG,
+    PRESENCE,
+    REPLY,
+    REQUEST,
+    TOPICS,
+    is_node_id,
+)
+
+
+class Stamp:
+    """Makes the headers of one node's datagrams, and counts them."""
+
+    __slots__ = ("_start", "counter", "id_bytes_saved")
+
+    def __init__(self, node: str, incarnation: int) -> None:
+        # An id that JSON would lengthen, by escaping a quote, could break the overheads' promise.
+        assert is_node_id(node) and len(codec.dumps(node)) == len(node) + 2, node
+        self.counter = 0  # datagrams made so far
+        self._start = _TAIL_START % (node.encode(), incarnation)
+        # By how much this node's datagrams stay below the overheads at the end of this file.
+        self.id_bytes_saved = NODE_ID_BYTES_MAX - len(node)
+
+    def tail(self, first_message: int, sent_us: int) -> bytes:
+        """The end of the next datagram, all but its last fields and the two closing braces."""
+        self.counter = counter = self.counter + 1
+        return _TAIL % (self._start, counter, first_message, sent_us)
+
+
+_TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
+    KEY_NODE.encode(),
+    KEY_INCARNATION.encode(),
+    KEY_COUNTER.encode(),
+)
+_TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
+_MESSAGE = b'{"topic":%b,"payload":%b%b}}'
+_BATCH = b'{"topic":"%b","payload":[%%b]%%b}}' % BATCH.encode()
+
+
+def encode_message(
+    stamp: Stamp, topic_json: bytes, payload: bytes, first_message: int, sent_us: int
+) -> bytes:
+    """One message; topic and payload are JSON already."""
+    return _MESSAGE % (topic_json, payload, stamp.tail(first_message, sent_us))
+
+
+def encode_batch(stamp: Stamp, pairs: Sequence[bytes], first_message: int, sent_us: int) -> bytes:
+    """Many messages; each pair is the JSON of [topic, payload]."""
+    return _BATCH % (b",".join(pairs), stamp.tail(first_message, sent_us))
+
+
+def encode_list(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    entries: Sequence[tuple[Entry, float]],
+    digest: Digest | None,
+    sums: int | None,
+    covers: int | None,
+    part: tuple[int, int] = (0, 1),
+    settled: bool,
+) -> bytes:
+    """A list, or a part of one: whole entries, each with the seconds since its node was heard."""
+    union = {pattern for entry, _ in entries for pattern in _patterns_sent(entry)}
+    payload = [TOPICS, *sorted(union)]
+    index_of = {pattern: index for index, pattern in enumerate(payload)}
+    fields: dict[str, Any] = {
+        KEY_ENTRIES: {entry.node: _entry_fields(entry, age_s, index_of) for entry, age_s in entries}
+    }
+    _add_digest(fields, digest, sums)
+    if covers is not None:
+        fields[KEY_COVERS] = (
+            COVERS_ALL if covers == ALL_BUCKETS else covers.to_bytes(BUCKETS // 8, "big").hex()
+        )
+    if part != (0, 1):
+        fields[KEY_PART] = part
+    if settled:
+        fields[KEY_SETTLED] = 1
+    return _encode_control(stamp, first_message, sent_us, TOPICS, codec.dumps(payload), fields)
+
+
+def entry_size_bytes(entry: Entry) -> int:
+    """What an entry adds to a list's datagram, at most."""
+    patterns = _patterns_sent(entry)
+    # As if no other entry had any of its patterns, and all its indexes were the longest.
+    indexes = dict.fromkeys(patterns, LIST_PATTERNS_MAX)
+    fields = codec.dumps({entry.node: _entry_fields(entry, math.inf, indexes)})
+    return len(fields) + len(codec.dumps(patterns))  # two pairs of brackets pay for two commas
+
+
+def encode_presence(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    version: int,
+    name: str,
+    mode: str,
+    is_master: bool,
+    settled: bool,
+    digest: Digest | None,
+    sums: int | None,
+    suspects: Sequence[tuple[str, int]] = (),
+) -> bytes:
+    """I am here, and this is my digest."""
+    fields: dict[str, Any] = {KEY_VERSION: version, KEY_NAME: name, KEY_MODE: mode}
+    if is_master:
+        fields[KEY_IS_MASTER] = 1
+    if settled:
+        fields[KEY_SETTLED] = 1
+    _add_digest(fields, digest, sums)
+    if suspects:
+        fields[KEY_SUSPECTS] = suspects
+    return _encode_control(stamp, first_message, sent_us, PRESENCE, b"null", fields)
+
+
+def encode_bye(stamp: Stamp, first_message: int, sent_us: int, *, version: int) -> bytes:
+    """I leave; `version` is my entry's last."""
+    fields = {KEY_VERSION: version}
+    return _encode_control(stamp, first_message, sent_us, BYE, b"null", fields)
+
+
+def encode_request(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    topic: str,
+    payload: bytes,
+    request_id: int,
+    timeout_ms: int,
+) -> bytes:
+    """A value, as JSON, for whoever serves the topic."""
+    fields = {KEY_REQUEST: [topic, request_id, timeout_ms]}
+    return _encode_control(stamp, first_message, sent_us, REQUEST, payload, fields)
+
+
+def encode_reply(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    to: str,
+    request_id: int,
+    payload: bytes,
+    error: str | None,
+) -> bytes:
+    """The answer, as JSON, to a request of node `to`; a long error text is cut."""
+    fields: dict[str, Any] = {KEY_REPLY: [to, request_id]}
+    if error is not None:
+        if len(error) > ERROR_CHARS_MAX:
+            error = error[: ERROR_CHARS_MAX - 1] + "…"
+        # An exception's text may hold anything, and a failure must not fail to be reported.
+        fields[KEY_ERROR] = error.encode(errors="replace").decode()
+    return _encode_control(stamp, first_message, sent_us, REPLY, payload, fields)
+
+
+def encode_ping(stamp: Stamp, first_message: int, sent_us: int, *, ping_id: int) -> bytes:
+    """Who hears this?"""
+    return _encode_control(stamp, first_message, sent_us, PING, b"null", {KEY_PING: ping_id})
+
+
+def encode_pong(stamp: Stamp, first_message: int, sent_us: int, *, to: str, ping_id: int) -> bytes:
+    """I heard the ping of node `to`."""
+    fields = {KEY_PING: ping_id, KEY_TO: to}
+    return _encode_control(stamp, first_message, sent_us, PONG, b"null", fields)
+
+
+def _encode_control(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    topic: str,
+    payload: bytes,
+    fields: dict[str, Any],
+) -> bytes:
+    # The fields come first: if they cannot be written, no datagram was made, none is counted.
+    fields_json = codec.dumps(fields)
+    tail = stamp.tail(first_message, sent_us)
+    return b'{"topic":"%b","payload":%b%b,%b}' % (topic.encode(), payload, tail, fields_json[1:])
+
+
+def _add_digest(fields: dict[str, Any], digest: Digest | None, sums: int | None) -> None:
+    if digest is not None:
+        fields[KEY_DIGEST] = [digest.nodes, f"{digest.hash:016x}"]
+    if sums is not None:
+        fields[KEY_SUMS] = b64encode(sums.to_bytes(SUMS_BYTES, "big")).decode()
+
+
+def _patterns_sent(entry: Entry) -> tuple[str, ...]:
+    """Who is no longer there wants nothing, whatever it wanted once."""
+    return entry.patterns if entry.is_alive else ()
+
+
+def _entry_fields(entry: Entry, age_s: float, index_of: dict[str, int]) -> list[Any]:
+    flags = (
+        FLAG_LEFT * entry.left
+        | FLAG_GONE * entry.gone
+        | FLAG_BASIC * (entry.mode == "basic")
+        | FLAG_MASTER_MODE * (entry.mode == "master")
+        | FLAG_IS_MASTER * entry.is_master
+    )
+    return [
+        entry.incarnation,
+        entry.version,
+        round(min(max(0.0, age_s * 1000), AGE_MS_MAX)),
+        entry.name,
+        flags,
+        [index_of[pattern] for pattern in _patterns_sent(entry)],
+    ]
+
+
+# The overheads, from the longest datagrams there can be: nothing to keep in step by hand.
+_longest = Stamp("n" * NODE_ID_BYTES_MAX, INTEGER_MAX)
+_longest.counter = INTEGER_MAX - 10
+
+# What encode_message adds to the JSON of topic and payload, at most.
+MESSAGE_OVERHEAD_BYTES = len(encode_message(_longest, b"", b"", INTEGER_MAX, INTEGER_MAX))
+
+# What encode_batch adds to its pairs, at most, if a comma is counted with each of them.
+BATCH_OVERHEAD_BYTES = len(encode_batch(_longest, [], INTEGER_MAX, INTEGER_MAX))
+
+# What encode_list adds to its entries, at most: with digest, sums and covers.
+LIST_OVERHEAD_BYTES = len(
+    encode_list(
+        _longest,
+        INTEGER_MAX,
+        INTEGER_MAX,
+        entries=[],
+        digest=Digest(INTEGER_MAX, 0),
+        sums=0,
+        covers=0,
+        part=(LIST_PARTS_MAX, LIST_PARTS_MAX),
+        settled=True,
+    )
+)

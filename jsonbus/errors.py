@@ -1,0 +1,148 @@
+"""Every error of jsonbus, on one screen.
+
+JsonBusError
+  LocalError                   the caller is wrong
+    InvalidTopicError            also a ValueError
+    PayloadError                 also a ValueError: the value is not JSON
+      PayloadTooLargeError
+    ConfigError                  also a ValueError: settings that contradict each other
+    ClosedError                  the bus, subscription or queue was closed
+    ForkedError                  a bus was used in a process forked after it was opened
+  RemoteError                  another node is wrong
+    DatagramError                counted and reported, never raised from publish()
+    RequestFailedError           a handler of serve() raised on the other side
+  NobodyServesError            a request to a topic that no known node serves
+  RequestTimeoutError          also a TimeoutError
+  TransportError               interface missing, group not joined, send refused
+  QueueFullError               a subscription with overflow="error" lost messages
+
+Facts are attributes; the text is one sentence with the value, the limit and what to do.
+"""
+
+from __future__ import annotations
+
+
+class JsonBusError(Exception):
+    """Base of every error that jsonbus raises on purpose."""
+
+
+class LocalError(JsonBusError):
+    """The caller asked for something that cannot be done."""
+
+
+class InvalidTopicError(LocalError, ValueError):
+    """A topic or a pattern breaks the rules for names."""
+
+    def __init__(self, topic: object, reason: str) -> None:
+        super().__init__(topic, reason)
+        self.topic = topic
+        self.reason = reason
+
+    def __str__(self) -> str:
+        shown = repr(self.topic)
+        if len(shown) > 80:
+            shown = shown[:77] + "…"
+        return f"{shown} is not valid here: {self.reason}"
+
+
+class PayloadError(LocalError, ValueError):
+    """A value cannot be written as JSON."""
+
+
+class PayloadTooLargeError(PayloadError):
+    """A value is larger than one datagram can carry."""
+
+    def __init__(self, topic: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(topic, size_bytes, limit_bytes)
+        self.topic = topic
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"the message to {self.topic!r} takes {self.size_bytes:,} bytes, a datagram holds "
+            f"{self.limit_bytes:,}: send less, or split the value"
+        )
+
+
+class ConfigError(LocalError, ValueError):
+    """Settings are wrong or contradict each other."""
+
+
+class ClosedError(LocalError):
+    """The bus, subscription or queue was closed before the call."""
+
+
+class ForkedError(LocalError):
+    """A bus was used in a process forked after it was opened."""
+
+
+class RemoteError(JsonBusError):
+    """Another node did wrong."""
+
+
+class DatagramError(RemoteError):
+    """A datagram that is not ours to understand; `cause` is one of core.wire.CAUSES."""
+
+    def __init__(self, cause: str, detail: str = "") -> None:
+        super().__init__(cause, detail)
+        self.cause = cause
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.detail}" if self.detail else self.cause
+
+
+class RequestFailedError(RemoteError):
+    """The node that served a request failed while doing so."""
+
+    def __init__(self, topic: str, node: str, reason: str) -> None:
+        super().__init__(topic, node, reason)
+        self.topic = topic
+        self.node = node
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"node {self.node} failed to serve {self.topic!r}: {self.reason}"
+
+
+class NobodyServesError(JsonBusError):
+    """No known node serves the topic of a request."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"nobody serves {self.topic!r}: start a node that does, or wait for one"
+
+
+class RequestTimeoutError(JsonBusError, TimeoutError):
+    """A node serves the topic, but no reply came in time."""
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(topic, timeout_s)
+        self.topic = topic
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return f"no reply to {self.topic!r} within {self.timeout_s:g} s"
+
+
+class TransportError(JsonBusError):
+    """The network refused: interface missing, group not joined, send failed."""
+
+
+class QueueFullError(JsonBusError):
+    """A subscription with overflow="error" lost messages because its reader was slow."""
+
+    def __init__(self, pattern: str, dropped: int) -> None:
+        super().__init__(pattern, dropped)
+        self.pattern = pattern
+        self.dropped = dropped
+
+    def __str__(self) -> str:
+        return (
+            f"the subscription to {self.pattern!r} lost {self.dropped:,} messages: read faster, "
+            "or give it a larger maxsize"
+        )

@@ -1,0 +1,37 @@
+"""Arguments of the public methods, checked with a sentence that says what to do."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+from jsonbus.errors import ConfigError
+
+#: The longest wait there is, a year. Far below what threads and event loops can count.
+SECONDS_MAX = 366 * 86_400.0
+
+
+def check_seconds(what: str, seconds: object) -> float:
+    """A time to wait, 0 or more; raises ConfigError."""
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool):
+        if math.isfinite(seconds) and seconds >= 0:
+            return min(float(seconds), SECONDS_MAX)
+    raise ConfigError(f"{what} must be a number of seconds, 0 or more, not {seconds!r}")
+
+
+def check_optional_seconds(what: str, seconds: object) -> float | None:
+    """The same; None waits for ever."""
+    return None if seconds is None else check_seconds(what, seconds)
+
+
+def check_handler(handler: Any, *, may_be_async: bool) -> None:
+    """A handler is a function of one message; raises ConfigError."""
+    if not callable(handler):
+        raise ConfigError(f"a handler must be a function of one message, not {handler!r}")
+    # What a plain call would give is a coroutine that never runs.
+    if not may_be_async and (
+        inspect.iscoroutinefunction(handler)
+        or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+    ):
+        raise ConfigError(f"{handler!r} is an async function: AsyncBus runs those, Bus does not")

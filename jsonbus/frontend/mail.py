@@ -1,0 +1,133 @@
+"""The part of a subscription that is the same with threads and tasks: its messages, their fate.
+
+No lock and no waiting here. A method with a leading underscore is called under the subscription's
+lock (threads) or in its event loop (tasks).
+
+With overflow "block", messages that the mailbox cannot take are kept beside it, in order, and count
+as pending. They are few: after the first of them the receive loop reads no more datagrams, and
+a publisher of this process waits; so they are the rest of one datagram, and what publishers brought
+that cannot wait (`Subscription.wait_for_room` says who).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from jsonbus.core.mailbox import Mailbox
+from jsonbus.core.message import Message
+from jsonbus.core.typed import make_converter
+from jsonbus.errors import PayloadError
+from jsonbus.frontend.events import BusLog
+
+MAXSIZE_DEFAULT = 1024
+
+#: Messages taken from a mailbox under one lock. Fewer cost more locking; with many more, other
+#: subscriptions would wait for a worker too long.
+BATCH_MAX = 64
+
+
+class Mail:
+    """The messages of one subscription; the base of `Subscription` in both front ends."""
+
+    def __init__(
+        self, pattern: str, *, maxsize: int, overflow: str, as_type: Any, log: BusLog
+    ) -> None:
+        self._pattern = pattern
+        self._log = log
+        self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
+        self._convert = None if as_type is None else make_converter(as_type)
+        self._is_blocking = overflow == "block"
+        self._excess: deque[Message] = deque()
+        self._discarded = 0  # pending when it was closed, or not of the type asked for
+        self._is_closed = False
+        # Policy block: the receive loop reads nothing until this mailbox is half empty. At the
+        # first free place would be too early: the loop would stop and go for every message.
+        self._holds_up = False
+
+    @property
+    def pattern(self) -> str:
+        """The topic or pattern subscribed to."""
+        return self._pattern
+
+    @property
+    def pending(self) -> int:
+        """How many messages wait to be read or handled."""
+        return self._mailbox.pending + len(self._excess)
+
+    @property
+    def dropped(self) -> int:
+        """How many messages were lost here: no room, the wrong type, or pending at the close."""
+        return self._mailbox.dropped + self._discarded
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it gets no more messages."""
+        return self._is_closed
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether the receive loop has to wait for this mailbox."""
+        return self._holds_up
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self.pending} pending"
+        return f"<{type(self).__name__} {self._pattern} {state}>"
+
+    def _put(self, messages: Sequence[Message]) -> None:
+        if self._is_closed:
+            self._discarded += len(messages)
+            return
+        if not self._is_blocking:
+            self._mailbox.put_many(messages)
+            return
+        kept = 0 if self._excess else self._mailbox.put_many(messages)
+        if kept < len(messages):
+            self._excess.extend(messages[kept:])
+        if not self._mailbox.room:
+            self._holds_up = True
+
+    def _take(self, count_max: int) -> list[Message]:
+        """Up to that many messages, oldest first."""
+        taken = self._mailbox.take_many(count_max)
+        while self._excess and self._mailbox.room:
+            self._mailbox.put_many((self._excess.popleft(),))
+        return taken
+
+    def _lets_go(self) -> bool:
+        """Whether messages were just taken that the receive loop was waiting for."""
+        if self._holds_up and self.pending <= self._mailbox.maxsize // 2:
+            self._holds_up = False
+            return True
+        return False
+
+    def _end(self) -> bool:
+        """No more messages; the pending ones are dropped. False if it was closed before."""
+        if self._is_closed:
+            return False
+        self._is_closed = True
+        self._holds_up = False
+        self._discarded += self._mailbox.clear() + len(self._excess)
+        self._excess.clear()
+        return True
+
+    def _converted(self, message: Message) -> Message | None:
+        """The message with its value as the type asked for; None, warned of once, if it is not.
+
+        What another node sends never raises here: the next message may be right. The message is
+        a new one, since other subscriptions have the same.
+        """
+        assert self._convert is not None
+        try:
+            value = self._convert(message.value)
+        except PayloadError as error:
+            self._log.warn(
+                ("type", self._pattern),
+                "messages to %r of node %s are dropped, they have the wrong type: %s",
+                message.topic,
+                message.node,
+                error,
+            )
+            return None
+        return Message(message.topic, value, message.sequence, message._origin)

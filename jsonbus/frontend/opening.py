@@ -1,0 +1,63 @@
+"""A node and its transport, made from the settings of a bus."""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import socket
+import time
+
+from jsonbus.config import BusConfig
+from jsonbus.core.node import Node
+from jsonbus.core.settings import NodeSettings
+from jsonbus.transport.base import Transport
+from jsonbus.transport.multicast import open_multicast
+
+#: Random bytes in a node's id. 10 make 16 letters and digits; among a million nodes, two have the
+#: same id with a probability of one in two million million.
+NODE_ID_BYTES = 10
+
+NAME_BYTES_MAX = 255
+DATAGRAM_BYTES_DEFAULT = 1400
+
+
+def make_node(config: BusConfig) -> Node:
+    """A node nobody has met before: new id, this instant as its incarnation, its own dice."""
+    wall, now = time.time(), time.monotonic()
+    settings = NodeSettings(
+        node=base64.b32encode(os.urandom(NODE_ID_BYTES)).decode("ascii").lower(),
+        incarnation=int(wall * 1000),
+        name=config.name or make_name(socket.gethostname(), os.getpid()),
+        mode=config.mode,
+        is_master=config.master,
+        share_delay_s=None if config.subs_share_delay is None else config.subs_share_delay / 1000,
+        datagram_bytes_max=config.datagram_bytes_max or DATAGRAM_BYTES_DEFAULT,
+        batching=config.batching,
+    )
+    return Node(settings, random.Random(), wall - now)
+
+
+def make_name(host: str, process: int) -> str:
+    """The name of a bus that was given none."""
+    suffix = f"-{process}"
+    short = host.partition(".")[0].encode()[: NAME_BYTES_MAX - len(suffix)]
+    return (short.decode(errors="ignore") or "node") + suffix
+
+
+def open_transport(config: BusConfig) -> Transport:
+    """Join the group that the settings name; raises TransportError."""
+    return open_multicast(
+        config.group, config.port, config.interface, config.ttl, config.receive_buffer_bytes
+    )
+
+
+def transport_figures(transport: Transport) -> dict[str, int]:
+    """What a transport adds to the figures of its node."""
+    info = transport.describe()
+    return {
+        "kernel_drops": transport.kernel_drops(),
+        "receive_buffer_asked_bytes": info.receive_buffer_asked_bytes,
+        "receive_buffer_obtained_bytes": info.receive_buffer_obtained_bytes,
+        "send_failures": transport.send_failures,
+    }

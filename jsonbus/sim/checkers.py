@@ -1,0 +1,200 @@
+"""What must always hold: the interface of checkers, and those that look at single messages.
+
+A checker is told what happens in a world and raises BrokenInvariantError as soon as something
+happened that must not. It compares what nodes do with the truth that the world wrote down, never
+one node's word with another's. What must hold of lists and of the group as a whole is in
+list_checkers.py.
+
+Safety is checked throughout, during chaos too. What needs time to come true is checked in
+`finished`, which a scenario calls after it has healed the world and waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jsonbus.core.events import Event, ReplyReceived
+from jsonbus.core.frames import Frame, ListFrame, MessagesFrame
+from jsonbus.core.limits import HOLD_MESSAGES_MAX
+from jsonbus.core.message import Message
+from jsonbus.core.requests import Request
+from jsonbus.core.topics import matches
+from jsonbus.sim.participants import Participant, SimNode
+from jsonbus.sim.records import Flight, Publication, Sink
+
+if TYPE_CHECKING:
+    from jsonbus.sim.world import World
+
+
+class BrokenInvariantError(AssertionError):
+    """Something happened in a simulated world that must not."""
+
+    def __init__(self, invariant: str, seed: object, at: float, detail: str) -> None:
+        super().__init__(invariant, seed, at, detail)
+        self.invariant = invariant
+        self.seed = seed
+        self.at = at
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.detail} (at {self.at:.6f} s, seed {self.seed})"
+
+
+class Checker:
+    """Base: hears of everything and minds nothing."""
+
+    #: What must hold, as a sentence.
+    invariant = ""
+    world: World
+
+    def watch(self, world: World) -> None:
+        """Told once, before anything happens."""
+        self.world = world
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        """The scenario did something to a participant, or to the network; for the record."""
+
+    def published(self, publication: Publication) -> None:
+        """A participant's publish returned; what it caused to be sent has not been sent yet."""
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        """A datagram left its sender."""
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        """A node handed messages to its application; from `flight`, or from its own publish."""
+
+    def told(self, node: SimNode, event: Event) -> None:
+        """A node reported something."""
+
+    def touched(self, participant: Participant) -> None:
+        """A call into the participant ended, and what it wanted sent was sent."""
+
+    def finished(self) -> None:
+        """The world is healed and was left in peace for longer than a lease and a grace."""
+
+    def fail(self, detail: str) -> None:
+        raise BrokenInvariantError(self.invariant, self.world.seed, self.world.clock.now, detail)
+
+
+class DatagramsAreSound(Checker):
+    """What nodes send can be read by a peer that knows `topic` and `payload` only."""
+
+    invariant = "every datagram is a small object with its topic first, and basic sends no list"
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(sender, SimNode):
+            return
+        if not data.startswith(b'{"topic":"'):
+            self.fail(f"{sender.name} sent {data[:40]!r}")
+        limit = sender.core.settings.datagram_bytes_max
+        if len(data) > limit:
+            self.fail(f"{sender.name} sent {len(data)} bytes, allowed are {limit}")
+        if isinstance(frame, ListFrame) and sender.mode == "basic":
+            self.fail(f"{sender.name} is basic and sent a list")
+
+
+class DeliveriesAreTrue(Checker):
+    """Application data: invented, unwanted, repeated or out of order are all failures.
+
+    A network that reorders makes messages of different datagrams change places, and nodes deliver
+    in the order of arrival. So the order is checked against the datagram that brought them. Only
+    plain peers' messages may come twice: nothing in them tells a repeat from a second message.
+    """
+
+    invariant = "what is delivered was published, is wanted, comes once and in order of arrival"
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[Sink, int]] = set()  # the number is a publication's
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        last = -1
+        who = sink.participant.name
+        brought = _publications_in(flight.frame) if flight is not None else None
+        for message in messages:
+            if isinstance(message, Request):
+                continue
+            number = message.value["number"]
+            if not 0 <= number < len(self.world.publications):
+                self.fail(f"{who} was given {message!r}, which nobody published")
+            publication = self.world.publications[number]
+            if publication.topic != message.topic:
+                self.fail(f"{who} was given {number} as {message.topic}, not {publication.topic}")
+            if not any(matches(pattern, message.topic) for pattern in sink.patterns):
+                self.fail(f"{who} was given {message.topic}, wanted are {sink.patterns}")
+            if (sink, number) in self._seen and not publication.participant.is_plain:
+                self.fail(f"{who} was given publication {number} ({message.topic}) twice")
+            self._seen.add((sink, number))
+            place = number if brought is None else brought.get(number, -1)
+            if place <= last:
+                self.fail(f"{who} was given publication {number} out of its order")
+            last = place
+
+
+class PublishersKeepOrder(Checker):
+    """The hold queue must not let a message overtake an older one of the same topic."""
+
+    invariant = "messages of one topic leave their publisher once, in the order of publishing"
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, str], int] = {}
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(frame, MessagesFrame):
+            return
+        for topic, value in frame.items:
+            number = value["number"]
+            if self.world.publications[number].participant is not sender:
+                self.fail(f"{sender.name} sent publication {number}, which is not its own")
+            last = self._last.get((sender.index, topic), -1)
+            if number <= last:
+                self.fail(f"{sender.name} sent {topic} number {number} after {last}")
+            self._last[sender.index, topic] = number
+
+
+class HoldIsBounded(Checker):
+    """Counted from outside: accepted by publish, and not yet seen on the network."""
+
+    invariant = "a joiner holds a bounded number of messages and sends the rest"
+
+    def __init__(self) -> None:
+        self._held: dict[Participant, set[int]] = {}
+
+    def published(self, publication: Publication) -> None:
+        if publication.accepted and publication.state == "joining":
+            self._held.setdefault(publication.participant, set()).add(publication.number)
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if isinstance(frame, MessagesFrame) and sender in self._held:
+            self._held[sender].difference_update(_publications_in(frame))
+
+    def touched(self, participant: Participant) -> None:
+        held = self._held.get(participant)
+        if held is None:
+            return
+        assert isinstance(participant, SimNode)
+        if not participant.is_up or participant.core.state != "joining":
+            del self._held[participant]
+        elif len(held) > HOLD_MESSAGES_MAX:
+            self.fail(f"{participant.name} holds {len(held)} messages")
+
+
+class RepliesAreTrue(Checker):
+    """Requests: the simulated servers answer with the value that came."""
+
+    invariant = "a reply belongs to a request of this node and is its answer"
+
+    def told(self, node: SimNode, event: Event) -> None:
+        if isinstance(event, ReplyReceived):
+            inquiry = node.inquiries.get(event.request_id)
+            if inquiry is None:
+                self.fail(f"{node.name} got a reply to {event.request_id}, which it never asked")
+            elif event.value != inquiry.value or event.error is not None:
+                self.fail(f"{node.name} asked {inquiry.value} and got {event}")
+
+
+def _publications_in(frame: Frame) -> dict[int, int]:
+    """The publications that a datagram brings, and their places in it."""
+    assert isinstance(frame, MessagesFrame)
+    return {value["number"]: place for place, (_, value) in enumerate(frame.items)}
+

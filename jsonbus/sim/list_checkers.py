@@ -1,0 +1,279 @@
+"""What must hold of subscription lists: during chaos, and once the world is healed.
+
+Some invariants allow for time. The unit is the lease: how long a silent node is believed in. On
+top comes a grace: the time to ask for a suspect, plus a heartbeat, which is how long a lost
+datagram may go unnoticed, plus a share delay or two. In a network that never loses or delays
+anything for long there is nothing to make up for, and the patience is a tenth of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from jsonbus.core.events import Event, RequestUnserved
+from jsonbus.core.frames import ALL_BUCKETS, Frame, ListFrame, MessagesFrame
+from jsonbus.core.limits import SUSPECT_GRACE_S
+from jsonbus.core.liveness import heartbeat_s, lease_s
+from jsonbus.core.message import Message
+from jsonbus.core.requests import Request
+from jsonbus.core.topics import matches
+from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.records import Flight, Publication, Sink
+
+CALM_PATIENCE_S = 0.1
+
+
+def grace_s(nodes: int) -> float:
+    """What is allowed on top of a lease in a group of that size."""
+    return SUSPECT_GRACE_S + heartbeat_s(nodes) + 1.0
+
+
+def settling_s(nodes: int) -> float:
+    """How long after the last fault a group of that size may take to agree."""
+    return lease_s(nodes) + grace_s(nodes)
+
+
+class VersionsNeverGoBack(Checker):
+    """The merge rule, seen from outside: what a node has known it never unlearns."""
+
+    invariant = "(incarnation, version) of an entry never goes back in any node's list"
+
+    def __init__(self) -> None:
+        self._digests: dict[SimNode, object] = {}
+        self._newest: dict[tuple[SimNode, int, str], tuple[int, int]] = {}
+
+    def touched(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode):
+            return
+        known = participant.list
+        if self._digests.get(participant) == known.digest:
+            return  # an equal digest means equal entries
+        self._digests[participant] = known.digest
+        for entry in known:
+            # A restarted node has a new list and may know less than before.
+            key = (participant, participant.incarnation, entry.node)
+            version = (entry.incarnation, entry.version)
+            before = self._newest.get(key, version)
+            if version < before:
+                self.fail(f"{participant.name} had {before} of {entry.name} and has {version}")
+            self._newest[key] = version
+
+
+class NothingIsWithheld(Checker):
+    """A sure node's "nobody wants it" must be true.
+
+    It is judged when publish says no, when a message that was held is still unsent although its
+    publisher has become sure, and when a request is given up as unserved. Who subscribed, joined
+    or was reconnected a moment ago may still be unknown to the publisher.
+    """
+
+    invariant = "once sure, nothing is withheld from a connected live subscriber"
+
+    def __init__(self, patience_s: float = CALM_PATIENCE_S) -> None:
+        self._patience_s = patience_s  # how long a subscription may take to become known
+        self._held: dict[SimNode, dict[int, Publication]] = {}
+
+    def published(self, publication: Publication) -> None:
+        publisher = publication.participant
+        if not isinstance(publisher, SimNode):
+            return
+        if not publication.accepted:
+            self._judge(publisher, publication.topic, f"publication {publication.number}")
+        else:
+            self._held.setdefault(publisher, {})[publication.number] = publication
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if isinstance(sender, SimNode) and isinstance(frame, MessagesFrame):
+            held = self._held.get(sender, {})
+            for _, value in frame.items:
+                held.pop(value["number"], None)
+
+    def touched(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode) or participant not in self._held:
+            return
+        if participant.is_up and participant.core.state == "joining":
+            return
+        # Past joining nothing is held: what is not sent by now never will be.
+        for publication in self._held.pop(participant).values():
+            if participant.is_up and publication.at >= participant.started_at:
+                what = f"publication {publication.number}, accepted at {publication.at:.3f} s,"
+                self._judge(participant, publication.topic, what)
+
+    def told(self, node: SimNode, event: Event) -> None:
+        if isinstance(event, RequestUnserved):
+            topic = node.inquiries[event.request_id].topic
+            self._judge(node, SERVED_PREFIX + topic, "a request")
+
+    def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
+        now = self.world.clock.now
+        settling = settling_s(len(self.world.participants))
+        for wish in self.world.wanted_by(topic):
+            subscriber = wish.participant
+            if subscriber is publisher or now - wish.since <= self._patience_s:
+                continue
+            there = self.world.network.open_since(publisher.index, subscriber.index)
+            back = self.world.network.open_since(subscriber.index, publisher.index)
+            if there is None or back is None or now - max(there, back) <= settling:
+                continue
+            self.fail(
+                f"{what} to {topic} was withheld by {publisher.name} ({publisher.core.state}) "
+                f"although {subscriber.name} has wanted {wish.pattern} since {wish.since:.3f} s"
+            )
+
+
+class NothingIsWasted(Checker):
+    """A sure node sends only what somebody wants, or has wanted until a lease and a grace ago.
+
+    A basic node wants everything. So may a plain peer that answers lists, since it repeats the
+    union of all that it ever heard as its own: worlds with one are not judged.
+    """
+
+    invariant = "nothing is sent without a subscriber for longer than lease + grace"
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(sender, SimNode) or not isinstance(frame, MessagesFrame):
+            return
+        for topic, value in frame.items:
+            state = self.world.publications[value["number"]].state
+            if state == "sure" and sender.mode != "basic" and not self._is_excused(sender, topic):
+                self.fail(f"{sender.name} sent {topic}, which nobody has wanted for long")
+
+    def _is_excused(self, sender: SimNode, topic: str) -> bool:
+        oldest = self.world.clock.now - settling_s(len(self.world.participants))
+        for participant in self.world.participants:
+            if isinstance(participant, PlainPeer) and participant.answers:
+                return True
+            if isinstance(participant, SimNode) and participant.mode == "basic":
+                if participant.is_up or participant.stopped_at > oldest:
+                    return True
+        return any(
+            wish.participant is not sender
+            and (wish.until > oldest or wish.participant.is_plain)
+            and matches(wish.pattern, topic)
+            for wish in self.world.wishes
+        )
+
+
+class QuietGroupsAreQuiet(Checker):
+    """Armed by a scenario once the group agrees and nobody comes, goes or changes."""
+
+    invariant = "no full share in a quiet group"
+
+    def __init__(self) -> None:
+        self.quiet_since = inf
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if self.world.clock.now < self.quiet_since or sender.is_plain:
+            return
+        if isinstance(frame, ListFrame) and frame.covers == ALL_BUCKETS:
+            self.fail(f"{sender.name} sent a full share, quiet since {self.quiet_since:.3f} s")
+
+
+class FixedDelaysAnswerInOrder(Checker):
+    """For worlds in which every node has a fixed share delay, nothing is lost, and joins are rare.
+
+    Delays closer to each other than a datagram's way count as equal.
+    """
+
+    invariant = "the live node with the lowest fixed share delay answers, and only that one"
+
+    def __init__(self) -> None:
+        self._joined_at = -inf
+        self._answered = True
+        self.answers: list[str] = []  # who answered each joiner, in order
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(sender, SimNode) or not isinstance(frame, ListFrame):
+            return
+        if frame.covers is None:
+            if not frame.settled:
+                self._joined_at, self._answered = self.world.clock.now, False
+        elif frame.part[0] == 0:
+            self._judge(sender)
+
+    def _judge(self, sender: SimNode) -> None:
+        if self._answered:
+            self.fail(f"{sender.name} answered too")
+        self._answered = True
+        self.answers.append(sender.name)
+        delay_s = sender.settings["share_delay_s"] - self.world.network.options.delay_max_s
+        for node in self.world.nodes:
+            is_witness = node.started_at < self._joined_at and node.core.state != "joining"
+            if is_witness and node.settings["share_delay_s"] < delay_s:
+                self.fail(f"{sender.name} answered, although {node.name} has a lower delay")
+
+
+class ProbesArrive(Checker):
+    """At the end, in a calm network: each publication reaches every subscription, plain ones too."""
+
+    invariant = "in a healed world every subscription gets every message that it wants, once"
+
+    def __init__(self) -> None:
+        self.is_armed = False
+        self._expected: set[tuple[Sink, int]] = set()
+        self._expected_plain: set[tuple[PlainPeer, int]] = set()
+
+    def published(self, publication: Publication) -> None:
+        if not self.is_armed:
+            return
+        for wish in self.world.wanted_by(publication.topic):
+            subscriber = wish.participant
+            if isinstance(subscriber, SimNode):
+                sink = subscriber.sinks[wish.pattern]
+                self._expected.add((sink, publication.number))
+            elif isinstance(subscriber, PlainPeer) and subscriber is not publication.participant:
+                self._expected_plain.add((subscriber, publication.number))
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        for message in messages:
+            if not isinstance(message, Request):
+                self._expected.discard((sink, message.value["number"]))
+
+    def finished(self) -> None:
+        for sink, number in self._expected:
+            self._miss(sink.participant, number)
+        for peer, number in self._expected_plain:
+            if not any(value["number"] == number for _, value in peer.heard):
+                self._miss(peer, number)
+
+    def _miss(self, subscriber: Participant, number: int) -> None:
+        publication = self.world.publications[number]
+        self.fail(
+            f"{subscriber.name} never got publication {number} to {publication.topic} by "
+            f"{publication.participant.name} ({'accepted' if publication.accepted else 'refused'})"
+        )
+
+
+class AllAgree(Checker):
+    """At the end: every list-keeping node is sure, and believes exactly the truth."""
+
+    invariant = "all connected live nodes agree, on exactly the live nodes' latest subscriptions"
+
+    def finished(self) -> None:
+        nodes = self.world.nodes
+        truth = {node.node_id: self._truth_of(node) for node in nodes}
+        for node in nodes:
+            if node.mode == "basic":
+                continue
+            if node.core.state != "sure":
+                self.fail(f"{node.name} is {node.core.state}")
+            known = {
+                entry.node: (entry.incarnation, tuple(sorted(entry.patterns)))
+                for entry in node.list
+                if not entry.is_plain
+            }
+            if known != truth:
+                self.fail(f"{node.name} believes {known}, true is {truth}")
+        digests = {node.list.digest for node in nodes if node.mode != "basic"}
+        if len(digests) > 1:
+            self.fail(f"digests differ: {sorted(map(str, digests))}")
+
+    def _truth_of(self, node: SimNode) -> tuple[int, tuple[str, ...]]:
+        if node.mode == "basic":
+            return node.incarnation, ("**",)
+        wishes = self.world.wishes
+        wanted = {w.pattern for w in wishes if w.participant is node and w.until == inf}
+        return node.incarnation, tuple(sorted(wanted))

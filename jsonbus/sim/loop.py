@@ -1,0 +1,137 @@
+"""Where core, virtual clock and simulated network meet, as in the `loop.py` of sync and aio.
+
+The loop hands datagrams to the nodes, sends what they want sent, and calls them when their timers
+are due. After every call into a node it looks once at the node's outbox and timer, which is all
+that a call can have changed.
+
+A datagram is decoded once and then handed to every receiver as the same frame, in order of
+arrival, without an event per receiver (clock.py says how). A timer that moves to later keeps its
+event: that event finds the node not yet due and waits again. A timer that moves to earlier gets a
+second event, and the first one finds that it is no longer expected.
+
+Checkers are told what happens through the hooks that they override (checkers.py); a hook that
+nobody overrides costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from jsonbus.core import wire
+from jsonbus.core.frames import MessagesFrame, RequestFrame
+from jsonbus.core.requests import Request
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.clock import Clock
+from jsonbus.sim.network import Network
+from jsonbus.sim.participants import Participant, SimNode
+from jsonbus.sim.records import Flight, Sink
+
+
+class Loop:
+    """Drives the participants of one world."""
+
+    def __init__(self, clock: Clock, network: Network, checkers: Sequence[Checker]) -> None:
+        self.participants: list[Participant] = []
+        self._clock = clock
+        self._network = network
+        self._receivers: list[int] = []  # indexes of those that are up
+        self._tell_sent = hooks(checkers, "sent")
+        self._tell_delivered = hooks(checkers, "delivered")
+        self._tell_touched = hooks(checkers, "touched")
+        self._tell_told = hooks(checkers, "told")
+
+    def bring_up(self, participant: Participant) -> None:
+        assert not participant.is_up
+        participant.is_up = True
+        participant.started_at = self._clock.now
+        participant.wake_at = inf
+        self._receivers.append(participant.index)
+
+    def take_down(self, participant: Participant) -> None:
+        assert participant.is_up
+        participant.is_up = False
+        participant.stopped_at = self._clock.now
+        self._receivers.remove(participant.index)
+
+    def settle(self, participant: Participant) -> None:
+        """After any call into a participant: send what it wants sent, note when to wake it."""
+        now = self._clock.now
+        for data in participant.output(now):
+            self._send(participant, data)
+        at = participant.timer_at()
+        if at is not None and at < participant.wake_at:
+            participant.wake_at = max(at, now)
+            self._clock.call_at(participant.wake_at, self._wake, participant)
+        for touched in self._tell_touched:
+            touched(participant)
+
+    def fetch(self, receiver: Participant, flight: Flight | None) -> None:
+        """Take what a node has for its application; answer requests with what they ask."""
+        if not isinstance(receiver, SimNode):
+            return
+        for sink, messages in receiver.core.take_deliveries():
+            assert isinstance(sink, Sink)
+            for delivered in self._tell_delivered:
+                delivered(sink, messages, flight)
+            for message in messages:
+                if isinstance(message, Request):
+                    now = receiver.local(self._clock.now)
+                    receiver.core.reply(message, message.value, None, now)
+
+    def _wake(self, participant: Participant) -> None:
+        now = self._clock.now
+        if now != participant.wake_at or not participant.is_up:
+            return
+        participant.wake_at = inf
+        at = participant.timer_at()
+        if at is not None and at > now:  # it has moved to later
+            participant.wake_at = at
+            self._clock.call_at(at, self._wake, participant)
+            return
+        participant.handle_timer(now)
+        self._drain_events(participant)
+        self.settle(participant)
+
+    def _send(self, sender: Participant, data: bytes) -> None:
+        frame = wire.decode(data)  # who sends what cannot be read has a bug: let it raise
+        for sent in self._tell_sent:
+            sent(sender, frame, data)
+        arrivals = self._network.arrivals(sender.index, self._receivers, self._clock.now)
+        if arrivals:
+            has_messages = isinstance(frame, MessagesFrame | RequestFrame)
+            flight = Flight(data, frame, sender.index, sender.address, has_messages, arrivals)
+            self._clock.call_at(arrivals[0][0], self._land, flight)
+
+    def _land(self, flight: Flight) -> None:
+        """Hand the datagram to the receivers whose turn it is."""
+        arrivals = flight.arrivals
+        at, index = arrivals[flight.landed]
+        while True:
+            receiver = self.participants[index]
+            if receiver.is_up:
+                receiver.receive(flight, at)
+                if flight.has_messages:
+                    self.fetch(receiver, flight)
+                if self._tell_told:
+                    self._drain_events(receiver)
+                self.settle(receiver)
+            flight.landed += 1
+            if flight.landed == len(arrivals):
+                return
+            at, index = arrivals[flight.landed]
+            if not self._clock.advance(at):
+                self._clock.call_at(at, self._land, flight)
+                return
+
+    def _drain_events(self, participant: Participant) -> None:
+        if isinstance(participant, SimNode):
+            for event in participant.core.take_events():
+                for told in self._tell_told:
+                    told(participant, event)
+
+
+def hooks(checkers: Sequence[Checker], name: str) -> list[Callable[..., None]]:
+    """The checkers' methods of that name, of those that have more than the empty one."""
+    empty = getattr(Checker, name)
+    return [getattr(c, name) for c in checkers if getattr(type(c), name) is not empty]

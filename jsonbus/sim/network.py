@@ -1,0 +1,145 @@
+"""A multicast network made of dice: loss, delay, repeats, reordering, cut links.
+
+Every datagram goes to every receiver over a link of its own, from sender to receiver. Each link
+tosses for itself: one receiver may miss a datagram that all others hear, and two datagrams of one
+sender arrive in either order if their delays say so (`keeps_order` makes links that do not
+overtake). A cut closes links in one direction; a partition is two cuts.
+
+Receivers are numbers here. The network knows neither nodes nor frames; it only says when a
+datagram sent now arrives where. All dice come from the one generator given at birth.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf
+
+Arrival = tuple[float, int]  # when, and at which receiver
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """How bad the network is; the defaults are an ordinary LAN without loss."""
+
+    delay_min_s: float = 0.0001
+    delay_max_s: float = 0.005
+    loss: float = 0.0  # probability per datagram and receiver
+    repeat: float = 0.0  # probability that a datagram arrives twice
+    late: float = 0.0  # probability that a datagram is overtaken by much later ones
+    late_max_s: float = 0.25
+    keeps_order: bool = False  # datagrams of one link never overtake each other
+    loops_back: bool = False  # the sender hears itself too, as a multicast socket does
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.delay_min_s <= self.delay_max_s
+        assert 0 <= self.loss <= 1 and 0 <= self.repeat <= 1 and 0 <= self.late <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Links that carry nothing: from each of `senders` to each of `receivers`."""
+
+    senders: frozenset[int]
+    receivers: frozenset[int]
+
+    def closes(self, sender: int, receiver: int) -> bool:
+        return sender in self.senders and receiver in self.receivers
+
+
+class Network:
+    """Says when a datagram arrives where; remembers which links are closed, and since when not."""
+
+    def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
+        self.options = options  # may be replaced at any time: it holds for later sends
+        self._rng = rng
+        self._cuts: list[Cut] = []
+        self._opened_at: dict[tuple[int, int], float] = {}  # links that were closed before
+        self._last_arrival: dict[tuple[int, int], float] = {}  # only while links keep order
+
+    # --- Cut links ---
+
+    def cut(self, senders: Collection[int], receivers: Collection[int]) -> Cut:
+        """Close the links from `senders` to `receivers`, in this direction only.
+
+        What is on its way still arrives: a cable that is pulled does not call packets back.
+        """
+        cut = Cut(frozenset(senders), frozenset(receivers))
+        self._cuts.append(cut)
+        return cut
+
+    def partition(self, group: Collection[int], rest: Collection[int]) -> tuple[Cut, Cut]:
+        """Close the links between two groups in both directions."""
+        return self.cut(group, rest), self.cut(rest, group)
+
+    def mend(self, cut: Cut, now: float) -> None:
+        """Open again what `cut` closed, except where another cut still holds."""
+        self._cuts.remove(cut)
+        for sender in cut.senders:
+            for receiver in cut.receivers:
+                if sender != receiver:
+                    self._opened_at[sender, receiver] = now
+
+    def mend_all(self, now: float) -> None:
+        for cut in tuple(self._cuts):
+            self.mend(cut, now)
+
+    @property
+    def has_cuts(self) -> bool:
+        return bool(self._cuts)
+
+    def is_open(self, sender: int, receiver: int) -> bool:
+        """True if datagrams pass; a node always hears itself."""
+        return sender == receiver or not any(cut.closes(sender, receiver) for cut in self._cuts)
+
+    def open_since(self, sender: int, receiver: int) -> float | None:
+        """Since when the link has been open; -inf: always. None if it is closed."""
+        if not self.is_open(sender, receiver):
+            return None
+        return self._opened_at.get((sender, receiver), -inf)
+
+    # --- Sending ---
+
+    def arrivals(self, sender: int, receivers: Sequence[int], now: float) -> list[Arrival]:
+        """When a datagram sent now arrives at which of `receivers`, in order of arrival."""
+        options = self.options
+        dice = self._rng.random
+        soonest = now + options.delay_min_s
+        spread = options.delay_max_s - options.delay_min_s
+        # A comprehension each: with ten thousand receivers this is where the simulator's own
+        # time goes. Repeats, stragglers and order are for small worlds and come on top.
+        if options.loss:
+            loss = options.loss
+            found = [(soonest + spread * dice(), r) for r in receivers if dice() >= loss]
+        else:
+            found = [(soonest + spread * dice(), r) for r in receivers]
+        if options.repeat or options.late:
+            found = self._disturbed(found)
+        if not options.loops_back:
+            found = [arrival for arrival in found if arrival[1] != sender]
+        if self._cuts:
+            found = [arrival for arrival in found if self.is_open(sender, arrival[1])]
+        if options.keeps_order:
+            found = [(self._after_the_last(sender, r, at), r) for at, r in found]
+        found.sort()
+        return found
+
+    def _disturbed(self, arrivals: list[Arrival]) -> list[Arrival]:
+        options = self.options
+        dice = self._rng.random
+        disturbed = []
+        for at, receiver in arrivals:
+            if dice() < options.late:
+                at += options.late_max_s * dice()
+            disturbed.append((at, receiver))
+            if dice() < options.repeat:
+                disturbed.append((at + options.late_max_s * dice(), receiver))
+        return disturbed
+
+    def _after_the_last(self, sender: int, receiver: int, at: float) -> float:
+        link = (sender, receiver)
+        # A microsecond apart: equal instants would leave the order to the heap.
+        at = max(at, self._last_arrival.get(link, 0.0) + 1e-6)
+        self._last_arrival[link] = at
+        return at

@@ -1,0 +1,210 @@
+"""Who takes part in a simulated world: production nodes, and plain peers.
+
+A `SimNode` holds the production core and the clock that it sees: virtual time plus an offset, for
+no two machines agree on the time. It outlives its core: after a crash or a leave it can be started
+again, and goes on under the same name.
+
+A `PlainPeer` is a node of the first implementation: it knows `topic` and `payload` and nothing
+else. It announces its topics as a plain list, answers lists that lack something of what it knows
+with the union of both, and understands one message per datagram.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from jsonbus.core import codec
+from jsonbus.core.node import Node
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.subscription_list import SubscriptionList
+from jsonbus.sim.records import Flight, Inquiry, Sink
+
+PORT = 2416
+LIST_TOPIC = "jsonbus.topics"
+# Wall clocks start here; a round number that is obviously not today.
+EPOCH_S = 1_000_000_000.0
+PLAIN_ANSWER_DELAY_MAX_S = 0.2  # the first implementation's default
+
+
+class Participant:
+    """What the world keeps of everybody, plain or not."""
+
+    __slots__ = ("address", "index", "is_up", "name", "started_at", "stopped_at", "wake_at")
+
+    is_plain = False
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        self.name = name
+        self.address = (f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}", PORT)
+        self.is_up = False
+        self.started_at = inf  # of the present or last life
+        self.stopped_at = -inf
+        self.wake_at = inf  # the earliest event that the clock holds for its timer
+
+    @property
+    def kind(self) -> str:
+        return "plain"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class SimNode(Participant):
+    """A production node and the clock that it sees."""
+
+    __slots__ = (
+        "_local_now",
+        "clock_offset_s",
+        "core",
+        "incarnation",
+        "inquiries",
+        "node_id",
+        "settings",
+        "sinks",
+        "wall_offset_s",
+    )
+
+    core: Node
+
+    def __init__(
+        self, index: int, name: str, settings: dict[str, Any], clock_offset_s: float, wall_s: float
+    ) -> None:
+        super().__init__(index, name)
+        self.settings = settings  # of NodeSettings, besides node, incarnation and name
+        self.clock_offset_s = clock_offset_s
+        # What its wall clock shows at virtual time 0, less what its monotonic clock shows.
+        self.wall_offset_s = EPOCH_S + wall_s - clock_offset_s
+        self.node_id = ""
+        self.incarnation = 0
+        self.sinks: dict[str, Sink] = {}  # by pattern
+        self.inquiries: dict[int, Inquiry] = {}  # by request id
+        self._local_now = -inf
+
+    @property
+    def mode(self) -> str:
+        return str(self.settings.get("mode", "delayed"))
+
+    @property
+    def kind(self) -> str:
+        delay_s = self.settings.get("share_delay_s")
+        if delay_s is not None:
+            return f"{self.mode} by {delay_s * 1000:g} ms"
+        return "master" if self.settings.get("is_master") else f"mode {self.mode}"
+
+    def boot(self, node_id: str, rng: random.Random, at: float) -> None:
+        """A new life: a new core, with nothing remembered of the last one but the clocks."""
+        wall_ms = int((at + self.clock_offset_s + self.wall_offset_s) * 1000)
+        # Two lives of one id within a millisecond do not happen: starting takes longer.
+        self.incarnation = max(wall_ms, self.incarnation + 1)
+        self.node_id = node_id
+        settings = NodeSettings(
+            node=node_id, incarnation=self.incarnation, name=self.name, **self.settings
+        )
+        self.core = Node(settings, rng, self.wall_offset_s)
+        self.sinks = {}
+        self.inquiries = {}
+
+    @property
+    def list(self) -> SubscriptionList:
+        """What it believes the bus wants; to be looked at only."""
+        return self.core._membership.list
+
+    def local(self, at: float) -> float:
+        """Its own monotonic clock at virtual time `at`.
+
+        Never earlier than before: adding and taking away an offset is not exact, and a clock
+        that goes back by a rounding error is nothing that a machine's monotonic clock does.
+        """
+        now = at + self.clock_offset_s
+        if now < self._local_now:
+            return self._local_now
+        self._local_now = now
+        return now
+
+    def receive(self, flight: Flight, at: float) -> None:
+        self.core.receive_frame(flight.frame, flight.address, self.local(at), len(flight.data))
+
+    def output(self, at: float) -> Sequence[bytes]:
+        core = self.core
+        return core.datagrams_to_send(self.local(at)) if core.has_output else ()
+
+    def timer_at(self) -> float | None:
+        at = self.core.timer_at()
+        return None if at is None else at - self.clock_offset_s
+
+    def handle_timer(self, at: float) -> None:
+        due_at = self.core.timer_at()
+        if due_at is None:
+            return
+        # The same rounding error: a timer must not fire a hair before its time.
+        now = self.local(max(at, due_at - self.clock_offset_s))
+        if now < due_at:
+            now = self._local_now = due_at
+        self.core.handle_timer(now)
+
+
+class PlainPeer(Participant):
+    """A node of the first implementation."""
+
+    __slots__ = ("_answer_at", "_known", "_outbox", "_rng", "answers", "heard", "topics")
+
+    is_plain = True
+
+    def __init__(
+        self, index: int, name: str, topics: Sequence[str], rng: random.Random, answers: bool
+    ) -> None:
+        super().__init__(index, name)
+        self.topics = list(topics)
+        self.answers = answers  # a sensor with an interest of its own would not
+        self.heard: list[tuple[str, Any]] = []  # what it understood, topics it wants only
+        self._rng = rng
+        self._known: set[str] = set()
+        self._outbox: list[bytes] = []
+        self._answer_at: float | None = None
+
+    def boot(self) -> None:
+        self.heard = []
+        self._known = set(self.topics)
+        self._outbox = []
+        self._answer_at = None
+        self._send_list()
+
+    def publish(self, topic: str, value: Any) -> None:
+        self._outbox.append(codec.dumps({"topic": topic, "payload": value}))
+
+    def receive(self, flight: Flight, at: float) -> None:
+        """Take a datagram as any JSON reader would: two keys, the rest ignored."""
+        value = codec.loads(flight.data)
+        topic, payload = value["topic"], value["payload"]
+        if topic == LIST_TOPIC:
+            self._merge({str(name) for name in payload} - {LIST_TOPIC}, at)
+        elif topic in self.topics:
+            self.heard.append((topic, payload))
+
+    def _merge(self, topics: set[str], at: float) -> None:
+        is_news_to_sender = not self._known <= topics
+        self._known |= topics
+        if not is_news_to_sender:
+            self._answer_at = None
+        elif self.answers and self._answer_at is None:
+            self._answer_at = at + PLAIN_ANSWER_DELAY_MAX_S * self._rng.random()
+
+    def output(self, at: float) -> Sequence[bytes]:
+        datagrams, self._outbox = self._outbox, []
+        return datagrams
+
+    def timer_at(self) -> float | None:
+        return self._answer_at
+
+    def handle_timer(self, at: float) -> None:
+        if self._answer_at is not None and self._answer_at <= at:
+            self._answer_at = None
+            self._send_list()
+
+    def _send_list(self) -> None:
+        payload = [LIST_TOPIC, *sorted(self._known)]
+        self._outbox.append(codec.dumps({"topic": LIST_TOPIC, "payload": payload}))

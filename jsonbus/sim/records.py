@@ -1,0 +1,70 @@
+"""What the world writes down: datagrams on their way, wishes, publications.
+
+These are the truth of a simulated world. Nodes only ever have an opinion of it; checkers compare
+the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from jsonbus.core.frames import Frame
+
+if TYPE_CHECKING:
+    from jsonbus.sim.participants import Participant
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """One datagram on its way to all its receivers, decoded once for all of them."""
+
+    data: bytes
+    frame: Frame
+    sender: int  # index of the participant
+    address: tuple[str, int]
+    has_messages: bool  # only then is there anything to fetch from a receiver afterwards
+    arrivals: list[tuple[float, int]]  # when, and at which participant; in order
+    landed: int = 0  # how many of the arrivals are past
+
+
+@dataclass(slots=True, eq=False)
+class Sink:
+    """Where a node's messages for one or more patterns end up."""
+
+    participant: Participant
+    patterns: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """A subscription as it really was, from when to when, whatever others believe."""
+
+    participant: Participant
+    pattern: str
+    since: float
+    until: float = inf
+
+
+@dataclass(slots=True, eq=False)
+class Publication:
+    """One call of publish, and what came of it."""
+
+    number: int  # it is in the value too: a delivery names its publication
+    participant: Participant
+    topic: str
+    at: float
+    state: str  # the node's state at the call; "plain" for a plain peer
+    accepted: bool = True  # what publish returned: False, nobody wants it
+
+
+@dataclass(slots=True, eq=False)
+class Inquiry:
+    """One request, and what came of it."""
+
+    participant: Participant
+    topic: str
+    value: int
+    at: float
+    state: str

@@ -1,0 +1,320 @@
+"""A random history from a seed: chaos, then peace, then everything must be well.
+
+Seed and mode decide everything: how many nodes, of which kinds, how bad the network, and what
+happens when. For some ten or thirty virtual seconds nodes join, subscribe, publish, ask, leave,
+crash alone or together and start again, links are cut in both or in one direction and mended, and
+plain peers say their part. All along, the checkers watch. Then the network is made whole, and after
+a lease and a grace all nodes must agree on the truth, stay quiet, and deliver every message.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.sim.checkers import (
+    Checker,
+    DatagramsAreSound,
+    DeliveriesAreTrue,
+    HoldIsBounded,
+    PublishersKeepOrder,
+    RepliesAreTrue,
+)
+from jsonbus.sim.list_checkers import (
+    CALM_PATIENCE_S,
+    AllAgree,
+    NothingIsWasted,
+    NothingIsWithheld,
+    ProbesArrive,
+    QuietGroupsAreQuiet,
+    VersionsNeverGoBack,
+    settling_s,
+)
+from jsonbus.sim.network import Cut, NetworkOptions
+from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.world import World
+
+Choice = TypeVar("Choice")
+
+MODES = ("basic", "master", "delayed", "mixed")
+
+TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
+PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
+QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
+PROBE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the dice said about a history before it began; fields given by hand are kept."""
+
+    seed: int
+    mode: str
+    nodes: int
+    chaos_s: float
+    pause_s: float  # mean time between two things that happen
+    plain_peers: int
+    options: NetworkOptions
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the network itself is harmless; links may still be cut."""
+        options = self.options
+        return not (options.loss or options.repeat or options.late)
+
+
+def draw_plan(
+    seed: int, mode: str, nodes: int | None = None, loss: float | None = None
+) -> Plan:
+    assert mode in MODES
+    dice = random.Random(f"{seed}/{mode}/plan")
+    weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
+    is_lossy, is_disorderly = weather in ("lossy", "foul"), weather in ("disorderly", "foul")
+    drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
+    options = NetworkOptions(
+        loss=drawn_loss if loss is None else loss,
+        repeat=dice.uniform(0, 0.3) if is_disorderly else 0.0,
+        late=dice.uniform(0, 0.2) if is_disorderly else 0.0,
+        keeps_order=weather == "calm" and dice.random() < 0.5,
+        loops_back=dice.random() < 0.2,
+    )
+    return Plan(
+        seed=seed,
+        mode=mode,
+        nodes=nodes or dice.choice((3, 4, 5, 6, 8, 12)),
+        chaos_s=dice.uniform(8, 25),
+        pause_s=dice.choice((0.05, 0.1, 0.3)),
+        plain_peers=dice.choice((0, 0, 0, 1, 2)),
+        options=options,
+    )
+
+
+class Chaos:
+    """One history. `run` ends in peace, or raises BrokenInvariantError."""
+
+    def __init__(self, plan: Plan, observers: Sequence[Checker] = ()) -> None:
+        self.plan = plan
+        self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
+        patience_s = CALM_PATIENCE_S if plan.is_calm else settling_s(plan.nodes)
+        self._quiet = QuietGroupsAreQuiet()
+        self._agree = AllAgree()
+        self._probes = ProbesArrive()
+        checkers = (
+            *observers,
+            DatagramsAreSound(),
+            DeliveriesAreTrue(),
+            PublishersKeepOrder(),
+            HoldIsBounded(),
+            RepliesAreTrue(),
+            VersionsNeverGoBack(),
+            NothingIsWithheld(patience_s),
+            NothingIsWasted(),
+            self._quiet,
+            self._agree,
+            self._probes,
+        )
+        self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
+        self._cuts: list[tuple[Cut, ...]] = []
+        self._ended_at = plan.chaos_s
+        actions = self._actions()
+        self._doings = [doing for doing, _ in actions]
+        self._weights = [weight for _, weight in actions]
+
+    def run(self) -> World:
+        self._populate()
+        self.world.clock.call_at(self._pause(), self._act)
+        self.world.clock.run_until(self.plan.chaos_s)
+        self._heal()
+        self.world.run_for(settling_s(len(self.world.participants)))
+        self._agree.finished()
+        self._quiet.quiet_since = self.world.clock.now
+        self.world.run_for(QUIET_S)
+        self._probe()
+        for checker in self.world.checkers:
+            checker.finished()
+        return self.world
+
+    # --- Before and after ---
+
+    def _populate(self) -> None:
+        for number in range(self.plan.nodes):
+            offset = round(self._dice.uniform(0, 1e6), 3)
+            wall_s = self._dice.uniform(-1e4, 1e4)
+            patterns = self._some_patterns()
+            node = self.world.add_node(
+                patterns=patterns,
+                clock_offset_s=offset,
+                wall_s=wall_s,
+                **self._draw_settings(number),
+            )
+            if self._dice.random() < 0.3:  # to be started later
+                self.world.crash(node)
+        for _ in range(self.plan.plain_peers):
+            topics = self._dice.sample(TOPICS, k=self._dice.randint(0, 2))
+            self.world.add_plain(topics=topics, answers=self._dice.random() < 0.5)
+
+    def _draw_settings(self, number: int) -> dict[str, Any]:
+        mode = self.plan.mode
+        if mode == "mixed":
+            mode = self._dice.choice(("basic", "master", "delayed", "delayed"))
+        settings: dict[str, Any] = {"mode": mode, "batching": self._dice.random() < 0.8}
+        if mode == "master":
+            settings["is_master"] = number == 0 or self._dice.random() < 0.15
+        elif mode == "delayed" and self.plan.seed % 3 == 0:
+            settings["share_delay_s"] = self._dice.choice((0.0, 0.01, 0.05, 0.2))
+        if self._dice.random() < 0.2:
+            settings["datagram_bytes_max"] = 600  # lists travel in parts
+        return settings
+
+    def _heal(self) -> None:
+        """End all faults; see to it that somebody is there who answers."""
+        world = self.world
+        world.note(None, "peace: all links are whole, nothing is lost")
+        world.network.mend_all(world.clock.now)
+        world.network.options = NetworkOptions(loops_back=self.plan.options.loops_back)
+        answering = [
+            p
+            for p in world.participants
+            if isinstance(p, SimNode) and (p.mode == "delayed" or p.settings.get("is_master"))
+        ]
+        if answering and not any(node.is_up for node in answering):
+            world.start(answering[0], self._some_patterns())
+
+    def _probe(self) -> None:
+        """Everybody publishes to every topic, one after the other."""
+        self.world.note(None, "probes: everybody publishes everything")
+        self._probes.is_armed = True
+        for node in self.world.nodes:
+            for topic in TOPICS:
+                self.world.publish(node, topic)
+            self.world.run_for(0.01)
+        self.world.run_for(PROBE_S)
+
+    # --- Chaos ---
+
+    def _pause(self) -> float:
+        return self.world.clock.now + self._dice.expovariate(1 / self.plan.pause_s)
+
+    def _act(self, _: None) -> None:
+        if self.world.clock.now < self._ended_at:
+            (doing,) = self._dice.choices(self._doings, self._weights)
+            doing()
+            self.world.clock.call_at(min(self._pause(), self._ended_at), self._act)
+
+    def _actions(self) -> list[tuple[Callable[[], None], float]]:
+        """What may happen, and how often compared with the rest."""
+        return [
+            (self._publish, 40),
+            (self._publish_burst, 3),
+            (self._subscribe, 10),
+            (self._unsubscribe, 7),
+            (self._serve, 2),
+            (self._request, 5),
+            (self._start, 9),
+            (self._crash, 3),
+            (self._crash_many, 0.5),
+            (self._leave, 3),
+            (self._partition, 2),
+            (self._cut_one_way, 1.5),
+            (self._mend, 4),
+            (self._change_interfaces, 1),
+        ]
+
+    def _publish(self) -> None:
+        if (participant := self._one_of(self._up())) is not None:
+            padding = "x" * self._dice.choice((0, 0, 10, 300))
+            self.world.publish(participant, self._dice.choice(TOPICS), padding)
+
+    def _publish_burst(self) -> None:
+        """Many at once; from somebody who has just started, more than the hold queue takes."""
+        if (node := self._one_of(self.world.nodes)) is not None:
+            count = 1100 if self._dice.random() < 0.05 else self._dice.randint(2, 40)
+            for _ in range(count):
+                self.world.publish(node, self._dice.choice(TOPICS))
+
+    def _subscribe(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            new = [pattern for pattern in PATTERNS if pattern not in node.sinks]
+            if new:
+                shares = [s for s in node.sinks.values() if s.patterns and s.patterns[0] in PATTERNS]
+                sink = self._one_of(shares) if self._dice.random() < 0.3 else None
+                self.world.subscribe(node, self._dice.choice(new), sink)
+
+    def _unsubscribe(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            pattern = self._one_of(list(node.sinks))
+            if pattern is not None and pattern.startswith(SERVED_PREFIX):
+                self.world.unserve(node, pattern.removeprefix(SERVED_PREFIX))
+            elif pattern is not None:
+                self.world.unsubscribe(node, pattern)
+
+    def _serve(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            topic = self._dice.choice(TOPICS)
+            if SERVED_PREFIX + topic not in node.sinks:
+                self.world.serve(node, topic)
+
+    def _request(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            self.world.request(node, self._dice.choice(TOPICS))
+
+    def _start(self) -> None:
+        """Somebody who is down comes (back): mostly with a new id, as front ends do."""
+        down = [p for p in self.world.participants if not p.is_up]
+        if (participant := self._one_of(down)) is not None:
+            keeps_id = isinstance(participant, SimNode) and self._dice.random() < 0.3
+            node_id = participant.node_id if keeps_id else None  # type: ignore[attr-defined]
+            self.world.start(participant, self._some_patterns(), node_id)
+
+    def _crash(self) -> None:
+        if (participant := self._one_of(self._up())) is not None:
+            self.world.crash(participant)
+
+    def _crash_many(self) -> None:
+        up = self._up()
+        for participant in self._dice.sample(up, k=self._dice.randint(0, len(up))):
+            self.world.crash(participant)
+
+    def _leave(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            self.world.leave(node)
+
+    def _partition(self) -> None:
+        group, rest = self._two_groups()
+        self.world.note(None, f"partition: {group} | {rest}")
+        self._cuts.append(self.world.network.partition(group, rest))
+
+    def _cut_one_way(self) -> None:
+        group, rest = self._two_groups()
+        self.world.note(None, f"cut: nothing passes from {group} to {rest}")
+        self._cuts.append((self.world.network.cut(group, rest),))
+
+    def _mend(self) -> None:
+        if self._cuts:
+            self.world.note(None, "a cut is mended")
+            for cut in self._cuts.pop(self._dice.randrange(len(self._cuts))):
+                self.world.network.mend(cut, self.world.clock.now)
+
+    def _change_interfaces(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            self.world.change_interfaces(node)
+
+    # --- Choosing ---
+
+    def _up(self) -> list[Participant]:
+        return [participant for participant in self.world.participants if participant.is_up]
+
+    def _one_of(self, choices: Sequence[Choice]) -> Choice | None:
+        return self._dice.choice(choices) if choices else None
+
+    def _some_patterns(self) -> list[str]:
+        return self._dice.sample(PATTERNS, k=self._dice.choice((0, 1, 1, 2, 3)))
+
+    def _two_groups(self) -> tuple[list[int], list[int]]:
+        everybody = [participant.index for participant in self.world.participants]
+        self._dice.shuffle(everybody)
+        size = self._dice.randint(1, max(1, len(everybody) - 1))
+        return sorted(everybody[:size]), sorted(everybody[size:])

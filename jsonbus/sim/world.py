@@ -1,0 +1,265 @@
+"""Nodes, clock and network stepped together: one seed, one history.
+
+The world is where a scenario is told: who joins, subscribes, publishes, crashes, leaves. It writes
+the truth down (records.py) as it happens, for checkers to compare with what the nodes believe. How
+datagrams and timers reach the nodes is in loop.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+from jsonbus.core.node import Node
+from jsonbus.core.subscription_list import FrozenList
+from jsonbus.core.topics import matches
+from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.clock import Clock
+from jsonbus.sim.loop import Loop, hooks
+from jsonbus.sim.network import Network, NetworkOptions
+from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
+
+_ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+class World:
+    """Participants, clock and network. One seed, one history."""
+
+    def __init__(
+        self,
+        seed: object,
+        options: NetworkOptions | None = None,
+        checkers: Sequence[Checker] = (),
+    ) -> None:
+        self.seed = seed
+        self.clock = Clock()
+        self.network = Network(options or NetworkOptions(), self.dice("network"))
+        self.checkers = tuple(checkers)
+        self._loop = Loop(self.clock, self.network, self.checkers)
+        self.participants = self._loop.participants
+        self.wishes: list[Wish] = []
+        self.publications: list[Publication] = []
+        self.inquiries: list[Inquiry] = []
+        self._ids = self.dice("ids")
+        self._tell_published = hooks(checkers, "published")
+        self._tell_happened = hooks(checkers, "happened")
+        for checker in checkers:
+            checker.watch(self)
+
+    def dice(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose: drawing for one never disturbs another."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    @property
+    def nodes(self) -> list[SimNode]:
+        """The production nodes that are up."""
+        return [p for p in self.participants if isinstance(p, SimNode) and p.is_up]
+
+    def wanted_by(self, topic: str) -> list[Wish]:
+        """The wishes of those who want the topic now."""
+        return [w for w in self.wishes if w.until == inf and matches(w.pattern, topic)]
+
+    def note(self, participant: Participant | None, what: str) -> None:
+        """For the record: something is about to be done to a participant or to the network."""
+        for happened in self._tell_happened:
+            happened(participant, what)
+
+    # --- Participants come and go ---
+
+    def add_node(
+        self,
+        name: str = "",
+        *,
+        patterns: Sequence[str] = (),
+        clock_offset_s: float = 0.0,
+        wall_s: float = 0.0,
+        **settings: Any,
+    ) -> SimNode:
+        """A new node with these settings joins."""
+        node = self._make_node(name, clock_offset_s, wall_s, settings)
+        self.start(node, patterns)
+        return node
+
+    def add_plain(
+        self, name: str = "", topics: Sequence[str] = (), answers: bool = True
+    ) -> PlainPeer:
+        """A node of the first implementation joins."""
+        index = len(self.participants)
+        peer = PlainPeer(index, name or f"p{index}", topics, self.dice(f"plain {index}"), answers)
+        self.participants.append(peer)
+        self.start(peer)
+        return peer
+
+    def add_agreed_group(
+        self,
+        count: int,
+        patterns_of: Callable[[int], Sequence[str]],
+        settings_of: Callable[[int], dict[str, Any]] = lambda number: {},
+    ) -> list[SimNode]:
+        """`count` nodes that have run for long and agree; they share one list in memory."""
+        group = [self._make_node("", 0.0, 0.0, settings_of(number)) for number in range(count)]
+        for number, node in enumerate(group):
+            self._boot(node, None)
+            for pattern in patterns_of(number):
+                self._subscribe(node, pattern, None)
+        agreed = FrozenList(node.core.own_entry() for node in group)
+        for node in group:
+            node.core.open_converged(node.local(self.clock.now), agreed)
+            self._loop.settle(node)
+        return group
+
+    def start(
+        self, participant: Participant, patterns: Sequence[str] = (), node_id: str | None = None
+    ) -> None:
+        """Let it live (again): a new incarnation, and a new id unless one is given."""
+        self.note(participant, f"joins, {participant.kind}, wants {', '.join(patterns) or 'nothing'}")
+        if isinstance(participant, PlainPeer):
+            self._loop.bring_up(participant)
+            participant.boot()
+            self.wishes.extend(
+                Wish(participant, topic, self.clock.now) for topic in participant.topics
+            )
+        else:
+            assert isinstance(participant, SimNode)
+            self._boot(participant, node_id)
+            participant.core.open(participant.local(self.clock.now))
+            for pattern in patterns:
+                self._subscribe(participant, pattern, None)
+        self._loop.settle(participant)
+
+    def crash(self, participant: Participant) -> None:
+        """It is no more; nobody is told. (A plain peer never says goodbye anyway.)"""
+        self.note(participant, "crashes")
+        self._take_down(participant)
+    def leave(self, node: SimNode) -> None:
+        """It says goodbye and is no more."""
+        self.note(node, "leaves")
+        node.core.close(node.local(self.clock.now))
+        self._loop.settle(node)
+        self._take_down(node)
+
+    def _make_node(
+        self, name: str, clock_offset_s: float, wall_s: float, settings: dict[str, Any]
+    ) -> SimNode:
+        index = len(self.participants)
+        node = SimNode(index, name or f"n{index}", settings, clock_offset_s, wall_s)
+        self.participants.append(node)
+        return node
+
+    def _take_down(self, participant: Participant) -> None:
+        self._loop.take_down(participant)
+        for wish in self.wishes:
+            if wish.participant is participant:
+                wish.until = min(wish.until, self.clock.now)
+
+    def _boot(self, node: SimNode, node_id: str | None) -> None:
+        self._loop.bring_up(node)
+        node_id = node_id or "".join(self._ids.choices(_ID_LETTERS, k=12))
+        node.boot(node_id, self.dice(f"node {node.index} {self.clock.now}"), self.clock.now)
+
+    # --- What an application does ---
+
+    def publish(self, participant: Participant, topic: str, padding: str = "") -> Publication:
+        """Publish a value that names this publication."""
+        number = len(self.publications)
+        value: dict[str, Any] = {"number": number}
+        if padding:
+            value["padding"] = padding
+        publication = Publication(number, participant, topic, self.clock.now, "plain")
+        self.publications.append(publication)
+        if isinstance(participant, PlainPeer):
+            participant.publish(topic, value)
+        else:
+            assert isinstance(participant, SimNode)
+            publication.state = participant.core.state
+            publication.accepted = participant.core.publish(
+                topic, value, participant.local(self.clock.now)
+            )
+            self._loop.fetch(participant, None)
+        for published in self._tell_published:
+            published(publication)
+        self._loop.settle(participant)
+        return publication
+
+    def subscribe(self, node: SimNode, pattern: str, sink: Sink | None = None) -> None:
+        """Subscribe to a new pattern, with a sink of its own unless one is given."""
+        self.note(node, f"subscribes to {pattern}")
+        self._subscribe(node, pattern, sink)
+        self._loop.settle(node)
+
+    def unsubscribe(self, node: SimNode, pattern: str) -> None:
+        self.note(node, f"unsubscribes from {pattern}")
+        sink = node.sinks.pop(pattern)
+        sink.patterns.remove(pattern)
+        assert node.core.unsubscribe(pattern, sink, node.local(self.clock.now))
+        self._end_wish(node, pattern)
+        self._loop.settle(node)
+
+    def serve(self, node: SimNode, topic: str) -> None:
+        """Answer requests to the topic with the value that came."""
+        self.note(node, f"serves {topic}")
+        pattern = SERVED_PREFIX + topic
+        sink = node.sinks[pattern] = Sink(node, [pattern])
+        node.core.serve(topic, sink, node.local(self.clock.now))
+        self.wishes.append(Wish(node, pattern, self.clock.now))
+        self._loop.settle(node)
+
+    def unserve(self, node: SimNode, topic: str) -> None:
+        self.note(node, f"no longer serves {topic}")
+        del node.sinks[SERVED_PREFIX + topic]
+        node.core.unserve(topic, node.local(self.clock.now))
+        self._end_wish(node, SERVED_PREFIX + topic)
+        self._loop.settle(node)
+
+    def request(self, node: SimNode, topic: str, timeout_s: float = 1.0) -> Inquiry:
+        self.note(node, f"requests {topic}")
+        inquiry = Inquiry(node, topic, len(self.inquiries), self.clock.now, node.core.state)
+        now = node.local(self.clock.now)
+        request_id = node.core.request(topic, inquiry.value, timeout_s, now)
+        self.inquiries.append(inquiry)
+        node.inquiries[request_id] = inquiry
+        self.clock.call_at(self.clock.now + timeout_s, self._give_up, (node, node.core, request_id))
+        self._loop.settle(node)
+        return inquiry
+
+    def change_interfaces(self, node: SimNode) -> None:
+        """The node's machine tells it that something about the network changed."""
+        self.note(node, "hears that its interfaces changed")
+        node.core.interfaces_changed(node.local(self.clock.now))
+        self._loop.settle(node)
+
+    def _subscribe(self, node: SimNode, pattern: str, sink: Sink | None) -> None:
+        sink = sink or Sink(node)
+        sink.patterns.append(pattern)
+        node.sinks[pattern] = sink
+        node.core.subscribe(pattern, sink, node.local(self.clock.now))
+        self.wishes.append(Wish(node, pattern, self.clock.now))
+
+    def _end_wish(self, node: SimNode, pattern: str) -> None:
+        for wish in self.wishes:
+            if wish.participant is node and wish.pattern == pattern and wish.until == inf:
+                wish.until = self.clock.now
+
+    def _give_up(self, request: tuple[SimNode, Node, int]) -> None:
+        node, core, request_id = request
+        if node.is_up and node.core is core:
+            core.cancel_request(request_id)
+            self._loop.settle(node)
+
+    # --- Time passes ---
+
+    def run_for(self, seconds: float) -> None:
+        self.clock.run_until(self.clock.now + seconds)
+
+    def run_while(self, condition: Callable[[], bool], seconds_max: float) -> bool:
+        """Run event by event as long as the condition holds; False if it still does at the end."""
+        until = self.clock.now + seconds_max
+        while condition():
+            if not self.clock.run_next(until):
+                self.clock.run_until(until)
+                return not condition()
+        return True

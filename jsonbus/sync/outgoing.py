@@ -1,0 +1,203 @@
+"""Datagrams on their way out, one thread at a time.
+
+Theory of operation. Messages gather in the node's outbox, under the node's lock. Whoever finds the
+*turn* free takes it, and the outbox with it, and sends without the lock. Whoever finds the turn taken
+leaves its messages in the outbox and goes on: the holder looks at the outbox again before it stops.
+So an idle publish leaves at once from its own thread, what is published while a send is under way
+shares the next datagrams, and one thread's messages keep their order.
+
+    take_turn   lock held        is_taken = True; outbox -> _unsent
+    send        lock not held    _unsent -> socket; is_taken = False; then the outbox again
+
+The turn is given back without taking the lock a second time: the holder first clears `is_taken`,
+then looks at the outbox; a publisher first fills the outbox, then looks at `is_taken`. Whoever is
+second sees what the other did, so no message stays behind.
+
+No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
+has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
+While something is unsent the outbox is not taken, so it fills, and `wait_for_room` stops publishers
+at OUTPUT_BYTES_MAX. A datagram that the kernel had no room for during STALL_S counts as refused:
+a network that is stuck is like one that is down. Nothing is dropped that is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from jsonbus.core.node import Node
+from jsonbus.errors import TransportError
+from jsonbus.frontend.checks import SECONDS_MAX
+from jsonbus.frontend.events import BusLog
+from jsonbus.transport.base import Transport
+
+#: Output that may wait while another thread sends. Some 750 datagrams: more than any socket buffer
+#: takes at once, little enough to leave within a second on a slow network.
+OUTPUT_BYTES_MAX = 1 << 20
+
+#: How long the kernel may have no room for a datagram before it counts as refused.
+STALL_S = 5.0
+
+#: A wait for room is this long at most before the thread looks whether the bus was closed.
+ROOM_WAIT_S = 0.05
+
+#: Rounds of sending for other threads before the receive thread takes over.
+ROUNDS_MAX = 16
+
+
+class Outgoing:
+    """What leaves this node. `lock` is the node's."""
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        lock: threading.Lock,
+        log: BusLog,
+        wake: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._transport = transport
+        self._lock = lock
+        self._log = log
+        self._wake = wake  # makes the receive thread look at timers and output
+        self._unsent: deque[bytes] = deque()
+        self._is_taken = False
+        self._room = threading.Condition(lock)
+        self._waiting = 0  # threads in wait_for_room and wait_until_sent
+        self._jammed_at: float | None = None  # since when the kernel has had no room
+        self._is_failing = False  # the last datagram was refused
+        self._is_closed = False
+        #: Datagrams that were made and never left.
+        self.datagrams_unsent = 0
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for the kernel, and nobody is at it."""
+        return bool(self._unsent) and not self._is_taken
+
+    def take_turn(self, now: float) -> bool:
+        """Take turn and outbox, if there is something to send. Lock held."""
+        if self._is_taken or self._is_closed:
+            return False
+        if not self._unsent:
+            if not self._node.has_output:
+                return False
+            self._unsent.extend(self._node.datagrams_to_send(now))
+            if self._waiting:
+                self._room.notify_all()
+        self._is_taken = True
+        return True
+
+    def send(self, wait_until: float) -> bool:
+        """Send what there is and give the turn back. Only by the holder of the turn, no lock.
+
+        Waits for the kernel until that instant. False: something is left for the receive thread.
+        """
+        for _ in range(ROUNDS_MAX):
+            try:
+                self._send_unsent(wait_until)
+            finally:
+                self._give_back_turn()
+            if self._unsent or not self._node.has_output:
+                break
+            with self._lock:
+                if not self.take_turn(time.monotonic()):
+                    return True
+        else:
+            self._give_back_turn()
+        return not (self._unsent or self._node.has_output)
+
+    def wait_for_room(self) -> None:
+        """Return once the output is within its bound. Lock held; it is released while waiting."""
+        while self._node.output_bytes > OUTPUT_BYTES_MAX and not self._is_closed:
+            self._help(math.inf)
+
+    def wait_until_sent(self, deadline: float) -> bool:
+        """Whether everything left in time. Lock held; it is released while waiting."""
+        while self._is_taken or self._unsent or self._node.has_output:
+            if time.monotonic() >= deadline or self._is_closed:
+                return False
+            self._help(deadline)
+        return True
+
+    def close(self, deadline: float) -> None:
+        """Send what can be sent in time, then nothing more. No lock held."""
+        with self._lock:
+            self.wait_until_sent(deadline)
+            self._is_closed = True
+            # Whoever is in the middle of a send must be out before the sockets are closed.
+            while self._is_taken and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
+                self._wait(ROOM_WAIT_S)
+            self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
+            self.datagrams_unsent += len(self._unsent)
+            self._unsent.clear()
+            self._room.notify_all()
+
+    def _help(self, deadline: float) -> None:
+        """Take part in sending, or wait for whoever does. Lock held, and released meanwhile."""
+        now = time.monotonic()
+        if not self.take_turn(now):
+            self._wait(min(deadline - now, SECONDS_MAX))
+            return
+        self._lock.release()
+        try:
+            self.send(deadline)
+        finally:
+            self._lock.acquire()
+
+    def _wait(self, timeout_s: float) -> None:
+        self._waiting += 1
+        try:
+            self._room.wait(timeout_s)
+        finally:
+            self._waiting -= 1
+
+    def _give_back_turn(self) -> None:
+        self._is_taken = False
+        if self._waiting:
+            with self._lock:
+                self._room.notify_all()
+
+    def _send_unsent(self, wait_until: float) -> None:
+        unsent, send = self._unsent, self._transport.send
+        while unsent and not self._is_closed:
+            try:
+                if send(unsent[0]):
+                    unsent.popleft()
+                    if self._is_failing or self._jammed_at is not None:
+                        self._works()
+                    continue
+            except TransportError as error:
+                unsent.popleft()
+                self._failed(error)
+                continue
+            now = time.monotonic()
+            if self._jammed_at is None:
+                self._jammed_at = now
+            if now - self._jammed_at >= STALL_S:
+                unsent.popleft()
+                self._failed(TransportError(f"the network has taken nothing for {STALL_S:g} s"))
+            elif now < wait_until:
+                self._transport.wait_writable(min(ROOM_WAIT_S, wait_until - now))
+            else:
+                return
+
+    def _failed(self, error: TransportError) -> None:
+        self._is_failing = True
+        self.datagrams_unsent += 1
+        cause = getattr(error.__cause__, "errno", None) or str(error)
+        self._log.warn(("send", cause), "a datagram was not sent: %s", error)
+        with self._lock:
+            self._node.send_failed(time.monotonic())
+        self._wake()
+
+    def _works(self) -> None:
+        was_failing, self._is_failing, self._jammed_at = self._is_failing, False, None
+        if was_failing:
+            with self._lock:
+                self._node.send_works(time.monotonic())
+            self._wake()

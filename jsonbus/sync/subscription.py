@@ -1,0 +1,245 @@
+"""A subscription: iterate over it, or hand its messages to a handler.
+
+Each has a lock of its own, held for as long as it takes to move messages into or out of the mailbox;
+nothing else is locked meanwhile. A reader waits on the lock's condition; a handler's worker is
+called through `schedule`, once, and comes back until the mailbox is empty (workers.py).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from jsonbus.core.message import Message
+from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.frontend.checks import check_optional_seconds
+from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.lifetime import forked_error
+from jsonbus.frontend.mail import BATCH_MAX, Mail
+from jsonbus.sync.workers import current_subscription
+
+Handler = Callable[[Message], Any]
+
+#: A publisher that waits for room looks this often whether the reader still lives.
+READER_CHECK_S = 0.5
+
+
+class Subscription(Mail):
+    """Messages to one topic or pattern, in the order each node sent them.
+
+    Without a handler: `for message in subscription`, or `get()`, from any thread; several threads
+    share the messages. All methods may be called from any thread, handlers included.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        handler: Handler | None,
+        *,
+        maxsize: int,
+        overflow: str,
+        as_type: Any,
+        log: BusLog,
+        schedule: Callable[[Subscription], None],
+        release: Callable[[Subscription], None],
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(pattern, maxsize=maxsize, overflow=overflow, as_type=as_type, log=log)
+        self._handler = handler
+        self._schedule = schedule
+        # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
+        # of use only as long as its bus is open.
+        self._release = release
+        self._wake = wake  # makes the receive loop look whether it may go on
+        self._lock = threading.Lock()
+        self._arrived = threading.Condition(self._lock)
+        self._readers = 0  # threads that wait in get()
+        self._left = threading.Condition(self._lock)
+        self._publishers = 0  # threads that wait in wait_for_room()
+        self._is_scheduled = False
+        self._last_reader: threading.Thread | None = None
+        self._is_cut_off = False
+
+    def get(self, timeout: float | None = None) -> Message:
+        """The next message; waits for one, at most `timeout` seconds.
+
+        Raises TimeoutError; ClosedError once the subscription or the bus is closed;
+        QueueFullError, with overflow="error", at the place where messages are missing.
+        """
+        timeout_s = check_optional_seconds("timeout", timeout)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._check_readable()
+        while True:
+            message = self._next(deadline)
+            if message is not None:
+                return message
+
+    def __iter__(self) -> Subscription:
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return self.get()
+        except ClosedError:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.
+
+        A handler that is just running finishes. A second call does nothing.
+        """
+        if self._is_cut_off:
+            return
+        self._release(self)
+        self.end()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What follows is for the loop and the workers.
+
+    def deliver(self, messages: Sequence[Message]) -> bool:
+        """Put messages into the mailbox; False if there is no room for more (overflow="block")."""
+        with self._lock:
+            self._put(messages)
+            if self._readers:
+                self._arrived.notify(len(messages))
+            is_due = self._handler is not None and not self._is_scheduled and not self._is_closed
+            if is_due:
+                self._is_scheduled = True
+            has_room = not self._holds_up
+        if is_due:
+            self._schedule(self)
+        return has_room
+
+    def wait_for_room(self) -> None:
+        """After `deliver`, in a publisher's thread: wait until what it brought is in the mailbox.
+
+        Only a wait that somebody else can end is begun. Not in a handler, whichever bus it is of:
+        handlers would wait for each other. Not in the thread that read last, nor before any
+        thread did: it may be this one that would. What is not waited for is kept nevertheless.
+        """
+        if not self._excess or current_subscription() is not None:
+            return
+        with self._lock:
+            while self._excess and not self._is_closed:
+                if self._handler is None:
+                    reader = self._last_reader
+                    if reader is None or reader is threading.current_thread():
+                        return
+                    if not reader.is_alive():
+                        return
+                self._publishers += 1
+                try:
+                    self._left.wait(READER_CHECK_S)
+                finally:
+                    self._publishers -= 1
+
+    def run_handler(self) -> bool:
+        """Handle one batch of messages; True if there are more. Only by the worker it is with."""
+        with self._lock:
+            batch, is_freed = self._take_batch(BATCH_MAX)
+            lost = self._mailbox.take_overflow()
+        if is_freed:
+            self._wake()
+        if lost:
+            error = QueueFullError(self.pattern, lost)
+            self._log.warn(("overflow", self.pattern), "%s", error)
+        for number, message in enumerate(batch):
+            if self._is_closed:
+                self._discard(len(batch) - number)
+                break
+            self._handle(message)
+        with self._lock:
+            self._is_scheduled = self._mailbox.pending > 0
+            return self._is_scheduled
+
+    def end(self) -> bool:
+        """Drop what is pending and wake whoever waits; False if that was done before."""
+        with self._lock:
+            is_first = self._end()
+            self._arrived.notify_all()
+            self._left.notify_all()
+        self._wake()
+        return is_first
+
+    def cut_off(self) -> None:
+        """This is a forked child; the lock may be held by a thread that is not here."""
+        self._is_cut_off = True
+        self._is_closed = True
+
+    def _check_readable(self) -> None:
+        if self._is_cut_off:
+            raise forked_error()
+        if self._handler is not None:
+            raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
+
+    def _next(self, deadline: float | None) -> Message | None:
+        """The next message; None if it was not of the type asked for."""
+        with self._lock:
+            if self._is_blocking:
+                self._last_reader = threading.current_thread()
+            while not self._mailbox.pending:
+                lost = self._mailbox.take_overflow()
+                if lost:
+                    raise QueueFullError(self.pattern, lost)
+                if self._is_closed:
+                    raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+                self._wait_for_message(deadline)
+            batch, is_freed = self._take_batch(1)
+        if is_freed:
+            self._wake()
+        message: Message | None = batch[0]
+        if self._convert is not None:
+            message = self._converted(batch[0])
+            if message is None:
+                self._discard(1)
+        return message
+
+    def _wait_for_message(self, deadline: float | None) -> None:
+        timeout_s = None
+        if deadline is not None:
+            timeout_s = deadline - time.monotonic()
+            if timeout_s <= 0:
+                raise TimeoutError(f"no message to {self.pattern!r} came in time")
+        self._readers += 1
+        try:
+            self._arrived.wait(timeout_s)
+        finally:
+            self._readers -= 1
+
+    def _take_batch(self, count_max: int) -> tuple[list[Message], bool]:
+        """Messages, and whether the receive loop may go on. Lock held."""
+        batch = self._take(count_max)
+        if self._publishers and not self._excess:
+            self._left.notify_all()
+        return batch, self._lets_go()
+
+    def _handle(self, message: Message) -> None:
+        assert self._handler is not None
+        wanted: Message | None = message
+        if self._convert is not None:
+            wanted = self._converted(message)
+            if wanted is None:
+                self._discard(1)
+                return
+        try:
+            self._handler(wanted)
+        except BaseException:
+            # SystemExit too: it would end the worker, and with it every other subscription.
+            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+
+    def _discard(self, count: int) -> None:
+        with self._lock:
+            self._discarded += count

@@ -1,0 +1,90 @@
+"""What a front end may ask of a network, whichever network it is."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Sender: TypeAlias = tuple[str, int]
+"""Address and port a datagram came from."""
+
+DATAGRAM_BYTES_MAX = 65_507
+"""The largest UDP payload IPv4 can carry: 65,535 less 20 bytes of IP and 8 of UDP header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A network interface as it is now."""
+
+    name: str
+    address: str
+    index: int
+    is_up: bool = True
+    """Administratively up and, where the system tells, with a carrier."""
+    is_pinned: bool = False
+    """Datagrams leave from exactly `address`, rather than from whatever address the interface
+    has at the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportInfo:
+    """The facts of an open transport."""
+
+    group: str
+    port: int
+    interfaces: tuple[Interface, ...]
+    ttl: int
+    receive_buffer_asked_bytes: int
+    receive_buffer_obtained_bytes: int
+
+
+class Transport(Protocol):
+    """Datagrams to and from one group.
+
+    `receive` may run in one thread while `send` runs in another. `rejoin` and `close` replace
+    what the others use: they need the caller's own exclusion against all of them.
+    """
+
+    @property
+    def send_failures(self) -> int:
+        """How many times an interface refused a datagram, one failing beside others included."""
+
+    def sockets(self) -> list[socket.socket]:
+        """The sockets to watch for reading. They stay the same until `close`."""
+
+    def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
+        """One waiting datagram, or None if there is none. Never blocks.
+
+        Raises TransportError if the socket is unusable.
+        """
+
+    def send(self, datagram: bytes) -> bool:
+        """Send to the group on every interface. Never blocks.
+
+        False: the kernel has no room now; call `wait_writable`, then give the same object again
+        (interfaces that already took it do not get it twice).
+        Raises TransportError if every interface refused.
+        """
+
+    def wait_writable(self, timeout_s: float) -> bool:
+        """After `send` gave False: wait until trying again is worth it, or the time is over."""
+
+    def rejoin(self) -> bool:
+        """Look at the interfaces anew and follow them; True if anything about them changed.
+
+        Cheap enough to call every few seconds, and worth a call after `send` raised.
+        """
+
+    def describe(self) -> TransportInfo:
+        """The facts as they are now."""
+
+    def kernel_drops(self) -> int:
+        """Datagrams that arrived but were thrown away because the receive buffer was full.
+
+        Exact at the time of the call; 0 where the system does not tell. Costs the receive path
+        nothing.
+        """
+
+    def close(self) -> None:
+        """Leave the group and release the sockets. A second call does nothing."""

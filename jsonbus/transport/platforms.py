@@ -1,0 +1,188 @@
+"""Everything about sockets that differs between operating systems.
+
+Linux is what the tests run on. The macOS and Windows branches follow the systems' manuals:
+
+                Linux                   macOS                   Windows
+bind to         the group               the group               any address: it refuses a group,
+                                                                and hears only joined ones anyway
+share the port  SO_REUSEADDR            SO_REUSEADDR: for a     SO_REUSEADDR
+                                        group the same as
+                                        SO_REUSEPORT
+groups other    heard, unless           not heard               not heard
+sockets joined  IP_MULTICAST_ALL is 0
+join by         ip_mreqn, index         ip_mreqn, index         ip_mreq, address: netifaces' names
+                                                                are not if_nametoindex's there
+send by         IP_MULTICAST_IF,        IP_MULTICAST_IFINDEX    IP_MULTICAST_IF, address
+                index
+receive buffer  SO_RCVBUFFORCE, else    SO_RCVBUF fails beyond  SO_RCVBUF
+                SO_RCVBUF up to         the limit: ask for
+                rmem_max                less
+drops           SO_MEMINFO              not told                not told
+flags           SIOCGIFFLAGS            SIOCGIFFLAGS, another   not told
+                                        number
+
+SO_REUSEPORT must not be set on Linux: it would give each datagram to one of the sockets instead
+of to all of them.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from dataclasses import dataclass
+
+from .base import Interface
+
+IS_LINUX = sys.platform.startswith("linux")
+IS_MACOS = sys.platform == "darwin"
+IS_WINDOWS = sys.platform == "win32"
+
+# Numbers the socket module does not name. Linux: asm-generic/socket.h and linux/in.h.
+_LINUX_SO_RCVBUFFORCE = 33
+_LINUX_SO_MEMINFO = 55
+_LINUX_MEMINFO_WORDS = 9  # sk_drops is the last of them (linux/sock_diag.h)
+_LINUX_IP_MULTICAST_ALL = 49
+_LINUX_SIOCGIFFLAGS = 0x8913
+# macOS: netinet/in.h and sys/sockio.h.
+_MACOS_IP_MULTICAST_IFINDEX = 66
+_MACOS_SIOCGIFFLAGS = 0xC0206911
+
+_IFF_UP = 0x1
+_IFF_RUNNING = 0x40
+_IFF_MULTICAST = 0x8000 if IS_MACOS else 0x1000
+_INTERFACE_NAME_BYTES_MAX = 15
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceFlags:
+    """What the system says of an interface beyond its addresses."""
+
+    is_up: bool
+    has_carrier: bool
+    is_multicast: bool
+
+
+def interface_flags(name: str) -> InterfaceFlags | None:
+    """The flags of the interface, or None if it is gone.
+
+    Windows does not tell: there an interface with an address is taken for up and capable.
+    """
+    if IS_WINDOWS:
+        return InterfaceFlags(is_up=True, has_carrier=True, is_multicast=True)
+    import fcntl  # not on Windows
+
+    name_bytes = name.encode()
+    if len(name_bytes) > _INTERFACE_NAME_BYTES_MAX:
+        return None
+    request = struct.pack("16sh14x", name_bytes, 0)
+    number = _MACOS_SIOCGIFFLAGS if IS_MACOS else _LINUX_SIOCGIFFLAGS
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            answer = fcntl.ioctl(asking, number, request)
+        except OSError:
+            return None
+    flags = struct.unpack("16sH14x", answer)[1]
+    return InterfaceFlags(
+        is_up=bool(flags & _IFF_UP),
+        has_carrier=bool(flags & _IFF_RUNNING),
+        is_multicast=bool(flags & _IFF_MULTICAST),
+    )
+
+
+def interface_index(name: str) -> int:
+    """The system's number of the interface; 0 if it has none (it is gone, or on Windows)."""
+    if IS_WINDOWS:
+        return 0
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return 0
+
+
+def bind_to_group(sock: socket.socket, group: str, port: int) -> None:
+    """Bind so that the port is shared and other groups on it are not heard."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if IS_LINUX:
+        # Otherwise a datagram to our group that entered by an interface only another socket
+        # of the machine has joined would reach this one too.
+        sock.setsockopt(socket.IPPROTO_IP, _LINUX_IP_MULTICAST_ALL, 0)
+    sock.bind(("" if IS_WINDOWS else group, port))
+
+
+def join(sock: socket.socket, group: str, interface: Interface) -> None:
+    """Hear the group on the interface."""
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _membership(group, interface))
+
+
+def leave(sock: socket.socket, group: str, interface: Interface) -> None:
+    """Undo `join`; the system accepts it for an interface that is gone."""
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, _membership(group, interface))
+
+
+def send_through(sock: socket.socket, interface: Interface) -> None:
+    """Let multicast datagrams of the socket leave by the interface.
+
+    Linux chooses the source address at each send, from the addresses the interface then has, so
+    the socket outlives a change of address. Only a pinned interface fixes it: loopback must be,
+    since its address is of host scope and the kernel would take another interface's instead.
+    """
+    if IS_LINUX:
+        source = interface.address if interface.is_pinned else "0.0.0.0"
+        option = struct.pack("=4s4si", b"\0\0\0\0", socket.inet_aton(source), interface.index)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, option)
+    elif IS_MACOS:
+        sock.setsockopt(socket.IPPROTO_IP, _MACOS_IP_MULTICAST_IFINDEX, interface.index)
+    else:
+        source_bytes = socket.inet_aton(interface.address)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, source_bytes)
+
+
+def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
+    """Ask for a receive buffer of that size; returns the size obtained.
+
+    A burst is held here until the receive loop gets the processor: at 1,400 bytes and 100,000
+    datagrams/s, 4 MiB last about 30 ms.
+    """
+    if IS_LINUX:
+        try:
+            # Above net.core.rmem_max; needs CAP_NET_ADMIN.
+            sock.setsockopt(socket.SOL_SOCKET, _LINUX_SO_RCVBUFFORCE, asked_bytes)
+        except PermissionError:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, asked_bytes)
+        # Linux doubles what is asked, for its own bookkeeping, and reports the double.
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+    wanted_bytes = asked_bytes
+    while wanted_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted_bytes)
+            break
+        except OSError:
+            wanted_bytes //= 2
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def count_kernel_drops(sock: socket.socket) -> int:
+    """Datagrams dropped at this socket since it was made, modulo 2**32; 0 if not told.
+
+    SO_RXQ_OVFL would tell the same, but as ancillary data of the next datagram: it makes every
+    receive dearer and is silent about drops after the last one.
+    """
+    if not IS_LINUX:
+        return 0
+    try:
+        words = sock.getsockopt(socket.SOL_SOCKET, _LINUX_SO_MEMINFO, 4 * _LINUX_MEMINFO_WORDS)
+    except OSError:  # before Linux 4.12
+        return 0
+    if len(words) < 4 * _LINUX_MEMINFO_WORDS:
+        return 0
+    drops: int = struct.unpack_from("=I", words, 4 * (_LINUX_MEMINFO_WORDS - 1))[0]
+    return drops
+
+
+def _membership(group: str, interface: Interface) -> bytes:
+    group_bytes = socket.inet_aton(group)
+    address_bytes = socket.inet_aton(interface.address)
+    if IS_WINDOWS:
+        return struct.pack("=4s4s", group_bytes, address_bytes)
+    return struct.pack("=4s4si", group_bytes, address_bytes, interface.index)

@@ -1,0 +1,204 @@
+"""One frame of every kind and form, with its bytes; used both ways."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from jsonbus.core import codec, wire
+from jsonbus.core.frames import (
+    ALL_BUCKETS,
+    ByeFrame,
+    Digest,
+    Entry,
+    Frame,
+    Header,
+    ListFrame,
+    MessagesFrame,
+    PingFrame,
+    PongFrame,
+    PresenceFrame,
+    ReplyFrame,
+    RequestFrame,
+)
+
+HEADER = Header("k3v9", 1_731_715_200_123, 812, 9041, 1_731_715_200_123_456)
+JB = {"n": "k3v9", "i": 1_731_715_200_123, "q": 812, "m": 9041, "t": 1_731_715_200_123_456}
+_TAIL = b'"jb":{"n":"k3v9","i":1731715200123,"q":812,"m":9041,"t":1731715200123456'
+
+_KITCHEN = Entry("k3v9", 1_731_715_200_123, 4, name="Küche", patterns=("b/*", "a"))
+_ATTIC = Entry("attic-1", 7, 2, patterns=("a", "jsonbus.request/add"), mode="basic")
+_MASTER = Entry("m1", 8, 3, name="m", mode="master", is_master=True)
+_LEFT = Entry("l1", 9, 5, name="l", mode="master", left=True)
+_GONE = Entry("g1", 10, 6, gone=True)
+_PLAIN = Entry("plain:10.0.0.7:2416", 0, 1, patterns=("b/*",))
+
+SUMS = 3 << 4080 | 5
+_SUMS_BASE64 = b64encode(bytes([0, 3, *bytes(509), 5]))
+
+SAMPLES: list[tuple[Frame, bytes]] = [
+    (
+        MessagesFrame(HEADER, [["hello", {"jb": {"n": "x"}, "topic": 'a"\\'}]]),
+        b'{"topic":"hello","payload":{"jb":{"n":"x"},"topic":"a\\"\\\\"},' + _TAIL + b"}}",
+    ),
+    (
+        MessagesFrame(HEADER, [['grüße "an"', None]]),
+        '{"topic":"grüße \\"an\\"","payload":null,'.encode() + _TAIL + b"}}",
+    ),
+    (
+        MessagesFrame(HEADER, [["t1", 1], ["t2", [2.5]], ["t1", "x"]]),
+        b'{"topic":"jsonbus.batch","payload":[["t1",1],["t2",[2.5]],["t1","x"]],' + _TAIL + b"}}",
+    ),
+    (
+        # An announcement: only the sender's entry.
+        ListFrame(HEADER, ["a", "b/*"], [(_KITCHEN, 0.0)], None, None, None, (0, 1), False),
+        b'{"topic":"jsonbus.topics","payload":["jsonbus.topics","a","b/*"],'
+        + _TAIL
+        + ',"subs":{"k3v9":[1731715200123,4,0,"Küche",0,[2,1]]}}}'.encode(),
+    ),
+    (
+        # A full share.
+        ListFrame(
+            HEADER,
+            ["a", "b/*", "jsonbus.request/add"],
+            [(_ATTIC, 1.5), (_MASTER, 0.001), (_LEFT, 2.0), (_GONE, 60.0), (_PLAIN, 300.0)],
+            Digest(12, 0x9F),
+            SUMS,
+            ALL_BUCKETS,
+            (0, 1),
+            True,
+        ),
+        b'{"topic":"jsonbus.topics","payload":["jsonbus.topics","a","b/*","jsonbus.request/add"],'
+        + _TAIL
+        + b',"subs":{"attic-1":[7,2,1500,"",4,[1,3]],"m1":[8,3,1,"m",24,[]],'
+        b'"l1":[9,5,2000,"l",9,[]],"g1":[10,6,60000,"",2,[]],'
+        b'"plain:10.0.0.7:2416":[0,1,300000,"",0,[2]]},'
+        b'"dig":[12,"000000000000009f"],"sum":"' + _SUMS_BASE64 + b'","cov":"all","u":1}}',
+    ),
+    (
+        # What differs, in parts.
+        ListFrame(HEADER, [], [(_MASTER, 0.0)], Digest(1, 2**64 - 1), None, 0x1F, (2, 3), True),
+        b'{"topic":"jsonbus.topics","payload":["jsonbus.topics"],'
+        + _TAIL
+        + b',"subs":{"m1":[8,3,0,"m",24,[]]},"dig":[1,"ffffffffffffffff"],"cov":"'
+        + b"1f".rjust(64, b"0")
+        + b'","part":[2,3],"u":1}}',
+    ),
+    (
+        PresenceFrame(HEADER, 4, "Küche", "basic", False, False, None, None),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + ',"v":4,"name":"Küche","mode":"basic"}}'.encode(),
+    ),
+    (
+        PresenceFrame(
+            HEADER,
+            5,
+            "m",
+            "master",
+            True,
+            True,
+            Digest(2, 1),
+            SUMS,
+            (("k3v8", 7), ("plain:10.0.0.7:2416", 0)),
+        ),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + b',"v":5,"name":"m","mode":"master","ms":1,"u":1,"dig":[2,"0000000000000001"],"sum":"'
+        + _SUMS_BASE64
+        + b'","sus":[["k3v8",7],["plain:10.0.0.7:2416",0]]}}',
+    ),
+    (ByeFrame(HEADER, 6), b'{"topic":"jsonbus.bye","payload":null,' + _TAIL + b',"v":6}}'),
+    (
+        RequestFrame(HEADER, "add", {"a": 1}, 17, 1000),
+        b'{"topic":"jsonbus.request","payload":{"a":1},' + _TAIL + b',"r":["add",17,1000]}}',
+    ),
+    (
+        ReplyFrame(HEADER, "k3v8", 17, 3, None),
+        b'{"topic":"jsonbus.reply","payload":3,' + _TAIL + b',"re":["k3v8",17]}}',
+    ),
+    (
+        ReplyFrame(HEADER, "k3v8", 17, None, "it broke"),
+        b'{"topic":"jsonbus.reply","payload":null,'
+        + _TAIL
+        + b',"re":["k3v8",17],"er":"it broke"}}',
+    ),
+    (PingFrame(HEADER, 5), b'{"topic":"jsonbus.ping","payload":null,' + _TAIL + b',"p":5}}'),
+    (
+        PongFrame(HEADER, "k3v8", 5),
+        b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8"}}',
+    ),
+]
+
+
+def stamp_before(header: Header) -> wire.Stamp:
+    """The stamp whose next datagram is the header's."""
+    stamp = wire.Stamp(header.node, header.incarnation)
+    stamp.counter = header.counter - 1
+    return stamp
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """The bytes that the node of the frame's header sends for it."""
+    header = frame.header
+    assert header is not None
+    stamp = stamp_before(header)
+    first, sent_us = header.first_message, header.sent_us
+    match frame:
+        case MessagesFrame(_, [[topic, value]]):
+            return wire.encode_message(
+                stamp, codec.dumps(topic), codec.dumps(value), first, sent_us
+            )
+        case MessagesFrame(_, items):
+            return wire.encode_batch(stamp, [codec.dumps(item) for item in items], first, sent_us)
+        case ListFrame():
+            return wire.encode_list(
+                stamp,
+                first,
+                sent_us,
+                entries=frame.entries,
+                digest=frame.digest,
+                sums=frame.sums,
+                covers=frame.covers,
+                part=frame.part,
+                settled=frame.settled,
+            )
+        case PresenceFrame():
+            return wire.encode_presence(
+                stamp,
+                first,
+                sent_us,
+                version=frame.version,
+                name=frame.name,
+                mode=frame.mode,
+                is_master=frame.is_master,
+                settled=frame.settled,
+                digest=frame.digest,
+                sums=frame.sums,
+                suspects=frame.suspects,
+            )
+        case ByeFrame(_, version):
+            return wire.encode_bye(stamp, first, sent_us, version=version)
+        case RequestFrame(_, topic, value, request_id, timeout_ms):
+            return wire.encode_request(
+                stamp,
+                first,
+                sent_us,
+                topic=topic,
+                payload=codec.dumps(value),
+                request_id=request_id,
+                timeout_ms=timeout_ms,
+            )
+        case ReplyFrame(_, to, request_id, value, error):
+            return wire.encode_reply(
+                stamp,
+                first,
+                sent_us,
+                to=to,
+                request_id=request_id,
+                payload=codec.dumps(value),
+                error=error,
+            )
+        case PingFrame(_, ping_id):
+            return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
+        case PongFrame(_, to, ping_id):
+            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id)

@@ -1,0 +1,50 @@
+"""Waiting on conditions, and ports of one's own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
+    """Whether the condition came true in time; to be asserted.
+
+    The timeout is for machines that are slow or busy: a test that passes never waits for it.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause_s = 0.001
+    while not condition():
+        if time.monotonic() >= deadline:
+            return bool(condition())
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.05)
+    return True
+
+
+def find_free_port() -> int:
+    """A UDP port that nobody uses, not even shared, and that this process never gave out before.
+
+    Many nodes may share a port, so two tests with the same one would hear each other.
+    """
+    for port in _ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("", port))  # without SO_REUSEADDR: refused if anybody has it
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free UDP port")
+
+
+def _count_from_anywhere(first: int, last: int) -> Iterator[int]:
+    """Each number once, from a random start: test runs side by side rarely meet."""
+    count = last - first + 1
+    start = int.from_bytes(os.urandom(4), "big") % count
+    for step in range(count):
+        yield first + (start + step) % count
+
+
+# Below the range from which Linux takes the ports of sockets that did not ask for one.
+_ports = _count_from_anywhere(10_000, 32_000)

@@ -1,0 +1,39 @@
+"""Opening transports on loopback and waiting for what they hear."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from jsonbus.transport import MulticastTransport, Transport, open_multicast
+from tests.helpers import wait_until
+
+GROUP = "239.255.24.16"
+
+
+@contextlib.contextmanager
+def opened(
+    port: int, *interfaces: str, group: str = GROUP, receive_buffer_bytes: int = 1 << 20
+) -> Iterator[MulticastTransport]:
+    """A transport on the interfaces, loopback if none is named; closed at the end."""
+    chosen = interfaces or ("lo",)
+    transport = open_multicast(group, port, chosen, 1, receive_buffer_bytes)
+    with contextlib.closing(transport):
+        yield transport
+
+
+def hear(transport: Transport, count: int) -> list[tuple[bytes, str]]:
+    """The next datagrams with their senders' addresses; at most `count`, and not for ever."""
+    (sock,) = transport.sockets()
+    heard: list[tuple[bytes, str]] = []
+
+    def has_heard_enough() -> bool:
+        while len(heard) < count:
+            received = transport.receive(sock)
+            if received is None:
+                return False
+            heard.append((received[0], received[1][0]))
+        return True
+
+    wait_until(has_heard_enough)
+    return heard

@@ -1,0 +1,192 @@
+"""Which way imports point, as tables, and the reader that finds arrows the wrong way.
+
+    errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
+    errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
+
+Imports inside functions and under TYPE_CHECKING count like all others. A package from outside is
+imported in its home alone; one that has no home in the table is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDERS = ("jsonbus", "spark_bridge", "tools")
+
+# A name stands for a module and all that is below it, except "jsonbus": that is the public names
+# of jsonbus/__init__.py alone. Everything below it is "jsonbus.*".
+PUBLIC = ("jsonbus", "jsonbus.errors", "jsonbus.config")
+BUS = ("jsonbus.errors", "jsonbus.config", "jsonbus.core", "jsonbus.transport", "jsonbus.frontend")
+
+#: What of ours a module may import, besides its own package. The longest name that fits rules.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "jsonbus": ("jsonbus.*",),
+    "jsonbus.__main__": ("jsonbus.cli",),
+    "jsonbus.errors": (),
+    "jsonbus.config": ("jsonbus.errors",),
+    "jsonbus.core": ("jsonbus.errors",),
+    "jsonbus.transport": ("jsonbus.errors",),
+    "jsonbus.frontend": BUS,
+    "jsonbus.sync": BUS,
+    "jsonbus.aio": BUS,
+    "jsonbus.topic_queue": ("jsonbus.errors",),
+    "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
+    "jsonbus.cli": PUBLIC,
+    "spark_bridge": PUBLIC,
+    "tools": PUBLIC,
+    "tools.simulate": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
+    "tools.bench_wire": ("tools", "jsonbus", "jsonbus.*"),
+    "tools.bench_bus": ("tools", "jsonbus", "jsonbus.*"),
+    "tools.bench_share": ("tools", "jsonbus", "jsonbus.*"),
+}
+
+#: The only places where a package from outside may be imported.
+HOMES: dict[str, tuple[str, ...]] = {
+    "orjson": ("jsonbus.core.codec",),
+    "netifaces": ("jsonbus.transport.interfaces",),
+    "click": ("jsonbus.cli",),
+    "rich": ("jsonbus.cli",),
+}
+
+#: The core has no socket, thread, event loop, clock or dice, and so none of these modules.
+PURE = "jsonbus.core"
+IMPURE_MODULES = frozenset(
+    """
+    asyncio concurrent fcntl multiprocessing os pathlib queue sched secrets select selectors
+    signal socket socketserver ssl subprocess tempfile threading time uuid
+    """.split()
+)
+#: `random` is imported for the type of the dice that it is given; datetime for its types.
+DICE_TYPES = frozenset({"Random"})
+CLOCK_READERS = frozenset({"now", "today", "utcnow"})
+
+
+class Import(NamedTuple):
+    line: int
+    module: str  # as precise as the source tells: "jsonbus.core.node"
+    name: str | None  # of `from module import name`, unless that is a module itself
+
+
+def broken_rules(root: Path) -> list[str]:
+    """One line per import that points the wrong way: `path:line: reason`."""
+    paths = {_module_name(root, path): path for each in FOLDERS for path in _sources(root / each)}
+    broken = []
+    for module, path in sorted(paths.items()):
+        source = path.read_text(encoding="utf-8")
+        for line, reason in judge(
+            module, source, is_package=path.name == "__init__.py", known=frozenset(paths)
+        ):
+            broken.append(f"{path.relative_to(root)}:{line}: {reason}")
+    return broken
+
+
+def judge(
+    module: str, source: str, *, is_package: bool = False, known: frozenset[str] = frozenset()
+) -> list[tuple[int, str]]:
+    """What is wrong with the imports of one module, as (line, reason); `known`: our modules."""
+    tree = ast.parse(source)
+    wrong = []
+    for found in _imports(tree, module, is_package, known):
+        reason = _judge_ours(module, found) if _is_ours(found) else _judge_foreign(module, found)
+        if reason is not None:
+            wrong.append((found.line, reason))
+    if _is_below(module, PURE):
+        wrong.extend(_dice_and_clocks(tree))
+    return sorted(wrong)
+
+
+def _judge_ours(module: str, found: Import) -> str | None:
+    rule = max((each for each in ALLOWED if _is_below(module, each)), key=len)
+    if rule == "jsonbus" != module:
+        return f"{module} has no rule: give it one in tools/_import_rules.py"
+    own = () if rule == "jsonbus" else (rule,)
+    if any(_covers(each, found.module) for each in (*own, *ALLOWED[rule])):
+        return None
+    return f"{module} may not import {found.module}"
+
+
+def _judge_foreign(module: str, found: Import) -> str | None:
+    top = found.module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        if not _is_below(module, PURE):
+            return None
+        if top in IMPURE_MODULES:
+            return f"the core is pure: it may not import {top}"
+        if top == "random" and found.name is not None and found.name not in DICE_TYPES:
+            return f"the core is given its dice: it may not use random.{found.name}"
+        return None
+    homes = HOMES.get(top)
+    if homes is None:
+        return f"{top} has no home: name one in tools/_import_rules.py, or do without it"
+    if any(_is_below(module, home) for home in homes):
+        return None
+    return f"{top} may be imported in {' and '.join(homes)} alone"
+
+
+def _dice_and_clocks(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
+            continue
+        if node.value.id == "random" and node.attr not in DICE_TYPES:
+            yield node.lineno, f"the core is given its dice: it may not use random.{node.attr}"
+        if node.value.id in ("datetime", "date") and node.attr in CLOCK_READERS:
+            yield node.lineno, f"the core is told the time: it may not use {node.attr}()"
+
+
+def _imports(
+    tree: ast.AST, module: str, is_package: bool, known: frozenset[str]
+) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, _beside(module, alias.name, known), None)
+        elif isinstance(node, ast.ImportFrom):
+            base = _beside(module, _absolute(node, module, is_package), known)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                if inner in known:
+                    yield Import(node.lineno, inner, None)
+                else:
+                    yield Import(node.lineno, base, alias.name)
+
+
+def _absolute(node: ast.ImportFrom, module: str, is_package: bool) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = module.split(".")
+    kept = parts[: len(parts) - node.level + (1 if is_package else 0)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _beside(module: str, name: str, known: frozenset[str]) -> str:
+    """Scripts in tools/ import each other by bare name."""
+    if module.startswith("tools.") and f"tools.{name}" in known:
+        return f"tools.{name}"
+    return name
+
+
+def _is_ours(found: Import) -> bool:
+    return found.module.partition(".")[0] in FOLDERS
+
+
+def _covers(allowed: str, module: str) -> bool:
+    if allowed == "jsonbus":
+        return module == "jsonbus"
+    return _is_below(module, allowed.removesuffix(".*"))
+
+
+def _is_below(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def _module_name(root: Path, path: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

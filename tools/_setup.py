@@ -1,0 +1,97 @@
+"""Make `.venv` beside the project and install the project into it, with bare Python.
+
+What was installed is remembered inside `.venv`; the next run finds that nothing changed and is
+ready at once. The install is editable: only a change of pyproject.toml asks for a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "installed.json"
+PYTHON_LEAST = (3, 11)
+
+
+def set_up(extras: tuple[str, ...] = ()) -> Path:
+    """The Python of a `.venv` that has the project and these extras; ends the script if it fails.
+
+    Extras that an earlier run installed stay.
+    """
+    if sys.version_info < PYTHON_LEAST:
+        sys.exit(
+            f"jsonbus needs Python {PYTHON_LEAST[0]}.{PYTHON_LEAST[1]} or newer; "
+            f"this is {sys.version.split()[0]} ({sys.executable})"
+        )
+    python = venv_python()
+    installed = _read_stamp() if _runs(python) else None
+    if installed is None:
+        _make_venv()
+        installed = {"project": None, "extras": []}
+    wanted = sorted({*installed["extras"], *extras})
+    fingerprint = _fingerprint()
+    if installed["project"] != fingerprint or installed["extras"] != wanted:
+        STAMP.unlink(missing_ok=True)  # an install that is cut short starts over
+        _install(python, wanted)
+        STAMP.write_text(json.dumps({"project": fingerprint, "extras": wanted}) + "\n")
+    return python
+
+
+def venv_python() -> Path:
+    """Where `.venv` keeps its interpreter, whether or not it is there."""
+    if sys.platform == "win32":
+        return VENV / "Scripts" / "python.exe"
+    return VENV / "bin" / "python"
+
+
+def _make_venv() -> None:
+    say(f"making {VENV} with Python {sys.version.split()[0]}")
+    result = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)])
+    if result.returncode != 0:
+        sys.exit(
+            "could not make .venv: this Python lacks venv or ensurepip "
+            "(on Debian and Ubuntu: apt install python3-venv)"
+        )
+
+
+def _install(python: Path, extras: list[str]) -> None:
+    chosen = f"[{','.join(extras)}]" if extras else ""
+    say(f"installing jsonbus{chosen} into .venv")
+    started_at = time.monotonic()
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--editable"]
+    if subprocess.run([*command, f"{ROOT}{chosen}"]).returncode != 0:
+        sys.exit("could not install: pip says above why; the first run needs a package index")
+    say(f"installed in {time.monotonic() - started_at:.0f} s; the next run skips this")
+
+
+def _read_stamp() -> dict[str, object] | None:
+    try:
+        stamp = json.loads(STAMP.read_text())
+        return stamp if {"project", "extras"} <= stamp.keys() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _runs(python: Path) -> bool:
+    """Whether the interpreter starts: a `.venv` breaks when the Python it was made of goes away."""
+    try:
+        return subprocess.run([str(python), "-c", ""], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _fingerprint() -> str:
+    # The folder is part of it: an editable install points at the folder it was made in.
+    content = str(ROOT).encode() + b"\n" + (ROOT / "pyproject.toml").read_bytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def say(text: str) -> None:
+    """One line of progress, on stderr, in the order of what subprocesses write there."""
+    print(f"== {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,25 @@
+"""See the bus at work on this machine: make `.venv`, install, run `jsonbus demo`.
+
+Arguments are passed on; `python3 tools/demo.py --help` shows them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from _setup import ROOT, set_up
+
+
+def main() -> int:
+    python = set_up()
+    return subprocess.run(
+        [str(python), "-m", "jsonbus", "demo", *sys.argv[1:]], cwd=ROOT
+    ).returncode
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,55 @@
+"""Lab: some hosts on one hub, in namespaces of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+from lab_host import INTERFACE, Host
+from lab_hub import Hub
+from lab_shape import Shape
+
+
+class Lab:
+    """A context manager: at its end, however it comes, no process and no namespace is left.
+
+    Use it from the thread that outlives it: the processes die with the thread that started them.
+    """
+
+    def __init__(
+        self,
+        hosts: int,
+        shape: Shape | None = None,
+        *,
+        hub: str = "auto",
+        seed: int = 1,
+        python: str = sys.executable,
+    ) -> None:
+        shape = shape or Shape()
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jsonbus-lab-")))
+            self.hub = stack.enter_context(Hub(hub, seed))
+            self.hosts: list[Host] = []
+            for number in range(1, hosts + 1):
+                host = Host(f"host{number}", f"10.77.0.{number}", python, folder)
+                stack.callback(host.close)
+                self.hub.connect(host.namespace, host.name, INTERFACE)
+                host.configure()
+                self.hosts.append(host)
+            self.hub.start(shape)
+            self._stack = stack.pop_all()
+
+    def report(self) -> str:
+        """What every process said last."""
+        return "\n".join(process.report() for host in self.hosts for process in host.processes)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
