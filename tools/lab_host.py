@@ -38,11 +38,11 @@ class Host:
 
     def start(self, *arguments: str) -> Process:
         """Start `jsonbus` with the arguments."""
-        label = f"{self.name}-{len(self.processes) + 1}-{arguments[0]}"
-        argv = self.namespace.command(self._python, "-m", "jsonbus", *arguments)
-        process = Process(label, argv, self._environment(), self._folder)
-        self.processes.append(process)
-        return process
+        return self._start(arguments[0], "-m", "jsonbus", *arguments)
+
+    def start_script(self, source: str, *arguments: str) -> Process:
+        """Start a Python program that may know nothing of jsonbus."""
+        return self._start("script", "-c", source, *arguments)
 
     def run(self, *arguments: str, timeout_s: float = 60) -> Process:
         """Run `jsonbus` with the arguments to its end."""
@@ -66,6 +66,13 @@ class Host:
             if process.returncode is None:
                 process.kill()
         self.namespace.close()
+
+    def _start(self, kind: str, *python_arguments: str) -> Process:
+        label = f"{self.name}-{len(self.processes) + 1}-{kind}"
+        argv = self.namespace.command(self._python, *python_arguments)
+        process = Process(label, argv, self._environment(), self._folder)
+        self.processes.append(process)
+        return process
 
     def _environment(self) -> dict[str, str]:
         kept = {key: text for key, text in os.environ.items() if not key.startswith("JSONBUS_")}

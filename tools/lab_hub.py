@@ -34,12 +34,13 @@ class Hub:
     do, that is if netem is there or nothing is to be shaped.
     """
 
-    def __init__(self, kind: str, seed: int) -> None:
+    def __init__(self, kind: str, seed: int, python: str = sys.executable) -> None:
         if kind not in ("auto", "bridge", "relay"):
             raise ValueError(f"kind {kind!r} is none of auto, bridge, relay")
         self.kind = kind
         self.namespace = Namespace()
         self._seed = seed
+        self._python = python
         self._shape = Shape()
         self._ports: list[str] = []
         self._relay: subprocess.Popen[str] | None = None
@@ -102,7 +103,7 @@ class Hub:
             run("ip", "link", "set", port, "master", "bridge")
 
     def _start_relay(self) -> None:
-        argv = [sys.executable, str(RELAY), str(self._seed), *self._ports]
+        argv = [self._python, str(RELAY), str(self._seed), *self._ports]
         self._relay = subprocess.Popen(
             self.namespace.command(*argv),
             stdin=subprocess.PIPE,

@@ -7,6 +7,7 @@ its input: a pipe whose other end the lab holds, so it ends with the lab however
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,11 @@ class Namespace:
         if done.returncode != 0:
             raise LabError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
         return done.stdout
+
+    def has_carrier(self, interface: str) -> bool:
+        """Whether the interface is up and so is the other end of its cable."""
+        (link,) = json.loads(self.run("ip", "-json", "link", "show", "dev", interface))
+        return bool(link["operstate"] == "UP")
 
     def close(self) -> None:
         for pipe in (self._holder.stdin, self._holder.stdout, self._holder.stderr):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from lab_host import INTERFACE, Host
 from lab_hub import Hub
+from lab_namespace import LabError
 from lab_shape import Shape
+
+CARRIER_TIMEOUT_S = 60
 
 
 class Lab:
@@ -30,7 +34,7 @@ class Lab:
         shape = shape or Shape()
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jsonbus-lab-")))
-            self.hub = stack.enter_context(Hub(hub, seed))
+            self.hub = stack.enter_context(Hub(hub, seed, python))
             self.hosts: list[Host] = []
             for number in range(1, hosts + 1):
                 host = Host(f"host{number}", f"10.77.0.{number}", python, folder)
@@ -39,7 +43,18 @@ class Lab:
                 host.configure()
                 self.hosts.append(host)
             self.hub.start(shape)
+            self._wait_for_carriers()
             self._stack = stack.pop_all()
+
+    def _wait_for_carriers(self) -> None:
+        """Return once all links work: the kernel takes a moment, up to a second, to notice."""
+        deadline = time.monotonic() + CARRIER_TIMEOUT_S
+        for host in self.hosts:
+            for namespace, name in ((host.namespace, INTERFACE), (self.hub.namespace, host.name)):
+                while not namespace.has_carrier(name):
+                    if time.monotonic() >= deadline:
+                        raise LabError(f"the link of {host.name} did not come up")
+                    time.sleep(0.01)
 
     def report(self) -> str:
         """What every process said last."""

@@ -1,8 +1,11 @@
 """The command line: `jsonbus`, one file per command. It uses the public API and nothing else.
 
-main.py     the entry point: closed streams, signals, the last line of defence
-group.py    the list of commands, imported one by one; errors become exit codes
-command.py  the options that every command shares
-output.py   JSON lines for programs, readable lines for people
-values.py   JSON text as people type it, and as we print it
+main.py        the entry point: closed streams, signals, the last line of defence
+group.py       the list of commands, imported one by one; errors become exit codes
+exit_codes.py  what the process tells its caller
+command.py     the options that every command shares, and the log
+output.py      results: JSON lines for programs, readable lines for people
+listening.py   messages on their way from subscriptions to the output
+lines.py       lines of standard input, each a value to publish
+values.py      JSON text as people type it, and as we print it
 """

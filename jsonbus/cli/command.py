@@ -7,6 +7,7 @@ defaults. So a setting is read, checked and explained in one place, whoever asks
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Any, cast
 
@@ -49,15 +50,42 @@ class BusCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own, shared = [], []
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 (shared if isinstance(param, SharedOption) else own).append(record)
         with formatter.section("Options"):
             formatter.write_dl(own)
-        with formatter.section("Bus options (each also as an environment variable: JSONBUS_GROUP, …)"):
+        with formatter.section(
+            "Bus options (each also as an environment variable: JSONBUS_GROUP, …)"
+        ):
             formatter.write_dl(shared)
+
+
+class ValueCommand(BusCommand):
+    """A command whose last argument is a JSON value, which may be a negative number."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._put_negative_number_last(args))
+
+    def _put_negative_number_last(self, args: list[str]) -> list[str]:
+        """`x -5 --count 2` becomes `x --count 2 -- -5`; click would take -5 for an option."""
+        expects_value = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not (param.is_flag or param.count)
+            for name in param.opts
+        }
+        previous = ""
+        for index, arg in enumerate(args):
+            if arg == "--":
+                break
+            if re.match(r"-\d", arg) and previous not in expects_value:
+                return [*args[:index], *args[index + 1 :], "--", arg]
+            previous = arg
+        return args
 
 
 class NodeCommand(BusCommand):
@@ -83,6 +111,12 @@ def wait_until_sure(bus: jsonbus.Bus) -> None:
     at all (mode master without a master) is used as it is after this long.
     """
     bus.wait_until_sure(timeout=2.0)
+
+
+def warn_unless_sure(bus: jsonbus.Bus) -> None:
+    """Tell that what is shown may not be everything."""
+    if bus.state != "sure":
+        note(f"this node is {bus.state}: there may be more than it knows of")
 
 
 def _shared_options() -> list[click.Option]:

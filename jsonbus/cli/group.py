@@ -13,11 +13,7 @@ import click
 import jsonbus
 from jsonbus.errors import JsonBusError, LocalError
 
-from .main import INTERRUPTED
-
-FAILED = 1
-WRONG_USAGE = 2
-TIMED_OUT = 3
+from .exit_codes import INTERRUPTED, TIMED_OUT, WRONG_USAGE
 
 #: Name -> what it does. The command is `command` in the module of that name.
 COMMANDS = {
@@ -59,21 +55,23 @@ class CommandGroup(click.Group):
         except BrokenPipeError:
             raise click.exceptions.Exit(0) from None  # whoever read has read enough
         except JsonBusError as error:
-            raise _Failure(str(error), _exit_code(error)) from error
-        except OSError as error:
-            raise _Failure(str(error), FAILED) from error
+            raise _as_click_exception(error) from error
 
 
-class _Failure(click.ClickException):
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+class _WrongUsage(click.ClickException):
+    exit_code = WRONG_USAGE
 
 
-def _exit_code(error: JsonBusError) -> int:
+class _TimedOut(click.ClickException):
+    exit_code = TIMED_OUT
+
+
+def _as_click_exception(error: JsonBusError) -> click.ClickException:
     if isinstance(error, LocalError):
-        return WRONG_USAGE
-    return TIMED_OUT if isinstance(error, TimeoutError) else FAILED
+        return _WrongUsage(str(error))
+    if isinstance(error, TimeoutError):
+        return _TimedOut(str(error))
+    return click.ClickException(str(error))
 
 
 @click.group(

@@ -1,8 +1,9 @@
 """Messages on their way from subscriptions to standard output.
 
-The bus's workers bring messages, the main thread prints them: it is the one that Ctrl-C interrupts,
-also while it waits for a full pipe. Between them is a small inbox. When it is full the workers wait,
-and the subscriptions' own mailboxes fill up; these are bounded, too, and count what they drop.
+The bus's workers bring messages, the main thread prints them: it is the one that Ctrl-C
+interrupts, also while it waits for a full pipe. Between them is a small inbox. When it is full the
+workers wait, and the subscriptions' own mailboxes fill up; these are bounded, too, and count what
+they drop.
 """
 
 from __future__ import annotations
@@ -101,6 +102,9 @@ class Listener:
                 self.printed += len(messages)
                 if wait_s <= 0 or not self._output.has_reader():
                     return
+        except KeyboardInterrupt:
+            self._output.let_go()
+            raise
         finally:
             self._inbox.close()
             self._report_losses()

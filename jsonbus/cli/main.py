@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-INTERRUPTED = 130  # what shells show for a program that Ctrl-C ended
+from .exit_codes import FAILED, INTERRUPTED
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except OSError:
-        code = 1  # even the error message could not be written
+        code = FAILED  # even the error message could not be written
     _leave(code)
 
 
@@ -36,7 +36,7 @@ def _run() -> int:
     try:
         cli.main(prog_name="jsonbus")
     except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1
+        return leaving.code if isinstance(leaving.code, int) else FAILED
     return 0
 
 
@@ -62,13 +62,13 @@ def _fill_closed_streams() -> None:
 
 def _leave(code: int) -> None:
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # too late to matter
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except OSError:
                 # Python would try again at its end, and complain.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on it could only do harm
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:

@@ -7,7 +7,7 @@ import click
 import jsonbus
 from jsonbus.config import BusSettings
 
-from .command import BusCommand, note, warn_unless_sure, wait_until_sure
+from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Output
 
 

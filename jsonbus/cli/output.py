@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO
+
+import click
 
 from .values import printable, to_json
 
@@ -17,7 +20,7 @@ from .values import printable, to_json
 class Output:
     """Standard output, as it is while one command runs.
 
-    Writing raises OSError, BrokenPipeError among them; it is the command's end, not its concern.
+    Writing raises BrokenPipeError when whoever read has gone; that is the command's clean end.
     """
 
     def __init__(self) -> None:
@@ -28,15 +31,32 @@ class Output:
 
     def write_line(self, line: str) -> None:
         """Add a line; it is seen after `flush`. UTF-8 whatever the locale, as JSON demands."""
-        self._bytes.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        with _telling_what_failed():
+            self._bytes.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def flush(self) -> None:
-        self._bytes.flush()
+        with _telling_what_failed():
+            self._bytes.flush()
+
+    def let_go(self) -> None:
+        """After Ctrl-C: what is not flushed yet goes out if it can at once, else it is forgotten.
+
+        A reader that does not read would hold up the end for ever.
+        """
+        descriptor = self._descriptor()
+        if descriptor is None or _poll(descriptor, select.POLLOUT) & select.POLLOUT:
+            self.flush()
+        else:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+    def write_result(self, result: object) -> None:
+        """Add one JSON line."""
+        self.write_line(to_json(result))
 
     def write_results(self, results: Iterable[object]) -> None:
         """One JSON line for each, and flush."""
         for each in results:
-            self.write_line(to_json(each))
+            self.write_result(each)
         self.flush()
 
     def write_table(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -61,13 +81,30 @@ class Output:
 
         Writing would tell, too, but only when there is something to write.
         """
-        if self.is_terminal or not hasattr(select, "poll"):
+        descriptor = self._descriptor()
+        if self.is_terminal or descriptor is None:
             return True
-        try:
-            descriptor = sys.stdout.fileno()
-        except OSError:
-            return True  # not a file of the system
-        poll = select.poll()
-        poll.register(descriptor, 0)  # errors are always reported
-        return not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+        return not _poll(descriptor, 0) & (select.POLLERR | select.POLLHUP)
 
+    def _descriptor(self) -> int | None:
+        """The file descriptor, where the system can be asked about it."""
+        try:
+            return sys.stdout.fileno() if hasattr(select, "poll") else None
+        except OSError:
+            return None  # standard output was replaced by something in memory
+
+
+def _poll(descriptor: int, asked: int) -> int:
+    poll = select.poll()
+    poll.register(descriptor, asked)
+    return sum(events for _, events in poll.poll(0))
+
+
+@contextmanager
+def _telling_what_failed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"cannot write to standard output: {error.strerror}") from error

@@ -1,21 +1,18 @@
 from __future__ import annotations
 
-import sys
-
 import click
 
 import jsonbus
 from jsonbus.config import BusSettings
 
-from .command import BusCommand
+from .command import ValueCommand
 from .output import Output
-from .values import ValueArguments, parse_argument, printable, to_json
+from .values import parse_argument, to_readable_json
 
 
 @click.command(
     "request",
-    cls=BusCommand,
-    context_settings={"ignore_unknown_options": True},
+    cls=ValueCommand,
     epilog="""\b
 Examples:
   jsonbus request add '{"a": 1, "b": 2}'
@@ -44,3 +41,14 @@ def command(
     Fails (exit code 1) as soon as it is known that nobody serves TOPIC, and when the node that
     serves it failed.
     """
+    if value == "-":
+        value = click.get_text_stream("stdin", "utf-8").read().strip()
+    asked = None if value is None else parse_argument(value, is_text)
+    output = Output()
+    with jsonbus.Bus(**settings) as bus:
+        reply = bus.request(topic, asked, timeout=timeout)
+    if output.is_terminal:
+        output.write_line(to_readable_json(reply))
+        output.flush()
+    else:
+        output.write_results([reply])

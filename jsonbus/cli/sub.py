@@ -6,9 +6,8 @@ import jsonbus
 from jsonbus.config import BusSettings
 
 from .command import BusCommand, note
-from .group import TIMED_OUT
+from .exit_codes import INTERRUPTED, TIMED_OUT
 from .listening import Listener
-from .main import INTERRUPTED
 from .output import Output
 
 
@@ -25,7 +24,9 @@ Examples:
 """,
 )
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="End after that many messages.")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
+)
 @click.option(
     "-t",
     "--timeout",

@@ -1,12 +1,27 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
 import click
 
 import jsonbus
 from jsonbus.config import BusSettings
 
-from .command import BusCommand, note, warn_unless_sure, wait_until_sure
+from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Output
+
+#: How a node's list names a topic that the node serves; part of the wire format.
+SERVED_PREFIX = "jsonbus.request/"
+
+
+class Wish(TypedDict):
+    """A line of this command."""
+
+    pattern: str
+    served: bool
+    nodes: list[str]
+    names: list[str]
 
 
 @click.command(
@@ -43,3 +58,12 @@ def command(settings: BusSettings) -> None:
         )
     else:
         output.write_results(rows)
+
+
+def _describe(pattern: str, nodes: Sequence[str], names: Mapping[str, str]) -> Wish:
+    return {
+        "pattern": pattern.removeprefix(SERVED_PREFIX),
+        "served": pattern.startswith(SERVED_PREFIX),
+        "nodes": list(nodes),
+        "names": [names.get(node, node) for node in nodes],
+    }

@@ -51,6 +51,12 @@ def to_json(value: object) -> str:
     return _encode(value)
 
 
+def to_readable_json(value: object) -> str:
+    """JSON over several lines, fit for a terminal."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
 def message_to_json(message: jsonbus.Message) -> str:
     """The line that `sub` prints into a pipe, and that `pub` understands."""
     return _encode({key: getattr(message, key) for key in MESSAGE_KEYS})

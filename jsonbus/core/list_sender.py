@@ -26,7 +26,6 @@ class ListSender:
         "_next",
         "_outbox",
         "_parts",
-        "_settled",
         "_sums",
         "timer_at",
     )
@@ -39,7 +38,6 @@ class ListSender:
         self._digest = Digest(0, 0)
         self._sums: int | None = None
         self._covers = 0
-        self._settled = False
         self.timer_at = math.inf
 
     @property
@@ -53,12 +51,11 @@ class ListSender:
         digest: Digest,
         sums: int | None,
         covers: int,
-        settled: bool,
         now: float,
     ) -> None:
         self._parts = self._cut(entries)
         self._next = 0
-        self._digest, self._sums, self._covers, self._settled = digest, sums, covers, settled
+        self._digest, self._sums, self._covers = digest, sums, covers
         self.send_burst(now)
 
     def stop(self) -> None:
@@ -77,7 +74,7 @@ class ListSender:
                 sums=self._sums if index == count - 1 else None,
                 covers=self._covers,
                 part=(index, count),
-                settled=self._settled,
+                settled=True,  # nobody else answers
             )
         self._next = end
         if end == count:

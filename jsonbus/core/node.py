@@ -8,7 +8,8 @@ What a node is made of:
 
 - `Membership`: who is here and what they want (list, joining, sharing, liveness);
 - `Router`: per topic, whether to send a message and whom to give it to;
-- `Outbox`: what waits to be sent; `HoldQueue`: what waits until the node is sure;
+- `Publisher`: from a value to the outbox, the hold queue, or nowhere;
+- `Outbox`: what waits to be sent;
 - `Receiver`: what comes in, sorted; `Asking` and `Serving`: requests.
 """
 
@@ -23,27 +24,22 @@ from jsonbus.core import codec, views
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.frames import Entry, Frame
-from jsonbus.core.hold import HoldQueue
-from jsonbus.core.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
+from jsonbus.core.publisher import MESSAGE_BYTES_MAX, Publisher
 from jsonbus.core.receiver import Receiver
 from jsonbus.core.requests import Asking, Request, Serving, encode_answer
 from jsonbus.core.roster import Roster
-from jsonbus.core.routing import Deliveries, Inbox, Route, Router
+from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
-from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES, Stamp
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire_encode import Stamp
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
-
-# What one message may take, with room for the longest header.
-MESSAGE_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 
 # Requests and replies have more around them: a topic, ids, an error text.
 REQUEST_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
@@ -65,7 +61,6 @@ class Node:
             batching=settings.batching,
         )
         self._roster = Roster()
-        self._hold = HoldQueue()
         self._membership = Membership(
             settings,
             rng,
@@ -81,6 +76,13 @@ class Node:
         self._pings = Pings(self._outbox, rng, self._emit)
         self._deliveries = Deliveries()
         self._inboxes: dict[object, Inbox] = {}
+        self._publisher = Publisher(
+            settings,
+            router=self._router,
+            outbox=self._outbox,
+            deliveries=self._deliveries,
+            counters=self.counters,
+        )
         self._receiver = Receiver(
             settings.node,
             counters=self.counters,
@@ -94,8 +96,7 @@ class Node:
             pings=self._pings,
             emit=self._emit,
         )
-        # Nothing is withheld or held: mode basic, or doubt.
-        self._sends_everything = settings.mode == "basic"
+        self._sending_fails = False
         self._is_closed = False
 
     # --- Being driven ---------------------------------------------------------------------------
@@ -138,13 +139,13 @@ class Node:
     @property
     def held(self) -> int:
         """Messages that wait until the node is sure."""
-        return len(self._hold)
+        return self._publisher.held
 
     def datagrams_to_send(self, now: float) -> list[bytes]:
         """What to send, in this order; each is given out once."""
         datagrams = self._outbox.take(now)
         if datagrams:
-            self._membership.last_sent_at = now
+            self._membership.note_sent(now)
         return datagrams
 
     def timer_at(self) -> float | None:
@@ -177,15 +178,21 @@ class Node:
     def interfaces_changed(self, now: float) -> None:
         self._membership.doubt_network(now, "the network interfaces changed")
 
-    def send_recovered(self, now: float) -> None:
-        """Sending works again: what was announced meanwhile may not have been heard."""
-        self._membership.doubt_network(now, "sending failed for a while")
+    def send_failed(self, now: float) -> None:
+        """A datagram could not be sent."""
+        self._sending_fails = True
+
+    def send_works(self, now: float) -> None:
+        """A datagram was sent after others failed: what they announced may not have been heard."""
+        if self._sending_fails:
+            self._sending_fails = False
+            self._membership.doubt_network(now, "sending failed for a while")
 
     def close(self, now: float) -> None:
         """Say goodbye: it is in the outbox afterwards, behind all messages."""
         if self._is_closed:
             return
-        self._send_held(self._hold.take_all(), now)
+        self._publisher.close(now)
         self._membership.close(now)
         self._is_closed = True
 
@@ -197,41 +204,7 @@ class Node:
         A value that nobody wants is not looked at. Raises InvalidTopicError, PayloadError,
         PayloadTooLargeError, ClosedError.
         """
-        router = self._router
-        try:
-            route = router.routes[topic]
-        except (KeyError, TypeError):
-            route = router.route(topic)
-        if route.generation != router.generation:
-            route = router.route(topic)
-        if route.is_wanted_elsewhere or self._sends_everything:
-            if self._is_closed:
-                raise ClosedError("the bus is closed")
-            payload = self._encode(route, value)
-            number = self._outbox.put_message(route.topic_json, payload, now)
-            self.counters.messages_published += 1
-            if route.inboxes:
-                self._deliver_own(route, payload, number, now)
-            return True
-        return self._publish_unwanted(route, value, now)
-
-    def _publish_unwanted(self, route: Route, value: Any, now: float) -> bool:
-        """Publish what no other node is known to want."""
-        if self._is_closed:
-            raise ClosedError("the bus is closed")
-        is_joining = self._membership.state == JOINING
-        if not is_joining and not route.inboxes:
-            self.counters.messages_suppressed += 1
-            return False
-        payload = self._encode(route, value)
-        if route.inboxes:
-            self._deliver_own(route, payload, None, now)
-        if is_joining:
-            self.counters.messages_held += 1
-            self._send_held(self._hold.put(route.topic, payload), now)
-        else:
-            self.counters.messages_local += 1
-        return True
+        return self._publisher.publish(topic, value, now)
 
     def subscribe(self, pattern: str, sink: object, now: float) -> None:
         """Deliver messages that match to `sink`; it may have several patterns."""
@@ -349,35 +322,16 @@ class Node:
         counts = self.counters.as_dict()
         counts["datagrams_sent"] = self._outbox.datagrams_sent
         counts["messages_sent"] = self._outbox.messages_sent
-        counts["messages_waiting_to_be_sure"] = len(self._hold)
+        counts["messages_waiting_to_be_sure"] = self.held
         counts["nodes_known"] = len(self._membership.list)
         return counts
 
     # --- Inside ---------------------------------------------------------------------------------
 
-    def _encode(self, route: Route, value: Any) -> bytes:
-        payload = codec.dumps(value)
-        size = len(payload) + len(route.topic_json)
-        if size > MESSAGE_BYTES_MAX:
-            raise PayloadTooLargeError(route.topic, size, MESSAGE_BYTES_MAX)
-        return payload
-
-    def _deliver_own(self, route: Route, payload: bytes, number: int | None, now: float) -> None:
-        """Own subscriptions get what the others get: the value as JSON carries it."""
-        message = Message(route.topic, codec.loads(payload), number, self._make_origin(now))
-        for inbox in route.inboxes:
-            self._deliveries.add(inbox, message)
-
     def _make_origin(self, now: float) -> Origin:
         wall = now + self._outbox.wall_offset_s
         settings = self.settings
         return Origin(settings.node, settings.name, settings.incarnation, wall, wall)
-
-    def _send_held(self, held: list[tuple[str, bytes]], now: float) -> None:
-        for topic, payload in held:
-            self.counters.held_sent += 1
-            self.counters.messages_published += 1
-            self._outbox.put_message(self._router.route(topic).topic_json, payload, now)
 
     def _own_patterns_changed(self, now: float) -> None:
         self._router.generation += 1
@@ -393,19 +347,11 @@ class Node:
                 peer.name = new.name
             if new.is_plain:
                 self._outbox.send_unbatched(now + PLAIN_LEASE_S)
-        if self._hold and (new is not None):
-            self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
-        self._look_at_requests(now)
+        self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
-        state = self._membership.state
-        self._sends_everything = self.settings.mode == "basic" or state == DOUBTING
-        if self._hold:
-            if state == SURE:
-                self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
-                self.counters.held_suppressed += len(self._hold.take_all())
-            elif state == DOUBTING:
-                self._send_held(self._hold.take_all(), now)
+        """The state, or somebody's subscriptions."""
+        self._publisher.look_again(self._membership.state, now)
         self._look_at_requests(now)
 
     def _look_at_requests(self, now: float) -> None:

@@ -29,7 +29,7 @@ from jsonbus.core.frames import (
     Entry,
     bucket_of,
 )
-from jsonbus.core.limits import LIST_ENTRIES_MAX, PLAIN_TOPICS_MAX, TOMBSTONES_MAX
+from jsonbus.core.limits import LIST_ENTRIES_MAX, PLAIN_TOPICS_MAX, TOMBSTONES_MAX, WHOLE_LIST_NODES
 
 _SUM_MASK = (1 << BUCKET_SUM_BITS) - 1
 
@@ -73,19 +73,24 @@ class SubscriptionList:
         "tombstones",
     )
 
-    def __init__(self, base: FrozenList = EMPTY, base_heard_at: float = 0.0) -> None:
-        self._base = base
-        self._base_heard_at = base_heard_at
+    def __init__(self) -> None:
         # What differs from the base; None stands for an entry of the base that is no more.
         self._own: dict[str, Entry | None] = {}
         #: When each node was last heard, by itself or through the age in somebody's list.
         self.heard: dict[str, float] = {}
         #: Entries of nodes that left or are gone, and when to forget them.
         self.tombstones: dict[str, tuple[Entry, float]] = {}
-        self._count, self._hash = base.digest
-        self.sums = base.sums
         #: An entry had to be refused for lack of room: this node cannot be sure of anything.
         self.is_full = False
+        self.stand_on(EMPTY, 0.0)
+
+    def stand_on(self, base: FrozenList, heard_at: float) -> None:
+        """Hold what the base holds, all of it heard at that instant; only for an empty list."""
+        assert not self._own
+        self._base = base
+        self._base_heard_at = heard_at
+        self._count, self._hash = base.digest
+        self.sums = base.sums
 
     def __len__(self) -> int:
         return self._count
@@ -164,8 +169,8 @@ class SubscriptionList:
         Who misses a departure holds an entry too many; only a tombstone can tell it so.
         """
         everything = buckets == ALL_BUCKETS
-        for entry, _ in self.tombstones.values():
-            if everything or buckets >> bucket_of(entry.node) & 1:
+        for entry, until in self.tombstones.values():
+            if until > now and (everything or buckets >> bucket_of(entry.node) & 1):
                 yield entry, 0.0
         for entry in self:
             if everything or buckets >> bucket_of(entry.node) & 1:
@@ -182,6 +187,10 @@ class SubscriptionList:
                 buckets |= 1 << bucket
             difference >>= BUCKET_SUM_BITS
         return buckets
+
+    def sums_to_send(self) -> int | None:
+        """The sums, for a list so large that sending what differs is worth their size."""
+        return self.sums if self._count > WHOLE_LIST_NODES else None
 
     def freeze(self) -> FrozenList:
         """What this list holds now, for others to stand on."""

@@ -61,8 +61,8 @@ def decode(data: bytes) -> Frame:
     try:
         body = codec.loads(data)
     except ValueError as error:
-        # Of all that orjson complains about, only the depth (1,024 levels) has a limit.
-        cause = "too_deep" if "limit" in str(error) else "not_json"
+        # orjson's own limit, 1,024 levels; the words around "depth" differ between its releases.
+        cause = "too_deep" if "depth" in str(error) else "not_json"
         raise DatagramError(cause, str(error)) from None
     try:
         topic = body["topic"]

@@ -52,7 +52,7 @@ class BusLog:
         self._bus = bus_name
         self._warned: set[Hashable] = set()
 
-    def warn(self, cause: Hashable, text: str, *arguments: object) -> None:
+    def warn_once(self, cause: Hashable, text: str, *arguments: object) -> None:
         """A warning the first time for a cause, then a debug line."""
         level = logging.DEBUG
         if cause not in self._warned and len(self._warned) < WARNED_MAX:
@@ -76,7 +76,7 @@ class BusLog:
             case StateChanged(state, reason):
                 _log.debug("%s: = %s: %s", self._bus, state, reason)
             case MasterMissing():
-                self.warn(
+                self.warn_once(
                     MasterMissing,
                     "no master answers, so this node may not know every subscription: "
                     "start one node with --master",
@@ -87,7 +87,7 @@ class BusLog:
                     "%s: datagrams from %s are dropped (%s: %r)", self._bus, sender, cause, detail
                 )
             case MessagesLost(node, name, count):
-                self.warn(
+                self.warn_once(
                     (MessagesLost, node), "%d messages of node %r (%s) were lost", count, name, node
                 )
             case _:

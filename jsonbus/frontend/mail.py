@@ -122,7 +122,7 @@ class Mail:
         try:
             value = self._convert(message.value)
         except PayloadError as error:
-            self._log.warn(
+            self._log.warn_once(
                 ("type", self._pattern),
                 "messages to %r of node %s are dropped, they have the wrong type: %s",
                 message.topic,

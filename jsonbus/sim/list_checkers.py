@@ -20,10 +20,16 @@ from jsonbus.core.requests import Request
 from jsonbus.core.topics import matches
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker
-from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.participants import (
+    PLAIN_ANSWER_DELAY_MAX_S,
+    Participant,
+    PlainPeer,
+    SimNode,
+)
 from jsonbus.sim.records import Flight, Publication, Sink
 
 CALM_PATIENCE_S = 0.1
+PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
 
 
 def grace_s(nodes: int) -> float:
@@ -68,12 +74,16 @@ class NothingIsWithheld(Checker):
     It is judged when publish says no, when a message that was held is still unsent although its
     publisher has become sure, and when a request is given up as unserved. Who subscribed, joined
     or was reconnected a moment ago may still be unknown to the publisher.
+
+    A plain peer speaks when it starts, and when it hears a list and answers. If that is lost,
+    nothing ever makes up for it: plain peers are judged only where the network is harmless.
     """
 
     invariant = "once sure, nothing is withheld from a connected live subscriber"
 
-    def __init__(self, patience_s: float = CALM_PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = CALM_PATIENCE_S, judges_plain: bool = False) -> None:
         self._patience_s = patience_s  # how long a subscription may take to become known
+        self._judges_plain = judges_plain
         self._held: dict[SimNode, dict[int, Publication]] = {}
 
     def published(self, publication: Publication) -> None:
@@ -114,6 +124,8 @@ class NothingIsWithheld(Checker):
             subscriber = wish.participant
             if subscriber is publisher or now - wish.since <= self._patience_s:
                 continue
+            if isinstance(subscriber, PlainPeer) and not self._is_known(subscriber, publisher):
+                continue
             there = self.world.network.open_since(publisher.index, subscriber.index)
             back = self.world.network.open_since(subscriber.index, publisher.index)
             if there is None or back is None or now - max(there, back) <= settling:
@@ -122,6 +134,12 @@ class NothingIsWithheld(Checker):
                 f"{what} to {topic} was withheld by {publisher.name} ({publisher.core.state}) "
                 f"although {subscriber.name} has wanted {wish.pattern} since {wish.since:.3f} s"
             )
+
+
+    def _is_known(self, peer: PlainPeer, publisher: SimNode) -> bool:
+        met_at = max(peer.started_at, publisher.started_at)
+        has_answered = self.world.clock.now - met_at > PLAIN_ANSWER_S
+        return self._judges_plain and peer.answers and has_answered
 
 
 class NothingIsWasted(Checker):
@@ -211,8 +229,9 @@ class ProbesArrive(Checker):
 
     invariant = "in a healed world every subscription gets every message that it wants, once"
 
-    def __init__(self) -> None:
+    def __init__(self, judges_plain: bool = False) -> None:
         self.is_armed = False
+        self._judges_plain = judges_plain
         self._expected: set[tuple[Sink, int]] = set()
         self._expected_plain: set[tuple[PlainPeer, int]] = set()
 
@@ -224,7 +243,7 @@ class ProbesArrive(Checker):
             if isinstance(subscriber, SimNode):
                 sink = subscriber.sinks[wish.pattern]
                 self._expected.add((sink, publication.number))
-            elif isinstance(subscriber, PlainPeer) and subscriber is not publication.participant:
+            elif self._judges_plain and isinstance(subscriber, PlainPeer) and subscriber.answers:
                 self._expected_plain.add((subscriber, publication.number))
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:

@@ -61,9 +61,14 @@ class Plan:
 
     @property
     def is_calm(self) -> bool:
-        """Whether the network itself is harmless; links may still be cut."""
+        """Whether every datagram arrives soon; links may still be cut."""
         options = self.options
         return not (options.loss or options.repeat or options.late)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Calm, and no links are cut: what plain peers, who say things once, need to be heard."""
+        return self.is_calm and self.plain_peers > 0
 
 
 def draw_plan(
@@ -101,7 +106,7 @@ class Chaos:
         patience_s = CALM_PATIENCE_S if plan.is_calm else settling_s(plan.nodes)
         self._quiet = QuietGroupsAreQuiet()
         self._agree = AllAgree()
-        self._probes = ProbesArrive()
+        self._probes = ProbesArrive(judges_plain=plan.is_harmless)
         checkers = (
             *observers,
             DatagramsAreSound(),
@@ -110,7 +115,7 @@ class Chaos:
             HoldIsBounded(),
             RepliesAreTrue(),
             VersionsNeverGoBack(),
-            NothingIsWithheld(patience_s),
+            NothingIsWithheld(patience_s, judges_plain=plan.is_harmless),
             NothingIsWasted(),
             self._quiet,
             self._agree,
@@ -206,7 +211,9 @@ class Chaos:
 
     def _actions(self) -> list[tuple[Callable[[], None], float]]:
         """What may happen, and how often compared with the rest."""
+        cuts = [(self._partition, 2), (self._cut_one_way, 1.5), (self._mend, 4)]
         return [
+            *([] if self.plan.is_harmless else cuts),
             (self._publish, 40),
             (self._publish_burst, 3),
             (self._subscribe, 10),
@@ -217,9 +224,6 @@ class Chaos:
             (self._crash, 3),
             (self._crash_many, 0.5),
             (self._leave, 3),
-            (self._partition, 2),
-            (self._cut_one_way, 1.5),
-            (self._mend, 4),
             (self._change_interfaces, 1),
         ]
 

@@ -179,9 +179,9 @@ class World:
             publication.accepted = participant.core.publish(
                 topic, value, participant.local(self.clock.now)
             )
-            self._loop.fetch(participant, None)
         for published in self._tell_published:
             published(publication)
+        self._loop.fetch(participant, None)
         self._loop.settle(participant)
         return publication
 
@@ -222,6 +222,7 @@ class World:
         request_id = node.core.request(topic, inquiry.value, timeout_s, now)
         self.inquiries.append(inquiry)
         node.inquiries[request_id] = inquiry
+        self._loop.fetch(node, None)  # its own, if it serves the topic itself
         self.clock.call_at(self.clock.now + timeout_s, self._give_up, (node, node.core, request_id))
         self._loop.settle(node)
         return inquiry

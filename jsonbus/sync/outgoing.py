@@ -1,17 +1,21 @@
 """Datagrams on their way out, one thread at a time.
 
-Theory of operation. Messages gather in the node's outbox, under the node's lock. Whoever finds the
-*turn* free takes it, and the outbox with it, and sends without the lock. Whoever finds the turn taken
+Theory of operation. Messages gather in the node's outbox, under the node's lock. Whoever finds
+the *turn* free takes it, and the outbox with it, and sends without the lock. Whoever finds it taken
 leaves its messages in the outbox and goes on: the holder looks at the outbox again before it stops.
 So an idle publish leaves at once from its own thread, what is published while a send is under way
 shares the next datagrams, and one thread's messages keep their order.
 
-    take_turn   lock held        is_taken = True; outbox -> _unsent
-    send        lock not held    _unsent -> socket; is_taken = False; then the outbox again
+    take_turn   lock held        _holder = this thread; outbox -> _unsent
+    send        lock not held    _unsent -> socket; _holder = None; then the outbox again
 
-The turn is given back without taking the lock a second time: the holder first clears `is_taken`,
-then looks at the outbox; a publisher first fills the outbox, then looks at `is_taken`. Whoever is
+The turn is given back without taking the lock a second time: the holder first clears `_holder`,
+then looks at the outbox; a publisher first fills the outbox, then looks at `_holder`. Whoever is
 second sees what the other did, so no message stays behind.
+
+A thread may take the turn that it holds. That happens when Ctrl-C fell between taking and sending
+(the turn would be lost for ever), and when a log handler publishes what it was told of a failed
+send; the inner send then empties `_unsent`, in order, and the outer one finds its turn gone.
 
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
@@ -27,6 +31,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
@@ -65,7 +70,7 @@ class Outgoing:
         self._log = log
         self._wake = wake  # makes the receive thread look at timers and output
         self._unsent: deque[bytes] = deque()
-        self._is_taken = False
+        self._holder: int | None = None  # whose turn it is
         self._room = threading.Condition(lock)
         self._waiting = 0  # threads in wait_for_room and wait_until_sent
         self._jammed_at: float | None = None  # since when the kernel has had no room
@@ -77,11 +82,12 @@ class Outgoing:
     @property
     def has_unsent(self) -> bool:
         """Whether something waits for the kernel, and nobody is at it."""
-        return bool(self._unsent) and not self._is_taken
+        return bool(self._unsent) and self._holder is None
 
     def take_turn(self, now: float) -> bool:
         """Take turn and outbox, if there is something to send. Lock held."""
-        if self._is_taken or self._is_closed:
+        me = get_ident()
+        if self._is_closed or (self._holder is not None and self._holder != me):
             return False
         if not self._unsent:
             if not self._node.has_output:
@@ -89,7 +95,7 @@ class Outgoing:
             self._unsent.extend(self._node.datagrams_to_send(now))
             if self._waiting:
                 self._room.notify_all()
-        self._is_taken = True
+        self._holder = me
         return True
 
     def send(self, wait_until: float) -> bool:
@@ -118,7 +124,7 @@ class Outgoing:
 
     def wait_until_sent(self, deadline: float) -> bool:
         """Whether everything left in time. Lock held; it is released while waiting."""
-        while self._is_taken or self._unsent or self._node.has_output:
+        while self._holder is not None or self._unsent or self._node.has_output:
             if time.monotonic() >= deadline or self._is_closed:
                 return False
             self._help(deadline)
@@ -130,7 +136,7 @@ class Outgoing:
             self.wait_until_sent(deadline)
             self._is_closed = True
             # Whoever is in the middle of a send must be out before the sockets are closed.
-            while self._is_taken and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
+            while self._holder is not None and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
                 self._wait(ROOM_WAIT_S)
             self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
             self.datagrams_unsent += len(self._unsent)
@@ -157,7 +163,7 @@ class Outgoing:
             self._waiting -= 1
 
     def _give_back_turn(self) -> None:
-        self._is_taken = False
+        self._holder = None
         if self._waiting:
             with self._lock:
                 self._room.notify_all()
@@ -174,6 +180,8 @@ class Outgoing:
             except TransportError as error:
                 unsent.popleft()
                 self._failed(error)
+                if self._holder != get_ident():
+                    return
                 continue
             now = time.monotonic()
             if self._jammed_at is None:
@@ -190,14 +198,11 @@ class Outgoing:
         self._is_failing = True
         self.datagrams_unsent += 1
         cause = getattr(error.__cause__, "errno", None) or str(error)
-        self._log.warn(("send", cause), "a datagram was not sent: %s", error)
-        with self._lock:
-            self._node.send_failed(time.monotonic())
-        self._wake()
+        self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)
 
     def _works(self) -> None:
         was_failing, self._is_failing, self._jammed_at = self._is_failing, False, None
         if was_failing:
             with self._lock:
-                self._node.send_works(time.monotonic())
+                self._node.send_recovered(time.monotonic())
             self._wake()

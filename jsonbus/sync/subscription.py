@@ -1,7 +1,6 @@
 """A subscription: iterate over it, or hand its messages to a handler.
 
-Each has a lock of its own, held for as long as it takes to move messages into or out of the mailbox;
-nothing else is locked meanwhile. A reader waits on the lock's condition; a handler's worker is
+Each has a lock of its own, held while messages move into or out of the mailbox and for nothing else. A reader waits on the lock's condition; a handler's worker is
 called through `schedule`, once, and comes back until the mailbox is empty (workers.py).
 """
 
@@ -155,7 +154,7 @@ class Subscription(Mail):
             self._wake()
         if lost:
             error = QueueFullError(self.pattern, lost)
-            self._log.warn(("overflow", self.pattern), "%s", error)
+            self._log.warn_once(("overflow", self.pattern), "%s", error)
         for number, message in enumerate(batch):
             if self._is_closed:
                 self._discard(len(batch) - number)

@@ -78,7 +78,7 @@ class Workers:
                 continue
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                self._log.warn(("worker", thread.name), "%s still runs a handler", thread.name)
+                self._log.warn_once(("worker", thread.name), "%s still runs a handler", thread.name)
 
     def _run(self) -> None:
         while not self._is_stopping:

@@ -42,8 +42,8 @@ class TransportInfo:
 class Transport(Protocol):
     """Datagrams to and from one group.
 
-    `receive` may run in one thread while `send` runs in another. `rejoin` and `close` replace
-    what the others use: they need the caller's own exclusion against all of them.
+    `receive`, `send` (with its `wait_writable`) and `rejoin` may run in three threads at once, each
+    in one at a time. `close` releases what they use: it needs the caller's own exclusion.
     """
 
     @property

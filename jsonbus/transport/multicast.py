@@ -83,8 +83,11 @@ class MulticastTransport:
         self._receiver, self._buffer_obtained_bytes = _open_receiver(
             group, port, receive_buffer_bytes
         )
-        # Replaced, never changed, so that `send` in another thread walks over a whole one.
+        # Replaced, never changed, so that `send` in another thread walks over a whole one. It may
+        # still be using a socket that `rejoin` has taken out, hence those are closed one change
+        # later: closed at once, their number could already mean somebody else's descriptor.
         self._outlets: tuple[tuple[Interface, socket.socket], ...] = ()
+        self._retired: list[socket.socket] = []
         # The datagram some interface had no room for, and the outlets that still lack it.
         self._unsent: tuple[bytes, tuple[tuple[Interface, socket.socket], ...]] | None = None
         self._is_device_queue_full = False
@@ -137,13 +140,14 @@ class MulticastTransport:
         return True
 
     def wait_writable(self, timeout_s: float) -> bool:
-        if self._unsent is None:
+        unsent = self._unsent
+        if unsent is None:
             return True
         if self._is_device_queue_full:
             time.sleep(min(timeout_s, _DEVICE_QUEUE_WAIT_S))
             return True
         with _WAIT_SELECTOR() as selector:
-            for _, sender in self._unsent[1]:
+            for _, sender in unsent[1]:
                 selector.register(sender, selectors.EVENT_WRITE)
             return bool(selector.select(timeout_s))
 
@@ -154,6 +158,9 @@ class MulticastTransport:
         found = interface_choice.follow_interfaces(self._choices, before)
         if found == before:
             return False
+        for sender in self._retired:
+            sender.close()
+        self._retired.clear()
         identities = {(interface.name, interface.index): interface for interface in before}
         kept = {(interface.name, interface.index) for interface in found} & identities.keys()
         for identity, interface in identities.items():
@@ -189,7 +196,7 @@ class MulticastTransport:
         self._is_closed = True
         outlets, self._outlets = self._outlets, ()
         self._unsent = None
-        for _, sender in outlets:
+        for sender in (*self._retired, *(sender for _, sender in outlets)):
             sender.close()
         self._receiver.close()  # leaves the group too
 
@@ -214,13 +221,8 @@ class MulticastTransport:
     def _leave(self, interface: Interface) -> None:
         with contextlib.suppress(OSError):  # the system may have left it already
             platforms.leave(self._receiver, self._address[0], interface)
-        kept = []
-        for outlet in self._outlets:
-            if outlet[0] == interface:
-                outlet[1].close()
-            else:
-                kept.append(outlet)
-        self._outlets = tuple(kept)
+        self._retired.extend(sender for known, sender in self._outlets if known == interface)
+        self._outlets = tuple(outlet for outlet in self._outlets if outlet[0] != interface)
         self._unsent = None
 
     def _update(self, interface: Interface, before: Interface) -> None:

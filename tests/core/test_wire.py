@@ -9,25 +9,25 @@ import pytest
 from jsonbus.core import codec, wire
 from jsonbus.core.frames import Frame, ListFrame, MessagesFrame
 from jsonbus.core.wire_limits import HEADER_PEEK_BYTES, INTEGER_MAX, NODE_ID_BYTES_MAX
-from tests.core.wire_samples import HEADER, JB, SAMPLES, encode_frame
+from tests.core.wire_samples import HEADER, JB, SAMPLE_IDS, SAMPLES, encode_frame
 
 
-@pytest.mark.parametrize(("frame", "data"), SAMPLES)
+@pytest.mark.parametrize(("frame", "data"), SAMPLES, ids=SAMPLE_IDS)
 def test_each_frame_has_exactly_these_bytes(frame: Frame, data: bytes) -> None:
     assert encode_frame(frame) == data
 
 
-@pytest.mark.parametrize(("frame", "data"), SAMPLES)
+@pytest.mark.parametrize(("frame", "data"), SAMPLES, ids=SAMPLE_IDS)
 def test_each_datagram_decodes_to_exactly_this_frame(frame: Frame, data: bytes) -> None:
     assert wire.decode(data) == frame
 
 
-@pytest.mark.parametrize("data", [data for _, data in SAMPLES])
+@pytest.mark.parametrize("data", [data for _, data in SAMPLES], ids=SAMPLE_IDS)
 def test_every_datagram_is_an_object_with_topic_first_and_payload_second(data: bytes) -> None:
     assert list(codec.loads(data))[:2] == ["topic", "payload"]
 
 
-@pytest.mark.parametrize(("frame", "data"), SAMPLES)
+@pytest.mark.parametrize(("frame", "data"), SAMPLES, ids=SAMPLE_IDS)
 def test_what_later_versions_may_add_is_ignored(frame: Frame, data: bytes) -> None:
     body = codec.loads(data)
     body["later"] = [1]
@@ -63,7 +63,7 @@ def test_plain_datagrams_are_understood(data: bytes, frame: Frame) -> None:
     assert wire.decode(data) == frame
 
 
-@pytest.mark.parametrize(("frame", "data"), SAMPLES)
+@pytest.mark.parametrize(("frame", "data"), SAMPLES, ids=SAMPLE_IDS)
 def test_a_peek_tells_what_decoding_tells(frame: Frame, data: bytes) -> None:
     topic = codec.loads(data)["topic"]
     assert wire.peek_topic(data) in (topic.encode(), None)
@@ -122,7 +122,7 @@ _FORGED = codec.dumps({**JB, "n": "forged"})
         b'{"topic":"a","payload":{"x":1,"jb":%b}}' % _FORGED,
         b'{"topic":"a","payload":[{"x":1,"jb":%b}]}' % _FORGED,
         b'{"topic":"a","jb":%b,"payload":{"x":1,"jb":%b}}' % (_JB, _FORGED),
-        b'{"topic":"a","payload":%b}' % codec.dumps(',"jb":%s}' % _FORGED.decode()),
+        b'{"topic":"a","payload":%b}' % codec.dumps(f',"jb":{_FORGED.decode()}'),
         # So may the header, and the rest of the datagram.
         b'{"topic":"a","payload":1,"jb":{"x":1,"jb":%b}}' % _FORGED,
         b'{"topic":"a","payload":1,"jb":%b,"later":{"x":1,"jb":%b}}' % (_JB, _FORGED),

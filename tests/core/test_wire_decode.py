@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from jsonbus.core import codec, wire
-from jsonbus.core.frames import MessagesFrame, RequestFrame
+from jsonbus.core.frames import ListFrame, MessagesFrame
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX, INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.errors import DatagramError
-from tests.core.wire_samples import JB
+from tests.core.wire_samples import HEADER, JB
 
 
 def datagram(topic: Any, payload: Any, **fields: Any) -> bytes:
@@ -160,7 +160,7 @@ BAD_DATAGRAMS = [
 ]
 
 
-@pytest.mark.parametrize(("cause", "data"), BAD_DATAGRAMS)
+@pytest.mark.parametrize(("cause", "data"), BAD_DATAGRAMS, ids=[each[0] for each in BAD_DATAGRAMS])
 def test_a_bad_datagram_is_refused_with_its_cause(cause: str, data: bytes) -> None:
     with pytest.raises(DatagramError) as caught:
         wire.decode(data)
@@ -189,8 +189,11 @@ def test_a_refusal_shows_no_control_characters_of_the_sender() -> None:
     assert len(str(caught.value)) < 200
 
 
-def deep(levels: int) -> bytes:
-    return b'{"a":[' * (levels // 2) + b"[]" * (levels % 2) + b"]}" * (levels // 2)
+def nested(levels: int) -> bytes:
+    """Arrays and objects in turns."""
+    openings = [b'{"a":', b"["] * levels
+    closings = [b"}", b"]"] * levels
+    return b"".join(openings[:levels]) + b"1" + b"".join(reversed(closings[:levels]))
 
 
 HEADER_JSON = codec.dumps(JB)
@@ -207,10 +210,46 @@ HEADER_JSON = codec.dumps(JB)
     ],
 )
 def test_a_value_is_refused_if_it_could_not_be_published_again(form: bytes) -> None:
-    levels = NESTING_LEVELS_MAX
-    frame = wire.decode(form % (b"[" * levels + b"]" * levels))
-    assert isinstance(frame, MessagesFrame | wire_frames_with_value)
-    for too_many in (levels + 1, 1000, 5000):
+    wire.decode(form % nested(NESTING_LEVELS_MAX))
+    for levels in (NESTING_LEVELS_MAX + 1, 1000, 5000):
         with pytest.raises(DatagramError) as caught:
-            wire.decode(form % (b"[" * too_many + b"]" * too_many))
+            wire.decode(form % nested(levels))
         assert caught.value.cause == "too_deep"
+
+
+def test_brackets_side_by_side_are_not_deep() -> None:
+    value: list[Any] = [[], {}] * 1000
+    assert wire.decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
+    batch = datagram("jsonbus.batch", [["a", value]])
+    assert wire.decode(batch) == MessagesFrame(HEADER, [["a", value]])
+
+
+def test_brackets_in_strings_are_not_deep() -> None:
+    value = "[{" * 1000
+    assert wire.decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
+
+
+def test_a_deep_item_of_a_batch_is_refused_even_if_it_is_no_message() -> None:
+    with pytest.raises(DatagramError) as caught:
+        wire.decode(
+            b'{"topic":"jsonbus.batch","payload":[1,{"a":%b}],"jb":%b}'
+            % (nested(NESTING_LEVELS_MAX), HEADER_JSON)
+        )
+    assert caught.value.cause == "too_deep"
+
+
+def test_the_items_of_a_batch_are_left_as_they_came() -> None:
+    items: list[Any] = [["a", 1], 2, ["jsonbus.bye", 3], ["a"], [], {"a": 1}, ["a", 1, 7]]
+    assert wire.decode(datagram("jsonbus.batch", items)) == MessagesFrame(HEADER, items)
+
+
+def test_who_left_or_is_gone_wants_nothing() -> None:
+    for flag in (1, 2):
+        frame = wire.decode(listing(subs=entry(flags=flag, patterns=[1, 2])))
+        assert isinstance(frame, ListFrame)
+        assert [each.patterns for each, _ in frame.entries] == [()]
+
+
+def test_defaults_may_also_be_spelt_out() -> None:
+    spelt_out = listing(u=0, part=[0, 1], dig=None, sum=None, cov=None)
+    assert wire.decode(spelt_out) == wire.decode(listing())

@@ -129,6 +129,8 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     ),
 ]
 
+SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
+
 
 def stamp_before(header: Header) -> wire.Stamp:
     """The stamp whose next datagram is the header's."""

@@ -37,3 +37,23 @@ def hear(transport: Transport, count: int) -> list[tuple[bytes, str]]:
 
     wait_until(has_heard_enough)
     return heard
+
+
+def reaches(sender: Transport, listener: Transport) -> bool:
+    """Whether a datagram of one transport arrives at the other, sooner or later.
+
+    It is sent again and again: for a moment after a link has come up the kernel still throws
+    away what is sent by it.
+    """
+    (source,) = sender.describe().interfaces
+    text = f"from {source.address}".encode()
+    (sock,) = listener.sockets()
+
+    def is_heard() -> bool:
+        sender.send(text)
+        while (received := listener.receive(sock)) is not None:
+            if received == (text, (source.address, received[1][1])):
+                return True
+        return False
+
+    return wait_until(is_heard)

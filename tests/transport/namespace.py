@@ -58,30 +58,28 @@ def in_private_namespace(test: Callable[P, None]) -> Callable[P, None]:
 
 def ip(arguments: str) -> None:
     """Run `ip` in the calling thread's namespace; fails the test if it fails."""
-    run_command(f"ip {arguments}")
-
-
-def run_command(command: str) -> None:
-    done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
+    refusal = _run(f"ip {arguments}")
+    assert refusal is None, f"ip {arguments}: {refusal}"
 
 
 def add_cable(name: str, address: str | None = None) -> None:
     """A pair of interfaces joined by a cable, both up: `name`, and `name`-end."""
-    done = subprocess.run(
-        ["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}-end"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    if done.returncode:
-        pytest.skip(f"this kernel has no veth interfaces: {done.stderr.strip()}")
+    refusal = _run(f"ip link add {name} type veth peer name {name}-end")
+    if refusal is not None:
+        pytest.skip(f"this kernel has no veth interfaces: {refusal}")
     if address is not None:
         ip(f"addr add {address}/24 dev {name}")
     ip(f"link set {name}-end up")
     ip(f"link set {name} up")
     # The kernel tells of a carrier up to a second after it is there.
     assert wait_until(lambda: has_carrier(name))
+
+
+def slow_down(name: str) -> None:
+    """Let an interface send 1 MB/s, and queue the rest for as long as the sender has memory."""
+    refusal = _run(f"tc qdisc add dev {name} root tbf rate 8mbit burst 2000 limit 100000000")
+    if refusal is not None:
+        pytest.skip(f"cannot slow an interface down here: {refusal}")
 
 
 def give_far_end(name: str, address: str) -> str:
@@ -98,6 +96,15 @@ def give_far_end(name: str, address: str) -> str:
 def has_carrier(name: str) -> bool:
     flags = platforms.interface_flags(name)
     return flags is not None and flags.has_carrier
+
+
+def _run(command: str) -> str | None:
+    """Run a command; None if it succeeded, else why not."""
+    argv = shlex.split(command)
+    if shutil.which(argv[0]) is None:
+        return f"needs the command {argv[0]}"
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    return None if done.returncode == 0 else done.stderr.strip()
 
 
 def _enter_new_namespace() -> None:

@@ -6,12 +6,15 @@ link itself is the question, a second transport at the far end of the cable talk
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import pytest
 
 from jsonbus.errors import TransportError
 from jsonbus.transport import MulticastTransport
 from tests.helpers import wait_until
-from tests.transport.listening import hear, opened
+from tests.transport.listening import hear, opened, reaches
 from tests.transport.namespace import (
     add_cable,
     give_far_end,
@@ -34,10 +37,8 @@ def test_a_link_that_goes_down_and_up_needs_no_rejoin() -> None:
             transport.send(b"lost")
         ip("link set one up")
         with opened(2416, give_far_end("one", "10.1.0.2")) as far:
-            assert far.send(b"are you there?")
-            assert hear(transport, 1) == [(b"are you there?", "10.1.0.2")]
-            assert transport.send(b"I am back")
-            assert hear(far, 2)[1] == (b"I am back", "10.1.0.1")
+            assert reaches(far, transport)
+            assert reaches(transport, far)
 
 
 @in_private_namespace
@@ -47,8 +48,8 @@ def test_an_unplugged_cable_needs_no_rejoin() -> None:
         ip("link set one-end down")
         ip("link set one-end up")
         with opened(2416, give_far_end("one", "10.1.0.2")) as far:
-            assert far.send(b"are you there?")
-            assert hear(transport, 1) == [(b"are you there?", "10.1.0.2")]
+            assert reaches(far, transport)
+            assert reaches(transport, far)
 
 
 @in_private_namespace
@@ -107,8 +108,8 @@ def test_a_recreated_interface_is_followed_by_rejoin_alone() -> None:
         assert transport.send(b"back")
         assert hear(transport, 1) == [(b"back", "10.1.0.2")]
         with opened(2416, give_far_end("one", "10.1.0.3")) as far:
-            assert far.send(b"are you there?")
-            assert hear(transport, 1) == [(b"are you there?", "10.1.0.3")]
+            assert reaches(far, transport)
+            assert reaches(transport, far)
 
 
 @in_private_namespace
@@ -160,3 +161,32 @@ def test_auto_moves_from_loopback_to_a_network_that_appears() -> None:
         assert transport.rejoin()
         assert transport.send(b"together")
         assert hear(transport, 1) == [(b"together", "10.1.0.1")]
+
+
+@in_private_namespace
+def test_rejoin_may_run_while_another_thread_sends() -> None:
+    add_cable("one", "10.1.0.1")
+    is_done = threading.Event()
+    surprises: list[BaseException] = []
+
+    def send_on(transport: MulticastTransport) -> None:
+        try:
+            while not is_done.is_set():
+                with contextlib.suppress(TransportError):  # while the interface is away
+                    transport.send(b"x")
+        except BaseException as surprise:  # judged by the thread that waits below
+            surprises.append(surprise)
+
+    with opened(2416, "one", "lo") as transport:
+        sender = threading.Thread(target=send_on, args=(transport,))
+        sender.start()
+        try:
+            for _ in range(5):
+                ip("link del one")
+                assert transport.rejoin()
+                add_cable("one", "10.1.0.1")
+                assert transport.rejoin()
+        finally:
+            is_done.set()
+            sender.join()
+    assert surprises == []

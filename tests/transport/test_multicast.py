@@ -12,7 +12,7 @@ from jsonbus.transport import DATAGRAM_BYTES_MAX, Transport, open_multicast, ref
 from jsonbus.transport.base import Interface
 from tests.helpers import find_free_port, wait_until
 from tests.transport.listening import GROUP, hear, opened
-from tests.transport.namespace import add_cable, in_private_namespace, ip, run_command
+from tests.transport.namespace import add_cable, in_private_namespace, ip, slow_down
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_one_failing_interface_is_counted_and_does_not_stop_the_others(
 @in_private_namespace
 def test_a_send_without_room_is_repeated_only_where_it_had_none() -> None:
     add_cable("slow", "10.1.0.1")
-    run_command("tc qdisc add dev slow root tbf rate 8mbit burst 2000 limit 100000000")
+    slow_down("slow")
     with opened(2416, "lo", "slow") as transport, opened(2416, "lo") as listener:
         datagram = bytes(1_000)
         taken = 0

@@ -1,0 +1,130 @@
+"""From a value to the outbox, the hold queue or nowhere.
+
+`publish` is the hot path: whatever is done once per published message stands in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jsonbus.core import codec
+from jsonbus.core.counters import Counters
+from jsonbus.core.hold import Held, HoldQueue
+from jsonbus.core.joining import DOUBTING, JOINING, SURE
+from jsonbus.core.message import Message, Origin
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.routing import Deliveries, Route, Router
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES
+from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
+from jsonbus.errors import ClosedError, PayloadTooLargeError
+
+# What one message may take, with room for the longest header.
+MESSAGE_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+
+
+class Publisher:
+    """Decides by route and state what becomes of a message."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        *,
+        router: Router,
+        outbox: Outbox,
+        deliveries: Deliveries,
+        counters: Counters,
+    ) -> None:
+        self._settings = settings
+        self._router = router
+        self._outbox = outbox
+        self._deliveries = deliveries
+        self._counters = counters
+        self._hold = HoldQueue()
+        self._state = JOINING
+        # Nothing is withheld or held: mode basic, or doubt.
+        self._sends_everything = settings.mode == "basic"
+        self._is_closed = False
+
+    @property
+    def held(self) -> int:
+        return len(self._hold)
+
+    def publish(self, topic: str, value: Any, now: float) -> bool:
+        """See Node.publish."""
+        router = self._router
+        try:
+            route = router.routes[topic]
+        except (KeyError, TypeError):
+            route = router.route(topic)
+        if route.generation != router.generation:
+            route = router.route(topic)
+        if not (route.is_wanted_elsewhere or self._sends_everything):
+            return self._publish_unwanted(route, value, now)
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
+        payload = _encode(route, value)
+        number = self._outbox.put_message(route.topic_json, payload, now)
+        self._counters.messages_published += 1
+        if route.inboxes:
+            self._deliver_own(route, payload, number, now)
+        return True
+
+    def look_again(self, state: str, now: float) -> None:
+        """The state, or somebody's subscriptions, changed: decide about what is held."""
+        self._state = state
+        self._sends_everything = self._settings.mode == "basic" or state == DOUBTING
+        if not self._hold:
+            return
+        if state == DOUBTING:
+            self._send_held(self._hold.take_all(), now)
+            return
+        self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
+        if state == SURE:
+            self._counters.held_suppressed += len(self._hold.take_all())
+
+    def close(self, now: float) -> None:
+        """Send what is held: nobody will be asked any more who wants it."""
+        self._send_held(self._hold.take_all(), now)
+        self._is_closed = True
+
+    def _publish_unwanted(self, route: Route, value: Any, now: float) -> bool:
+        """Publish what no other node is known to want."""
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
+        is_joining = self._state == JOINING
+        if not is_joining and not route.inboxes:
+            self._counters.messages_suppressed += 1
+            return False
+        payload = _encode(route, value)
+        if route.inboxes:
+            self._deliver_own(route, payload, None, now)
+        if is_joining:
+            self._counters.messages_held += 1
+            self._send_held(self._hold.put(route.topic, payload), now)
+        else:
+            self._counters.messages_local += 1
+        return True
+
+    def _deliver_own(self, route: Route, payload: bytes, number: int | None, now: float) -> None:
+        """Own subscriptions get what the others get: the value as JSON carries it."""
+        wall = now + self._outbox.wall_offset_s
+        settings = self._settings
+        origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
+        message = Message(route.topic, codec.loads(payload), number, origin)
+        for inbox in route.inboxes:
+            self._deliveries.add(inbox, message)
+
+    def _send_held(self, held: list[Held], now: float) -> None:
+        for topic, payload in held:
+            self._counters.held_sent += 1
+            self._counters.messages_published += 1
+            self._outbox.put_message(self._router.route(topic).topic_json, payload, now)
+
+
+def _encode(route: Route, value: Any) -> bytes:
+    payload = codec.dumps(value)
+    size = len(payload) + len(route.topic_json)
+    if size > MESSAGE_BYTES_MAX:
+        raise PayloadTooLargeError(route.topic, size, MESSAGE_BYTES_MAX)
+    return payload

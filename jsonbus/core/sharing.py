@@ -1,0 +1,106 @@
+"""Telling others what their lists lack: debts, and the shares that pay them.
+
+Who hears a list that lacks something owes its sender; the strategy says whether this node pays such
+debts, and after which delay. An identical list from somebody else pays for everybody (delayed), and
+whoever is faster answers. What is owed is the whole list or some buckets of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.frames import ALL_BUCKETS, BUCKETS
+from jsonbus.core.limits import SHARE_INTERVAL_MIN_S, TIMER_SLACK_S, WHOLE_LIST_NODES
+from jsonbus.core.list_sender import ListSender
+from jsonbus.core.obligations import Obligations
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.share import BasicShare, ShareStrategy
+from jsonbus.core.share_delayed import DelayedShare
+from jsonbus.core.share_master import MasterShare
+from jsonbus.core.subscription_list import SubscriptionList
+
+
+def make_strategy(settings: NodeSettings) -> ShareStrategy:
+    if settings.mode == "basic":
+        return BasicShare()
+    if settings.mode == "master":
+        return MasterShare(settings.is_master)
+    return DelayedShare(settings.share_delay_s)
+
+
+class Sharing:
+    """This node's debts, its timer for them, and the list on its way out."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        subscription_list: SubscriptionList,
+        rng: random.Random,
+        outbox: Outbox,
+        counters: Counters,
+    ) -> None:
+        self.strategy = make_strategy(settings)
+        self._own_node = settings.node
+        self._list = subscription_list
+        self._rng = rng
+        self._counters = counters
+        self._obligations = Obligations()
+        self._sender = ListSender(outbox, settings.datagram_bytes_max)
+        self._last_full_share_at = -math.inf
+
+    def owe(self, node: str, buckets: int, now: float) -> None:
+        """The node lacks those buckets; pay at once or after the strategy's delay."""
+        assert self.strategy.answers
+        self._obligations.owe(node, buckets)
+        if not self._obligations.is_armed:
+            delay_s = self.strategy.draw_delay_s(len(self._list), self._rng)
+            self._obligations.arm(
+                max(now + delay_s, self._last_full_share_at + SHARE_INTERVAL_MIN_S)
+            )
+            self.handle_timer(now)
+
+    def release(self, node: str) -> None:
+        """The node has what it lacked, or is gone."""
+        self._obligations.release(node)
+
+    def hear_identical(self, sender: str, covers: int) -> None:
+        """Somebody else shares the same list."""
+        self._obligations.pay(covers)
+        if covers == ALL_BUCKETS and sender < self._own_node:
+            self._sender.stop()  # two of the same: the one with the lower id goes on
+
+    def stop(self) -> None:
+        self._obligations.take()
+        self._sender.stop()
+
+    def timer_at(self) -> float:
+        return min(self._obligations.timer_at, self._sender.timer_at)
+
+    def handle_timer(self, now: float) -> None:
+        due = now + TIMER_SLACK_S
+        if self._obligations.timer_at <= due:
+            self._share(now)
+        elif self._sender.timer_at <= due:
+            self._sender.send_burst(now)
+
+    def _share(self, now: float) -> None:
+        """Pay what is owed: everything, or the buckets that differ."""
+        buckets = self._obligations.take()
+        if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
+            buckets = ALL_BUCKETS
+        if buckets == ALL_BUCKETS:
+            self._counters.list_shares_sent += 1
+            self._last_full_share_at = now
+        else:
+            self._counters.list_repairs_sent += 1
+        self._list.hear(self._own_node, now)
+        self._sender.start(
+            self._list.entries_in(buckets, now),
+            digest=self._list.digest,
+            sums=self._list.sums_to_send(),
+            covers=buckets,
+            now=now,
+        )

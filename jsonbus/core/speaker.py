@@ -1,0 +1,177 @@
+"""What a node says of itself, and when: announcements, presence, goodbye.
+
+- An **announcement** carries the own entry: when joining, when it changed, and when somebody seems
+  to lack it.
+- **Presence** is a sign of life: one per heartbeat unless something else was sent, at once when
+  asked for.
+- **Trickle** repeats the digest of a quiet group ever more seldom; after a mismatch soon, and with
+  the own entry.
+
+All carry the digest of the list; and, where somebody seems to differ, its bucket sums.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.frames import Entry
+from jsonbus.core.joining import DOUBTING, Joining
+from jsonbus.core.limits import HEARTBEAT_MIN_S, SUSPECT_GRACE_S, TIMER_SLACK_S, TRICKLE_MAX_S
+from jsonbus.core.liveness import heartbeat_s
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.subscription_list import SubscriptionList
+from jsonbus.core.timers import Trickle, share_delay_s
+from jsonbus.core.wire_encode import encode_bye, encode_list, encode_presence
+
+# A basic node never says what it wants, so it gets everything.
+BASIC_PATTERNS = ("**",)
+
+
+class Speaker:
+    """The own entry, and the datagrams that carry it or its version."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        subscription_list: SubscriptionList,
+        joining: Joining,
+        rng: random.Random,
+        outbox: Outbox,
+        counters: Counters,
+    ) -> None:
+        self._settings = settings
+        self._list = subscription_list
+        self._joining = joining
+        self._rng = rng
+        self._outbox = outbox
+        self._counters = counters
+        self.entry = Entry(
+            settings.node,
+            settings.incarnation,
+            1,
+            settings.name,
+            BASIC_PATTERNS if settings.mode == "basic" else (),
+            settings.mode,
+            settings.is_master,
+        )
+        self.trickle = Trickle(rng)
+        self._heartbeat_at = math.inf
+        self._presence_at = math.inf  # out of turn
+        self._announcement_at = math.inf  # somebody settled seems to lack the own entry
+        self.last_sent_at = -math.inf  # any datagram is a sign of life
+
+    def open(self, now: float) -> None:
+        self._list.put(self.entry, now)
+        self._heartbeat_at = now + self._heartbeat_gap_s()
+
+    def open_converged(self, now: float) -> None:
+        """As after hours: the heartbeats of all nodes spread evenly, Trickle at its longest."""
+        self._heartbeat_at = now + self._rng.random() * heartbeat_s(len(self._list))
+        if self._settings.mode != "basic":
+            self.trickle.start(now - self._rng.random() * TRICKLE_MAX_S / 2, TRICKLE_MAX_S)
+
+    def settled(self, now: float) -> None:
+        """The node is past joining, which has its own repeats: Trickle takes over."""
+        if not self.trickle.is_running:
+            self.trickle.start(now, HEARTBEAT_MIN_S)
+
+    def renew(self, version: int, patterns: tuple[str, ...], now: float) -> None:
+        """A new version of the own entry; the caller announces it."""
+        self.entry = replace(self.entry, version=version, patterns=patterns)
+        self._list.put(self.entry, now)
+
+    def answer_suspicion(self, now: float) -> None:
+        """Somebody asks whether this node is alive."""
+        self._presence_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
+
+    def plan_presence(self, now: float) -> None:
+        """Somebody should know of this node; not at the same instant as others."""
+        if self._presence_at == math.inf:
+            self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
+
+    def cancel_presence(self) -> None:
+        self._presence_at = math.inf
+
+    def plan_announcement(self, now: float) -> None:
+        """Somebody seems to lack the own entry."""
+        if self._announcement_at == math.inf:
+            self._announcement_at = now + share_delay_s(len(self._list), self._rng.random())
+
+    def timer_at(self) -> float:
+        return min(
+            self._heartbeat_at, self._presence_at, self._announcement_at, self.trickle.timer_at()
+        )
+
+    def handle_timer(self, now: float) -> None:
+        due = now + TIMER_SLACK_S
+        if self._announcement_at <= due:
+            self.announce(now)
+        while self.trickle.timer_at() <= due:
+            if self.trickle.expire(now):
+                if self._seems_to_differ():
+                    self.announce(now)
+                else:
+                    self.send_presence(now)
+        if self._presence_at <= due:
+            self.send_presence(now)
+        if self._heartbeat_at <= due:
+            gap_s = self._heartbeat_gap_s()
+            if self.last_sent_at + gap_s > due:
+                self._heartbeat_at = self.last_sent_at + gap_s
+            else:
+                self.send_presence(now)
+
+    def announce(self, now: float) -> None:
+        """The own entry, with the digest of everything known."""
+        self._announcement_at = math.inf
+        self._counters.announcements_sent += 1
+        self._outbox.put_control(
+            encode_list,
+            now,
+            entries=[(self.entry, 0.0)],
+            digest=self._list.digest,
+            sums=self._list.sums_to_send(),
+            covers=None,
+            part=(0, 1),
+            settled=self._joining.is_settled,
+        )
+
+    def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
+        """A sign of life, with the digest."""
+        self._presence_at = math.inf
+        self._heartbeat_at = now + self._heartbeat_gap_s()
+        self._counters.presences_sent += 1
+        has_list = self._settings.mode != "basic"
+        # Suspects and sums together could exceed a datagram.
+        with_sums = has_list and self._seems_to_differ() and not suspects
+        self._outbox.put_control(
+            encode_presence,
+            now,
+            version=self.entry.version,
+            name=self.entry.name,
+            mode=self._settings.mode,
+            is_master=self._settings.is_master,
+            settled=self._joining.is_settled,
+            digest=self._list.digest if has_list else None,
+            sums=self._list.sums_to_send() if with_sums else None,
+            suspects=suspects,
+        )
+
+    def say_goodbye(self, now: float) -> None:
+        """The last word; no timer afterwards."""
+        self.trickle.stop()
+        self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
+        self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
+        self._outbox.put_control(encode_bye, now, version=self.entry.version)
+
+    def _seems_to_differ(self) -> bool:
+        """Whether a mismatch was seen lately."""
+        return self.trickle.is_eager or self._joining.state == DOUBTING
+
+    def _heartbeat_gap_s(self) -> float:
+        # A little early, at random: nodes that started together should not beat together.
+        return heartbeat_s(len(self._list)) * (0.8 + 0.2 * self._rng.random())

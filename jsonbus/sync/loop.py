@@ -1,0 +1,323 @@
+"""Where transport, clock and core meet, with threads.
+
+Theory of operation. One lock guards the node. Nobody holds it while sending, receiving, logging or
+running code of the application, and nobody holds another lock with it. Three kinds of threads come
+to the node:
+
+- **callers**, the application's own threads and workers inside handlers, take the lock once per
+  call. Then, without it, they send what the call caused (outgoing.py), put what was published here
+  into mailboxes of this process, and pass events on;
+- **the receive thread** (receiving.py) does the same for each datagram and for each timer;
+- **workers** (workers.py) run handlers; they come here only as callers.
+
+A caller that made the node want an earlier timer than the receive thread is waiting for, or that
+left something unsent, wakes the receive thread.
+
+Each thread takes from the node, under the lock, just what its own call caused, and puts it into
+mailboxes itself: so what one thread published, and what another node sent, arrives in order.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from jsonbus.core.events import Event
+from jsonbus.core.node import Node
+from jsonbus.frontend.events import Answers, BusLog, handle_events
+from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
+from jsonbus.frontend.opening import transport_figures
+from jsonbus.sync.outgoing import Outgoing
+from jsonbus.sync.receiving import Deliveries, Receiving
+from jsonbus.sync.subscription import Subscription
+from jsonbus.sync.workers import Workers
+from jsonbus.transport.base import Sender, Transport
+
+T = TypeVar("T")
+
+#: How soon the receive thread tries again when the kernel had no room.
+RETRY_S = 0.001
+
+#: A node that did not listen for this long may have missed what others announced.
+DEAF_S = 1.0
+
+CLOSE_S = 1.0
+
+#: How much longer than it was given close() may wait for the receive thread, which ends within
+#: milliseconds unless somebody's log handler holds it.
+END_GRACE_S = 0.5
+
+
+class _Outcome(NamedTuple):
+    """What a call to the node caused; taken under the lock, carried out without it."""
+
+    events: list[Event]
+    deliveries: Deliveries
+    has_turn: bool
+
+
+class Loop:
+    """Drives one node. Methods are for any thread unless they say otherwise."""
+
+    def __init__(self, node: Node, transport: Transport, workers: int) -> None:
+        name = node.settings.name
+        self.log = BusLog(name)
+        self.answers = Answers()
+        self.workers = Workers(name, workers, self.log)
+        self._node = node
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # events came, or the bus is closing
+        self._receiving = Receiving(
+            name,
+            transport,
+            self.log,
+            take=self._take_datagram,
+            tend=self._tend,
+            hear_again=self._hear_again,
+            finish=self._finish,
+        )
+        self._outgoing = Outgoing(node, transport, self._lock, self.log, self.wake)
+        self._subscriptions: set[Subscription] = set()
+        self._dropped = 0  # by subscriptions that are closed
+        self._figures: dict[str, int] | None = None  # the transport's, once it is closed
+        self._tends_at = math.inf  # when the receive thread looks at the node's timers again
+        self._is_closing = False
+        self._is_abandoned = False
+        self._is_cut_off = False
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Join the bus."""
+        self._receiving.start()
+        note_open(self)
+        self.call(Node.open)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing
+
+    def publish(self, topic: str, value: Any) -> bool:
+        """See `Bus.publish`. The hot path: one lock, and the clock is read once."""
+        if self._is_cut_off:
+            raise forked_error()
+        node, outgoing = self._node, self._outgoing
+        with self._lock:
+            now = monotonic()
+            if not node.publish(topic, value, now):
+                return False
+            deliveries = node.take_deliveries()
+            has_turn = outgoing.take_turn(now)
+            if not has_turn and node.has_output:
+                outgoing.wait_for_room()
+        if has_turn and not outgoing.send(math.inf):
+            self.wake()
+        if deliveries:
+            self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
+        return True
+
+    def call(self, act: Callable[[Node, float], T]) -> T:
+        """Do something with the node, and what that causes."""
+        if self._is_cut_off:
+            raise forked_error()
+        with self._lock:
+            now = monotonic()
+            result = act(self._node, now)
+            outcome = self._collect(now)
+            timer_at = self._node.timer_at()
+            if timer_at is not None and timer_at < self._tends_at:
+                self.wake()
+        if outcome.has_turn and not self._outgoing.send(math.inf):
+            self.wake()
+        self._deliver_own(outcome.deliveries)
+        handle_events(outcome.events, self.answers, self.log)
+        return result
+
+    def look(self, see: Callable[[Node, float], T]) -> T:
+        """Ask the node something that changes nothing. Works on a closed bus, too."""
+        if self._is_cut_off:
+            raise forked_error()
+        with self._lock:
+            return see(self._node, monotonic())
+
+    def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
+        """Whether the condition came true in time; looked at after every event."""
+        if self._is_cut_off:
+            raise forked_error()
+        deadline = monotonic() + timeout_s
+        with self._lock:
+            return self._wait_until(condition, deadline)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Whether everything published so far left in time, what is held included."""
+        if self._is_cut_off:
+            raise forked_error()
+        deadline = monotonic() + timeout_s
+        with self._lock:
+            return self._wait_until(
+                lambda node: not node.held, deadline
+            ) and self._outgoing.wait_until_sent(deadline)
+
+    def attach(self, subscription: Subscription, enter: Callable[[Node, float], None]) -> None:
+        """Begin a subscription; `enter` tells the node of it."""
+
+        def act(node: Node, now: float) -> None:
+            enter(node, now)
+            self._subscriptions.add(subscription)
+            self._changed.notify_all()  # it may be the subscriber that somebody waits for
+
+        self.call(act)
+
+    def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
+        """End a subscription; nothing if it has ended."""
+
+        def act(node: Node, now: float) -> bool:
+            if subscription not in self._subscriptions:
+                return False
+            self._subscriptions.remove(subscription)
+            leave(node, now)
+            return True
+
+        if self.call(act):
+            self._end_subscription(subscription)
+
+    def stats(self) -> dict[str, int]:
+        """The figures of node, transport and mailboxes."""
+        if self._is_cut_off:
+            raise forked_error()
+        with self._lock:
+            figures = self._node.stats()
+            figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
+            figures["messages_dropped"] = self._dropped + sum(
+                subscription.dropped for subscription in self._subscriptions
+            )
+            figures |= self._figures or transport_figures(self._transport)
+            return figures
+
+    def wake(self) -> None:
+        """Have the receive thread look at timers, output, and who holds it up."""
+        self._receiving.wake()
+
+    def close(self, timeout_s: float) -> None:
+        """See `Bus.close`."""
+        if self._is_cut_off:
+            return
+        deadline = monotonic() + timeout_s
+        with self._lock:
+            is_first = not self._is_closing
+            if is_first:
+                self._node.close(monotonic())
+                self._is_closing = True
+                self._changed.notify_all()
+        if not is_first:
+            # A thread of this bus must not wait for the one that waits for it.
+            if not (self._receiving.is_current() or self.workers.are_current()):
+                self._ended.wait(timeout_s + END_GRACE_S)
+            return
+        try:
+            self._outgoing.close(deadline)
+        finally:
+            self._stop()
+            self.workers.join(deadline)
+            self._receiving.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
+            self._ended.set()
+
+    def abandon(self) -> None:
+        """Nobody has the bus any more: let the receive thread close it. Takes no lock."""
+        self._is_abandoned = True
+        self.wake()
+
+    def close_at_exit(self) -> None:
+        self.close(CLOSE_S)
+
+    def cut_off(self) -> None:
+        """See `lifetime.Openable`. The lock may be held by a thread that is not here."""
+        self._is_cut_off = True
+        self._is_closing = True
+        for subscription in tuple(self._subscriptions):
+            subscription.cut_off()
+        self._transport.close()
+        self._receiving.cut_off()
+
+    def _collect(self, now: float) -> _Outcome:
+        """Take what a call caused. Lock held."""
+        events = self._node.take_events()
+        if events:
+            self._changed.notify_all()
+        deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
+        return _Outcome(events, deliveries, self._outgoing.take_turn(now))
+
+    def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
+        """Lock held, and released while waiting."""
+        while not condition(self._node):
+            if self._is_closing:
+                raise closed_error()
+            remaining_s = deadline - monotonic()
+            if remaining_s <= 0:
+                return False
+            self._changed.wait(remaining_s)
+        return True
+
+    def _deliver_own(self, deliveries: Deliveries) -> None:
+        """Put messages published here into mailboxes; wait, if they are full, where that ends."""
+        full = [each for each, messages in deliveries if not each.deliver(messages)]
+        for subscription in full:
+            subscription.wait_for_room()
+
+    def _end_subscription(self, subscription: Subscription) -> None:
+        subscription.end()
+        with self._lock:
+            self._dropped += subscription.dropped
+
+    def _stop(self) -> None:
+        """End everything that waits or runs, without waiting for it."""
+        with self._lock:
+            subscriptions, self._subscriptions = self._subscriptions, set()
+        for subscription in subscriptions:
+            self._end_subscription(subscription)
+        self.answers.give_up()
+        self.workers.request_stop()
+        self._receiving.request_stop()
+        note_closed(self)
+
+    # In the receive thread:
+
+    def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
+        node = self._node
+        with self._lock:
+            node.receive_datagram(datagram, sender, monotonic())
+            return node.take_deliveries()  # type: ignore[return-value]  # as in publish
+
+    def _tend(self) -> float:
+        """Timers, output, events; returns when to come again."""
+        node = self._node
+        with self._lock:
+            now = monotonic()
+            timer_at = node.timer_at()
+            if timer_at is not None and timer_at <= now:
+                node.wall_offset_s = time.time() - now  # somebody may have set the clock
+                node.handle_timer(now)
+            outcome = self._collect(now)
+            timer_at = node.timer_at()
+            self._tends_at = math.inf if timer_at is None else timer_at
+        if outcome.has_turn:
+            self._outgoing.send(0.0)
+        if outcome.deliveries:
+            self._receiving.deliver(outcome.deliveries)
+        handle_events(outcome.events, self.answers, self.log)
+        if self._is_abandoned:
+            self.close(CLOSE_S)
+        return now + RETRY_S if self._outgoing.has_unsent else self._tends_at
+
+    def _hear_again(self, deaf_s: float) -> None:
+        if deaf_s >= DEAF_S:
+            self.call(Node.interfaces_changed)
+
+    def _finish(self) -> None:
+        with self._lock:
+            self._figures = transport_figures(self._transport)
+            self._transport.close()
