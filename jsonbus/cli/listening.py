@@ -9,9 +9,9 @@ they drop.
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from time import localtime, monotonic, strftime
 
 import jsonbus
 
@@ -87,12 +87,12 @@ class Listener:
 
     def run(self, count: int | None = None, timeout_s: float | None = None) -> None:
         """Print until there were `count` messages, the time is over, or the reader has gone."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else monotonic() + timeout_s
         try:
             while count is None or self.printed < count:
                 wait_s = LOOK_AROUND_S
                 if deadline is not None:
-                    wait_s = min(wait_s, deadline - time.monotonic())
+                    wait_s = min(wait_s, deadline - monotonic())
                 messages = self._inbox.take(max(wait_s, 0.0))
                 if count is not None:
                     messages = messages[: count - self.printed]
@@ -116,7 +116,7 @@ class Listener:
         if self._value_only:
             return value
         style = self._output.style
-        clock = time.strftime("%H:%M:%S", time.localtime(message.received_at))
+        clock = strftime("%H:%M:%S", localtime(message.received_at))
         milliseconds = int(message.received_at % 1 * 1000)
         return (
             f"{style(f'{clock}.{milliseconds:03d}', '2')} {style(printable(message.topic), '36')} "

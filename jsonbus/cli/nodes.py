@@ -9,6 +9,7 @@ from jsonbus.config import BusSettings
 
 from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Output
+from .values import split_served
 
 
 @click.command(
@@ -23,7 +24,7 @@ Examples:
 def command(settings: BusSettings) -> None:
     """Show who is on the bus.
 
-    One line per node: its name, what it subscribes to, how long ago it was heard, and from where.
+    One line per node: who and where it is, how long ago it was heard, what it subscribes to and serves.
     This command's own node is left out.
     """
     output = Output()
@@ -37,18 +38,26 @@ def command(settings: BusSettings) -> None:
             note(f"nobody else is on {bus.config.group}:{bus.config.port}")
         elif output.is_terminal:
             output.write_table(
-                ("NAME", "NODE", "MODE", "HEARD", "ADDRESS", "SUBSCRIBES TO"), map(_row, others)
+                ("NAME", "NODE", "MODE", "HEARD", "ADDRESS", "SUBSCRIBES TO", "SERVES"),
+                map(_row, others),
             )
         else:
-            output.write_results(map(dataclasses.asdict, others))
+            output.write_results(map(_as_dict, others))
+
+
+def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
+    wanted, served = split_served(info.patterns)
+    return {**dataclasses.asdict(info), "patterns": wanted, "serves": served}
 
 
 def _row(info: jsonbus.NodeInfo) -> tuple[str, ...]:
+    wanted, served = split_served(info.patterns)
     return (
         info.name,
         info.node,
-        "plain" if info.is_plain else "master, answers" if info.is_master else info.mode,
+        f"{info.mode}, answers" if info.is_master else info.mode,
         f"{info.heard_s_ago:.1f} s ago",
         info.address or "-",
-        ", ".join(info.patterns) or "-",
+        ", ".join(wanted) or "-",
+        ", ".join(served) or "-",
     )

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from time import monotonic, sleep
 
 import click
 
@@ -158,10 +158,10 @@ def _paced(pairs: Iterable[Pair], rate: float | None) -> Iterator[Pair]:
     if rate is None:
         yield from pairs
         return
-    due_at = time.monotonic()
+    due_at = monotonic()
     for pair in pairs:
         # What was late by more than a second is not made up for by a burst.
-        due_at = max(due_at, time.monotonic() - 1.0)
-        time.sleep(max(0.0, due_at - time.monotonic()))
+        due_at = max(due_at, monotonic() - 1.0)
+        sleep(max(0.0, due_at - monotonic()))
         yield pair
         due_at += 1.0 / rate

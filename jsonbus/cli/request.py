@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import click
 
 import jsonbus
@@ -42,7 +44,7 @@ def command(
     serves it failed.
     """
     if value == "-":
-        value = click.get_text_stream("stdin", "utf-8").read().strip()
+        value = sys.stdin.buffer.read().decode(errors="replace").strip()
     asked = None if value is None else parse_argument(value, is_text)
     output = Output()
     with jsonbus.Bus(**settings) as bus:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from typing import TypedDict
 
 import click
@@ -10,9 +10,7 @@ from jsonbus.config import BusSettings
 
 from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Output
-
-#: How a node's list names a topic that the node serves; part of the wire format.
-SERVED_PREFIX = "jsonbus.request/"
+from .values import split_served
 
 
 class Wish(TypedDict):
@@ -42,10 +40,8 @@ def command(settings: BusSettings) -> None:
     output = Output()
     with jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
-        names = {info.node: info.name for info in bus.nodes()}
-        wanted = sorted(bus.subscriptions().items())
+        rows = _list_wishes(bus.nodes())
         warn_unless_sure(bus)
-    rows = [_describe(pattern, nodes, names) for pattern, nodes in wanted]
     if not rows:
         note(f"nobody subscribes to anything on {bus.config.group}:{bus.config.port}")
     elif output.is_terminal:
@@ -60,10 +56,18 @@ def command(settings: BusSettings) -> None:
         output.write_results(rows)
 
 
-def _describe(pattern: str, nodes: Sequence[str], names: Mapping[str, str]) -> Wish:
-    return {
-        "pattern": pattern.removeprefix(SERVED_PREFIX),
-        "served": pattern.startswith(SERVED_PREFIX),
-        "nodes": list(nodes),
-        "names": [names.get(node, node) for node in nodes],
-    }
+def _list_wishes(nodes: Iterable[jsonbus.NodeInfo]) -> list[Wish]:
+    wishes: dict[tuple[str, bool], Wish] = {}
+    for info in nodes:
+        for is_served, patterns in enumerate(split_served(info.patterns)):
+            for pattern in patterns:
+                wish: Wish = {
+                    "pattern": pattern,
+                    "served": bool(is_served),
+                    "nodes": [],
+                    "names": [],
+                }
+                wish = wishes.setdefault((pattern, wish["served"]), wish)
+                wish["nodes"].append(info.node)
+                wish["names"].append(info.name)
+    return [wish for _, wish in sorted(wishes.items())]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -14,6 +15,9 @@ import jsonbus
 #: What `sub` prints of a message, in this order; `pub` knows such objects by these keys.
 MESSAGE_KEYS = ("topic", "value", "node", "name", "sequence", "sent_at", "received_at")
 
+#: How a node's list names a topic that the node serves; part of the wire format.
+SERVED_PREFIX = "jsonbus.request/"
+
 # Text from the network must not command the terminal: control characters that JSON does not escape,
 # and the ones that reverse the direction of what follows.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -22,10 +26,11 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u
 def parse_json(text: str) -> Any:
     """The value of a JSON text; raises ValueError with the reason in a few words.
 
-    Stricter than Python: NaN and Infinity are not JSON, and nobody else would understand them.
+    Stricter than Python: NaN and Infinity are not JSON, and a number too large for a float would
+    become one of them.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _decode(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} (column {error.colno})") from None
     except RecursionError:
@@ -62,6 +67,17 @@ def message_to_json(message: jsonbus.Message) -> str:
     return _encode({key: getattr(message, key) for key in MESSAGE_KEYS})
 
 
+def split_served(patterns: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The patterns that a node subscribes to, and the topics that it serves."""
+    wanted, served = [], []
+    for pattern in patterns:
+        if pattern.startswith(SERVED_PREFIX):
+            served.append(pattern.removeprefix(SERVED_PREFIX))
+        else:
+            wanted.append(pattern)
+    return wanted, served
+
+
 def printable(text: str) -> str:
     """The text with everything escaped that could command a terminal."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -77,6 +93,16 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
+def _read_float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{shorten(text)} is too large a number")
+    return number
+
+
+_decode: Callable[[str], Any] = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_read_float
+).decode
 _encode: Callable[[object], str] = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), check_circular=False
 ).encode

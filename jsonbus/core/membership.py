@@ -92,6 +92,7 @@ class Membership:
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
         self._plain_answered_at: dict[str, float] = {}
+        self._is_open = False
 
     # --- What the node asks for -----------------------------------------------------------------
 
@@ -108,6 +109,7 @@ class Membership:
         self._speaker.last_sent_at = now
 
     def open(self, now: float) -> None:
+        self._is_open = True
         self._speaker.open(now)
         if self._strategy.takes_part:
             self.joining.start(now)
@@ -118,6 +120,7 @@ class Membership:
 
     def open_converged(self, now: float, group: FrozenList) -> None:
         """Be a long-standing member of a group that agrees on that list."""
+        self._is_open = True
         self.list.stand_on(group, now)
         self._liveness.watch(now)
         self.joining.settle("another node has the same list")
@@ -125,8 +128,12 @@ class Membership:
 
     def set_patterns(self, patterns: tuple[str, ...], now: float) -> None:
         """The own subscriptions changed: a new version, announced as soon as they are gathered."""
-        if self._strategy.takes_part and patterns != self.entry.patterns:
+        if not self._strategy.takes_part or patterns == self.entry.patterns:
+            return
+        if self._is_open:
             self._renew_entry(self.entry.version + 1, patterns, now)
+        else:
+            self._speaker.set_first_patterns(patterns)
 
     def close(self, now: float) -> None:
         """Say goodbye; no timer afterwards."""
@@ -185,7 +192,7 @@ class Membership:
         """A list without `jb`, from a node that only knows `topic` and `payload`."""
         node = PLAIN_PREFIX + address
         if self.list.get(node) is None:
-            if sum(entry.is_plain for entry in self.list) >= PLAIN_PEERS_MAX:
+            if len(self.list.plain_entries()) >= PLAIN_PEERS_MAX:
                 self._counters.plain_peers_refused += 1
                 return
         self._merge(make_plain_entry(node, topics), 0.0, now)
@@ -198,7 +205,7 @@ class Membership:
             if len(self._plain_answered_at) >= PLAIN_PEERS_MAX:
                 self._plain_answered_at.clear()
             self._plain_answered_at[node] = now
-            self._sharing.owe(node, ALL_BUCKETS, now)
+            self._sharing.owe(node, ALL_BUCKETS, now, is_joining=True)
 
     def hear_plain(self, address: str, now: float) -> None:
         node = PLAIN_PREFIX + address
@@ -248,7 +255,10 @@ class Membership:
             self._sharing.hear_identical(sender, frame.covers)
         if not frame.settled or self.list.is_full:
             self.joining.confirm()
-        elif self.joining.agree():
+            return
+        self._sharing.hear_agreement()
+        self._speaker.hear_agreement()
+        if self.joining.agree():
             self._state_changed(now)
 
     def _hear_difference(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
@@ -260,7 +270,7 @@ class Membership:
         if not buckets:
             return
         if self._strategy.answers:
-            self._sharing.owe(sender, buckets, now)
+            self._sharing.owe(sender, buckets, now, is_joining=not frame.settled)
         elif buckets >> bucket_of(self._settings.node) & 1:
             self._speaker.plan_announcement(now)  # it answers for nobody but itself
 
@@ -296,7 +306,7 @@ class Membership:
                 self._speaker.answer_suspicion(now)
         elif self._liveness.hear_question(node, now):
             if self._strategy.answers and self.joining.is_settled:
-                self._sharing.owe(asker, 1 << bucket_of(node), now)
+                self._sharing.owe(asker, 1 << bucket_of(node), now, is_joining=False)
 
     # --- Merging --------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from jsonbus.core import codec, views
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.frames import Entry, Frame
+from jsonbus.core.joining import JOINING, SURE
 from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
@@ -356,7 +357,11 @@ class Node:
 
     def _look_at_requests(self, now: float) -> None:
         if self._asking:
-            self._asking.look(self._is_served, self.state, now)
+            # Basic nodes do not tell what they serve: with one here, only time tells.
+            is_certain = self.state == SURE and not self._router.has_basic_nodes
+            is_certain = is_certain and self.settings.mode != "basic"
+            may_ask = self.state != JOINING
+            self._asking.look(self._is_served, may_ask=may_ask, is_certain=is_certain, now=now)
 
     def _is_served(self, topic: str) -> bool:
         return topic in self._serving.inboxes or self._router.is_served_elsewhere(topic)

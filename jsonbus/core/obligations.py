@@ -16,28 +16,33 @@ from jsonbus.core.limits import OBLIGATIONS_MAX
 class Obligations:
     """Debts by node: the buckets of the list that it lacks."""
 
-    __slots__ = ("_owed", "timer_at")
+    __slots__ = ("_is_braked", "_owed", "timer_at")
 
     def __init__(self) -> None:
         self._owed: dict[str, int] = {}
         self.timer_at = math.inf
+        self._is_braked = False
 
     def __len__(self) -> int:
         return len(self._owed)
-
-    @property
-    def is_armed(self) -> bool:
-        return self.timer_at != math.inf
 
     def owe(self, node: str, buckets: int) -> None:
         if len(self._owed) >= OBLIGATIONS_MAX and node not in self._owed:
             return  # a storm: whatever is sent for the others will be a full share
         self._owed[node] = self._owed.get(node, 0) | buckets
 
-    def arm(self, at: float) -> None:
-        """Start the timer, unless it is running."""
+    def arm(self, at: float, *, is_braked: bool) -> None:
+        """Start the timer, unless it is running.
+
+        A running timer stands: a new draw for every joiner of a storm would make a small one, and
+        so too many answers, likely. Only one that was put off (braked) yields to one that was not.
+        """
         if self.timer_at == math.inf:
             self.timer_at = at
+            self._is_braked = is_braked
+        elif self._is_braked and not is_braked:
+            self.timer_at = min(self.timer_at, at)
+            self._is_braked = False
 
     def release(self, node: str) -> None:
         """The node has what it lacked, or is gone."""

@@ -80,14 +80,16 @@ class Asking:
     def cancel(self, request_id: int) -> None:
         self._open.pop(request_id, None)
 
-    def look(self, is_served: Callable[[str], bool], state: str, now: float) -> None:
-        """Send what can be sent by now, give up what nobody serves."""
+    def look(
+        self, is_served: Callable[[str], bool], *, may_ask: bool, is_certain: bool, now: float
+    ) -> None:
+        """Send what can be sent by now; give up what certainly nobody serves."""
         for request_id, asked in list(self._open.items()):
-            if is_served(asked.topic) or state == "doubting":
+            if is_served(asked.topic) or (may_ask and not is_certain):
                 if asked.repeat_at == math.inf:
                     self._counters.requests_sent += 1
                     self._send(request_id, asked, now)
-            elif state == "sure":
+            elif is_certain:
                 del self._open[request_id]
                 self._emit(RequestUnserved(request_id))
 

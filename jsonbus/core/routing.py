@@ -70,7 +70,7 @@ class Route:
 class Router:
     """Routes by topic. `interest` is built when first needed: many nodes never publish."""
 
-    __slots__ = ("_interest", "_others", "_served", "generation", "local", "routes")
+    __slots__ = ("_basic", "_interest", "_others", "_served", "generation", "local", "routes")
 
     def __init__(self, others: Callable[[], Iterable[Entry]]) -> None:
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
@@ -80,6 +80,7 @@ class Router:
         self.routes: dict[Any, Route] = {}
         self._others = others
         self._interest: Interest | None = None
+        self._basic: set[str] = set()
         self._served: dict[str, int] = {}
 
     def route(self, topic: object) -> Route:
@@ -107,7 +108,11 @@ class Router:
         return route
 
     def entry_changed(self, old: Entry | None, new: Entry | None) -> None:
-        """Another node's patterns changed."""
+        """Another node's entry changed."""
+        if new is not None and new.mode == "basic":
+            self._basic.add(new.node)
+        elif old is not None:
+            self._basic.discard(old.node)
         if (old.patterns if old else ()) == (new.patterns if new else ()):
             return
         self.generation += 1
@@ -117,6 +122,11 @@ class Router:
             self._count(new.patterns, 1)
         if old is not None:
             self._count(old.patterns, -1)
+
+    @property
+    def has_basic_nodes(self) -> bool:
+        """Whether a node is here that tells nobody what it wants or serves."""
+        return bool(self._basic)
 
     def is_wanted_elsewhere(self, topic: str) -> bool:
         interest = self._interest

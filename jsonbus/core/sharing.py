@@ -21,6 +21,7 @@ from jsonbus.core.share import BasicShare, ShareStrategy
 from jsonbus.core.share_delayed import DelayedShare
 from jsonbus.core.share_master import MasterShare
 from jsonbus.core.subscription_list import SubscriptionList
+from jsonbus.core.timers import Brake
 
 
 def make_strategy(settings: NodeSettings) -> ShareStrategy:
@@ -50,21 +51,25 @@ class Sharing:
         self._obligations = Obligations()
         self._sender = ListSender(outbox, settings.datagram_bytes_max)
         self._last_full_share_at = -math.inf
+        self._brake = Brake(SHARE_INTERVAL_MIN_S)
 
-    def owe(self, node: str, buckets: int, now: float) -> None:
+    def owe(self, node: str, buckets: int, now: float, *, is_joining: bool) -> None:
         """The node lacks those buckets; pay at once or after the strategy's delay."""
         assert self.strategy.answers
         self._obligations.owe(node, buckets)
-        if not self._obligations.is_armed:
-            delay_s = self.strategy.draw_delay_s(len(self._list), self._rng)
-            self._obligations.arm(
-                max(now + delay_s, self._last_full_share_at + SHARE_INTERVAL_MIN_S)
-            )
-            self.handle_timer(now)
+        at = now + self.strategy.draw_delay_s(len(self._list), self._rng)
+        at = max(at, self._last_full_share_at + SHARE_INTERVAL_MIN_S)
+        braked_at = at if is_joining else self._brake.at(at)
+        self._obligations.arm(braked_at, is_braked=braked_at > at)
+        self.handle_timer(now)
 
     def release(self, node: str) -> None:
         """The node has what it lacked, or is gone."""
         self._obligations.release(node)
+
+    def hear_agreement(self) -> None:
+        """A settled node has the same list: whatever differed is settled."""
+        self._brake.release()
 
     def hear_identical(self, sender: str, covers: int) -> None:
         """Somebody else shares the same list."""
@@ -89,6 +94,7 @@ class Sharing:
     def _share(self, now: float) -> None:
         """Pay what is owed: everything, or the buckets that differ."""
         buckets = self._obligations.take()
+        self._brake.step(now)
         if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
             buckets = ALL_BUCKETS
         if buckets == ALL_BUCKETS:

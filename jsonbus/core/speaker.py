@@ -19,13 +19,25 @@ from dataclasses import replace
 from jsonbus.core.counters import Counters
 from jsonbus.core.frames import Entry
 from jsonbus.core.joining import DOUBTING, Joining
-from jsonbus.core.limits import HEARTBEAT_MIN_S, SUSPECT_GRACE_S, TIMER_SLACK_S, TRICKLE_MAX_S
+from jsonbus.core.limits import (
+    HEARTBEAT_MIN_S,
+    SHARE_INTERVAL_MIN_S,
+    SUSPECT_GRACE_S,
+    TIMER_SLACK_S,
+    TRICKLE_MAX_S,
+)
 from jsonbus.core.liveness import heartbeat_s
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import SubscriptionList
-from jsonbus.core.timers import Trickle, share_delay_s
-from jsonbus.core.wire_encode import encode_bye, encode_list, encode_presence
+from jsonbus.core.timers import Brake, Trickle, share_delay_s
+from jsonbus.core.wire_encode import (
+    LIST_OVERHEAD_BYTES,
+    encode_bye,
+    encode_list,
+    encode_presence,
+    entry_size_bytes,
+)
 
 # A basic node never says what it wants, so it gets everything.
 BASIC_PATTERNS = ("**",)
@@ -60,6 +72,7 @@ class Speaker:
         )
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
+        self._brake = Brake(SHARE_INTERVAL_MIN_S)
         self._presence_at = math.inf  # out of turn
         self._announcement_at = math.inf  # somebody settled seems to lack the own entry
         self.last_sent_at = -math.inf  # any datagram is a sign of life
@@ -78,6 +91,10 @@ class Speaker:
         """The node is past joining, which has its own repeats: Trickle takes over."""
         if not self.trickle.is_running:
             self.trickle.start(now, HEARTBEAT_MIN_S)
+
+    def set_first_patterns(self, patterns: tuple[str, ...]) -> None:
+        """What the first announcement will say."""
+        self.entry = replace(self.entry, patterns=patterns)
 
     def renew(self, version: int, patterns: tuple[str, ...], now: float) -> None:
         """A new version of the own entry; the caller announces it."""
@@ -99,7 +116,12 @@ class Speaker:
     def plan_announcement(self, now: float) -> None:
         """Somebody seems to lack the own entry."""
         if self._announcement_at == math.inf:
-            self._announcement_at = now + share_delay_s(len(self._list), self._rng.random())
+            delay_s = share_delay_s(len(self._list), self._rng.random())
+            self._announcement_at = self._brake.at(now + delay_s)
+
+    def hear_agreement(self) -> None:
+        """A settled node has the same list."""
+        self._brake.release()
 
     def timer_at(self) -> float:
         return min(
@@ -109,6 +131,7 @@ class Speaker:
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
         if self._announcement_at <= due:
+            self._brake.step(now)
             self.announce(now)
         while self.trickle.timer_at() <= due:
             if self.trickle.expire(now):
@@ -132,7 +155,7 @@ class Speaker:
         self._outbox.put_control(
             encode_list,
             now,
-            entries=[(self.entry, 0.0)],
+            entries=[(self.entry, 0.0), *self._plain_entries(now)],
             digest=self._list.digest,
             sums=self._list.sums_to_send(),
             covers=None,
@@ -167,6 +190,23 @@ class Speaker:
         self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
         self._outbox.put_control(encode_bye, now, version=self.entry.version)
+
+    def _plain_entries(self, now: float) -> list[tuple[Entry, float]]:
+        """Plain peers cannot repeat themselves: in doubt, whoever heard one speaks for it.
+
+        A node that answers would share them; but not every node answers.
+        """
+        if not self._joining.is_settled:
+            return []
+        room = self._settings.datagram_bytes_max - LIST_OVERHEAD_BYTES
+        room -= entry_size_bytes(self.entry)
+        entries = []
+        for entry in self._list.plain_entries():
+            room -= entry_size_bytes(entry)
+            if room < 0:
+                break
+            entries.append((entry, max(0.0, now - self._list.heard_at(entry.node))))
+        return entries
 
     def _seems_to_differ(self) -> bool:
         """Whether a mismatch was seen lately."""

@@ -67,6 +67,7 @@ class SubscriptionList:
         "_count",
         "_hash",
         "_own",
+        "_plain",
         "heard",
         "is_full",
         "sums",
@@ -76,6 +77,7 @@ class SubscriptionList:
     def __init__(self) -> None:
         # What differs from the base; None stands for an entry of the base that is no more.
         self._own: dict[str, Entry | None] = {}
+        self._plain: dict[str, None] = {}  # ids of plain peers
         #: When each node was last heard, by itself or through the age in somebody's list.
         self.heard: dict[str, float] = {}
         #: Entries of nodes that left or are gone, and when to forget them.
@@ -128,6 +130,8 @@ class SubscriptionList:
         """Set a live node's entry, whatever stood there."""
         self._drop(entry.node)
         self.tombstones.pop(entry.node, None)
+        if entry.is_plain:
+            self._plain[entry.node] = None
         self._own[entry.node] = entry
         self._count += 1
         self._mix(entry)
@@ -187,6 +191,10 @@ class SubscriptionList:
                 buckets |= 1 << bucket
             difference >>= BUCKET_SUM_BITS
         return buckets
+
+    def plain_entries(self) -> list[Entry]:
+        """Entries of plain peers, the one that changed longest ago first."""
+        return [entry for node in self._plain if (entry := self.get(node)) is not None]
 
     def sums_to_send(self) -> int | None:
         """The sums, for a list so large that sending what differs is worth their size."""
@@ -270,6 +278,7 @@ class SubscriptionList:
         self.is_full = False
         self._mix(known)
         self.heard.pop(node, None)
+        self._plain.pop(node, None)
         if node in self._base.entries:
             self._own[node] = None
         else:

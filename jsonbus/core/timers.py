@@ -28,6 +28,34 @@ def share_delay_s(known_nodes: int, u: float) -> float:
     return SHARE_DELAY_MAX_S / rate * math.log1p(u * math.expm1(rate))
 
 
+class Brake:
+    """Waits twice as long each time, until all is well again.
+
+    What two nodes differ in is usually gone after one exchange. Should it ever stay (a full list, a
+    node of a later version), they must not repeat themselves as fast as they can.
+    """
+
+    __slots__ = ("_first_s", "_free_at", "_wait_s")
+
+    def __init__(self, first_s: float) -> None:
+        self._first_s = first_s
+        self._wait_s = first_s
+        self._free_at = -math.inf
+
+    def at(self, wanted_at: float) -> float:
+        """The instant, or a later one if that is too soon after the last time."""
+        return max(wanted_at, self._free_at)
+
+    def step(self, now: float) -> None:
+        """It was done once more."""
+        self._free_at = now + self._wait_s
+        self._wait_s = min(2 * self._wait_s, TRICKLE_MAX_S)
+
+    def release(self) -> None:
+        self._wait_s = self._first_s
+        self._free_at = -math.inf
+
+
 class Trickle:
     """RFC 6206 with k = 1: speak once an interval unless somebody else said the same.
 

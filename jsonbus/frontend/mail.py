@@ -102,15 +102,12 @@ class Mail:
             return True
         return False
 
-    def _end(self) -> bool:
-        """No more messages; the pending ones are dropped. False if it was closed before."""
-        if self._is_closed:
-            return False
+    def _end(self) -> None:
+        """No more messages; the pending ones are dropped."""
         self._is_closed = True
         self._holds_up = False
         self._discarded += self._mailbox.clear() + len(self._excess)
         self._excess.clear()
-        return True
 
     def _converted(self, message: Message) -> Message | None:
         """The message with its value as the type asked for; None, warned of once, if it is not.

@@ -162,7 +162,10 @@ class HoldIsBounded(Checker):
 
     def published(self, publication: Publication) -> None:
         if publication.accepted and publication.state == "joining":
-            self._held.setdefault(publication.participant, set()).add(publication.number)
+            held = self._held.setdefault(publication.participant, set())
+            if held and self.world.publications[min(held)].at < publication.participant.started_at:
+                held.clear()  # they died with the life that they were published in
+            held.add(publication.number)
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if isinstance(frame, MessagesFrame) and sender in self._held:

@@ -168,7 +168,7 @@ class NothingIsWasted(Checker):
                 if participant.is_up or participant.stopped_at > oldest:
                     return True
         return any(
-            wish.participant is not sender
+            not (wish.participant is sender and wish.since >= sender.started_at)
             and (wish.until > oldest or wish.participant.is_plain)
             and matches(wish.pattern, topic)
             for wish in self.world.wishes

@@ -106,16 +106,20 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         node, outgoing = self._node, self._outgoing
-        with self._lock:
-            now = monotonic()
-            if not node.publish(topic, value, now):
-                return False
-            deliveries = node.take_deliveries()
-            has_turn = outgoing.take_turn(now)
-            if not has_turn and node.has_output:
-                outgoing.wait_for_room()
-        if has_turn and not outgoing.send(math.inf):
-            self.wake()
+        try:
+            with self._lock:
+                now = monotonic()
+                if not node.publish(topic, value, now):
+                    return False
+                deliveries = node.take_deliveries()
+                has_turn = outgoing.take_turn(now)
+                if not has_turn and node.has_output:
+                    outgoing.wait_for_room()
+            if has_turn and not outgoing.send(math.inf):
+                self.wake()
+        except BaseException:
+            outgoing.let_go()
+            raise
         if deliveries:
             self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
         return True
@@ -124,15 +128,19 @@ class Loop:
         """Do something with the node, and what that causes."""
         if self._is_cut_off:
             raise forked_error()
-        with self._lock:
-            now = monotonic()
-            result = act(self._node, now)
-            outcome = self._collect(now)
-            timer_at = self._node.timer_at()
-            if timer_at is not None and timer_at < self._tends_at:
+        try:
+            with self._lock:
+                now = monotonic()
+                result = act(self._node, now)
+                outcome = self._collect(now)
+                timer_at = self._node.timer_at()
+                if timer_at is not None and timer_at < self._tends_at:
+                    self.wake()
+            if outcome.has_turn and not self._outgoing.send(math.inf):
                 self.wake()
-        if outcome.has_turn and not self._outgoing.send(math.inf):
-            self.wake()
+        except BaseException:
+            self._outgoing.let_go()
+            raise
         self._deliver_own(outcome.deliveries)
         handle_events(outcome.events, self.answers, self.log)
         return result
@@ -174,6 +182,8 @@ class Loop:
 
     def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
         """End a subscription; nothing if it has ended."""
+        if self._is_cut_off:
+            return
 
         def act(node: Node, now: float) -> bool:
             if subscription not in self._subscriptions:

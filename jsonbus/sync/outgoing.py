@@ -13,9 +13,8 @@ The turn is given back without taking the lock a second time: the holder first c
 then looks at the outbox; a publisher first fills the outbox, then looks at `_holder`. Whoever is
 second sees what the other did, so no message stays behind.
 
-A thread may take the turn that it holds. That happens when Ctrl-C fell between taking and sending
-(the turn would be lost for ever), and when a log handler publishes what it was told of a failed
-send; the inner send then empties `_unsent`, in order, and the outer one finds its turn gone.
+A thread may take the turn that it holds: a log handler may publish what it was told of a failed
+send. The inner send then empties `_unsent`, in order, and the outer one finds its turn gone.
 
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
@@ -117,6 +116,12 @@ class Outgoing:
             self._give_back_turn()
         return not (self._unsent or self._node.has_output)
 
+    def let_go(self) -> None:
+        """Give the turn back if this thread has it: Ctrl-C may fall between taking and sending."""
+        if self._holder == get_ident():
+            self._give_back_turn()
+            self._wake()
+
     def wait_for_room(self) -> None:
         """Return once the output is within its bound. Lock held; it is released while waiting."""
         while self._node.output_bytes > OUTPUT_BYTES_MAX and not self._is_closed:
@@ -163,14 +168,16 @@ class Outgoing:
             self._waiting -= 1
 
     def _give_back_turn(self) -> None:
+        if self._holder != get_ident():
+            return
         self._holder = None
         if self._waiting:
             with self._lock:
                 self._room.notify_all()
 
     def _send_unsent(self, wait_until: float) -> None:
-        unsent, send = self._unsent, self._transport.send
-        while unsent and not self._is_closed:
+        unsent, send, me = self._unsent, self._transport.send, get_ident()
+        while unsent and self._holder == me and not self._is_closed:
             try:
                 if send(unsent[0]):
                     unsent.popleft()
@@ -180,8 +187,6 @@ class Outgoing:
             except TransportError as error:
                 unsent.popleft()
                 self._failed(error)
-                if self._holder != get_ident():
-                    return
                 continue
             now = time.monotonic()
             if self._jammed_at is None:
@@ -199,10 +204,12 @@ class Outgoing:
         self.datagrams_unsent += 1
         cause = getattr(error.__cause__, "errno", None) or str(error)
         self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)
+        with self._lock:
+            self._node.send_failed(time.monotonic())
 
     def _works(self) -> None:
         was_failing, self._is_failing, self._jammed_at = self._is_failing, False, None
         if was_failing:
             with self._lock:
-                self._node.send_recovered(time.monotonic())
+                self._node.send_works(time.monotonic())
             self._wake()

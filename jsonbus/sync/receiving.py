@@ -1,8 +1,8 @@
 """The receive thread: datagrams in, and whatever has its time.
 
-It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a time,
-up to DRAIN_MAX per wake-up, and puts what the datagram brought into mailboxes before it reads the
-next. It never runs a handler and never waits for a subscription.
+It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a
+time, up to DRAIN_MAX per wake-up, and puts what the datagram brought into mailboxes before it reads
+the next. It never runs a handler and never waits for a subscription.
 
 A full mailbox with overflow "block" *holds up* the thread: it stops reading, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
@@ -72,8 +72,15 @@ class Receiving:
         )
 
     def start(self) -> None:
+        """Raises TransportError, with everything released, if the system has no thread left."""
         self._listen()
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._transport.close()
+            self._selector.close()
+            self._bell.close()
+            raise TransportError(f"the receive thread cannot be started: {error}") from error
 
     def is_current(self) -> bool:
         """Whether the calling thread is this one."""

@@ -1,7 +1,8 @@
 """A subscription: iterate over it, or hand its messages to a handler.
 
-Each has a lock of its own, held while messages move into or out of the mailbox and for nothing else. A reader waits on the lock's condition; a handler's worker is
-called through `schedule`, once, and comes back until the mailbox is empty (workers.py).
+Each has a lock of its own, held while messages move into or out of the mailbox and for nothing
+else. A reader waits on the lock's condition; a handler's worker is called through `schedule`, once,
+and comes back until the mailbox is empty (workers.py).
 """
 
 from __future__ import annotations
@@ -90,10 +91,7 @@ class Subscription(Mail):
 
         A handler that is just running finishes. A second call does nothing.
         """
-        if self._is_cut_off:
-            return
         self._release(self)
-        self.end()
 
     def __enter__(self) -> Subscription:
         return self
@@ -164,14 +162,13 @@ class Subscription(Mail):
             self._is_scheduled = self._mailbox.pending > 0
             return self._is_scheduled
 
-    def end(self) -> bool:
-        """Drop what is pending and wake whoever waits; False if that was done before."""
+    def end(self) -> None:
+        """Drop what is pending and wake whoever waits."""
         with self._lock:
-            is_first = self._end()
+            self._end()
             self._arrived.notify_all()
             self._left.notify_all()
         self._wake()
-        return is_first
 
     def cut_off(self) -> None:
         """This is a forked child; the lock may be held by a thread that is not here."""
@@ -199,12 +196,7 @@ class Subscription(Mail):
             batch, is_freed = self._take_batch(1)
         if is_freed:
             self._wake()
-        message: Message | None = batch[0]
-        if self._convert is not None:
-            message = self._converted(batch[0])
-            if message is None:
-                self._discard(1)
-        return message
+        return self._as_wanted(batch[0])
 
     def _wait_for_message(self, deadline: float | None) -> None:
         timeout_s = None
@@ -227,17 +219,23 @@ class Subscription(Mail):
 
     def _handle(self, message: Message) -> None:
         assert self._handler is not None
-        wanted: Message | None = message
-        if self._convert is not None:
-            wanted = self._converted(message)
-            if wanted is None:
-                self._discard(1)
-                return
+        wanted = self._as_wanted(message)
+        if wanted is None:
+            return
         try:
             self._handler(wanted)
         except BaseException:
             # SystemExit too: it would end the worker, and with it every other subscription.
             self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+
+    def _as_wanted(self, message: Message) -> Message | None:
+        """The message as the type asked for; None, and counted, if it is not of that type."""
+        if self._convert is None:
+            return message
+        converted = self._converted(message)
+        if converted is None:
+            self._discard(1)
+        return converted
 
     def _discard(self, count: int) -> None:
         with self._lock:

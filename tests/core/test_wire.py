@@ -133,6 +133,8 @@ _FORGED = codec.dumps({**JB, "n": "forged"})
         b'{"topic":"a","payload":1,"jb":%b} ' % _JB,
         b'{"topic":"a","payload":1, "jb": %b}' % _JB,
         b'{"topic":"a","payload":1,"jb":%b}' % codec.dumps({**JB, "later": "x" * 300}),
+        b'{"topic":"a","payload":1,"jb":%b' % _JB,
+        b'{"topic":"a","payload":1,"jb":%b]' % _JB,
         b'{"topic":"a","payload":1,"jb":{}}',
         b'{"topic":"a","payload":1,"jb":%b}' % codec.dumps({**JB, "q": -1}),
     ],

@@ -116,6 +116,7 @@ BAD_DATAGRAMS = [
     ("bad_list", listing(sum="!" * 684)),
     ("bad_list", listing(sum=b64encode(bytes(511)).decode())),
     ("bad_list", listing(sum=b64encode(bytes(513)).decode())),
+    ("bad_list", listing(sum=b64encode(bytes(512)).decode() + "\n")),
     ("bad_list", listing(cov="some")),
     ("bad_list", listing(cov=1)),
     ("bad_list", listing(cov="g" * 64)),
@@ -208,6 +209,7 @@ HEADER_JSON = codec.dumps(JB)
         b'{"topic":"jsonbus.request","payload":%%b,"jb":%b,"r":["add",1,1]}}' % HEADER_JSON[:-1],
         b'{"topic":"jsonbus.reply","payload":%%b,"jb":%b,"re":["k3v9",1]}}' % HEADER_JSON[:-1],
     ],
+    ids=["plain", "message", "batch", "request", "reply"],
 )
 def test_a_value_is_refused_if_it_could_not_be_published_again(form: bytes) -> None:
     wire.decode(form % nested(NESTING_LEVELS_MAX))
@@ -229,12 +231,11 @@ def test_brackets_in_strings_are_not_deep() -> None:
     assert wire.decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
 
 
-def test_a_deep_item_of_a_batch_is_refused_even_if_it_is_no_message() -> None:
+@pytest.mark.parametrize("payload", [b'[1,{"a":%b}]', b'{"a":%b}'])
+def test_a_deep_batch_is_refused_even_if_it_holds_no_messages(payload: bytes) -> None:
+    payload %= nested(NESTING_LEVELS_MAX)
     with pytest.raises(DatagramError) as caught:
-        wire.decode(
-            b'{"topic":"jsonbus.batch","payload":[1,{"a":%b}],"jb":%b}'
-            % (nested(NESTING_LEVELS_MAX), HEADER_JSON)
-        )
+        wire.decode(b'{"topic":"jsonbus.batch","payload":%b,"jb":%b}' % (payload, HEADER_JSON))
     assert caught.value.cause == "too_deep"
 
 

@@ -99,24 +99,35 @@ def some_entry(rng: random.Random) -> Entry:
     )
 
 
+def longest_list(entries: list[tuple[Entry, float]]) -> bytes:
+    return wire.encode_list(
+        stamp_with_the_longest_header(),
+        MAX,
+        MAX,
+        entries=entries,
+        digest=Digest(MAX, 2**64 - 1),
+        sums=2**4096 - 1,
+        covers=ALL_BUCKETS - 1,
+        part=(LIST_PARTS_MAX - 1, LIST_PARTS_MAX),
+        settled=True,
+    )
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_list_is_never_larger_than_its_entries_were_said_to_make_it(seed: int) -> None:
     rng = random.Random(seed)
     for count in (0, 1, 2, 10, 100):
         entries = [(some_entry(rng), rng.choice([0.0, 3.2, math.inf])) for _ in range(count)]
-        data = wire.encode_list(
-            stamp_with_the_longest_header(),
-            MAX,
-            MAX,
-            entries=entries,
-            digest=Digest(MAX, 2**64 - 1),
-            sums=2**4096 - 1,
-            covers=ALL_BUCKETS - 1,
-            part=(LIST_PARTS_MAX - 1, LIST_PARTS_MAX),
-            settled=True,
-        )
+        data = longest_list(entries)
         bound = wire.LIST_OVERHEAD_BYTES + sum(wire.entry_size_bytes(e) for e, _ in entries)
         assert bound * 0.7 - 100 < len(data) <= bound
+
+
+def test_the_size_of_an_entry_without_patterns_is_off_by_four_bytes_at_most() -> None:
+    entries = [(Entry(f"n{i}", MAX, MAX, mode="master", is_master=True), math.inf) for i in "123"]
+    bound = wire.LIST_OVERHEAD_BYTES + sum(wire.entry_size_bytes(e) for e, _ in entries)
+    data = longest_list(entries)
+    assert bound - 4 * len(entries) <= len(data) <= bound
 
 
 def test_patterns_that_entries_share_are_written_once_and_sorted() -> None:

@@ -1,0 +1,314 @@
+"""AsyncBus: what an application with asyncio opens."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+from jsonbus.aio.loop import CLOSE_S, Loop
+from jsonbus.aio.requests import Requests
+from jsonbus.aio.subscription import Handler, Subscription
+from jsonbus.config import BusConfig, BusSettings, load
+from jsonbus.core.node import Node
+from jsonbus.core.views import Explanation, NodeInfo
+from jsonbus.errors import LocalError
+from jsonbus.frontend.checks import check_handler, check_seconds
+from jsonbus.frontend.events import Pong
+from jsonbus.frontend.lifetime import closed_error
+from jsonbus.frontend.mail import MAXSIZE_DEFAULT
+from jsonbus.frontend.opening import make_node, open_transport
+from jsonbus.transport.base import Transport
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+class AsyncBus:
+    """A node of the bus in an event loop, open from its making until `close`.
+
+        async with jsonbus.AsyncBus(name="kitchen") as bus:
+            bus.subscribe("alarm/**", handler=print)
+            await bus.publish("sensors/kitchen", {"temp": 21.5})
+
+    Keywords are those of `BusSettings`; each has a `JSONBUS_…` environment variable. Raises
+    ConfigError for wrong settings and TransportError if the network refuses.
+
+    It belongs to the event loop in which it was made; every method may be called from any task
+    there, handlers included, and raises LocalError elsewhere. After `close`, methods raise
+    ClosedError, except for those that only look. In a process forked after the bus was opened
+    they raise ForkedError.
+    """
+
+    def __init__(self, **settings: Unpack[BusSettings]) -> None:
+        event_loop = _running_loop()
+        config = load(**settings)
+        self._open(config, open_transport(config), event_loop)
+
+    @classmethod
+    def over(cls, transport: Transport, **settings: Unpack[BusSettings]) -> AsyncBus:
+        """A bus over a transport that is open already, such as one in memory; closes it, too."""
+        bus = cls.__new__(cls)
+        bus._open(load(**settings), transport, _running_loop())
+        return bus
+
+    def _open(
+        self, config: BusConfig, transport: Transport, event_loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._config = config
+        self._node = make_node(config)
+        self._loop = Loop(self._node, transport, config.workers, event_loop)
+        self._requests = Requests(self._loop, config.workers)
+        self._is_entered = False
+        self._loop.start()
+
+    @property
+    def name(self) -> str:
+        """What people call this node; several may have the same name."""
+        return self._node.settings.name
+
+    @property
+    def id(self) -> str:
+        """What names this node among all that ever were."""
+        return self._node.settings.node
+
+    @property
+    def config(self) -> BusConfig:
+        """The settings it was opened with."""
+        return self._config
+
+    @property
+    def state(self) -> str:
+        """joining, sure or doubting; or closed."""
+        return "closed" if self._loop.is_closed else self._node.state
+
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed
+
+    async def publish(self, topic: str, value: Any) -> bool:
+        """Send a value to all who subscribed to the topic.
+
+        True: it was sent, or is held until this node knows who is there, or went to a subscription
+        of this bus. False: nobody wants it, so nothing was sent.
+
+        The first publish in a turn of the event loop is sent at once, the others at the end of the
+        turn, sharing datagrams. Waits while the network takes less than is published, and while a
+        subscription of this bus with overflow="block" is full and another task reads it. Cancelling
+        that wait does not take the message back. A network that is down raises nothing: the loss
+        is logged and counted.
+
+        Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
+        """
+        loop = self._loop
+        loop.check_here()
+        is_wanted = loop.publish(topic, value)
+        if loop.must_wait:
+            await loop.wait_for_room()
+        return is_wanted
+
+    def subscribe(
+        self,
+        pattern: str,
+        handler: Handler | None = None,
+        *,
+        maxsize: int = MAXSIZE_DEFAULT,
+        overflow: str = "drop_oldest",
+        as_type: Any = None,
+    ) -> Subscription:
+        """Get the messages to a topic, or to all topics that a pattern matches.
+
+        With a handler, plain or async, tasks call it for one message after the other; what it
+        raises is logged. Without, iterate over the subscription or `get` from it.
+
+        At most `maxsize` messages wait. When they are not read fast enough, `overflow` decides:
+        drop_oldest, drop_newest; error (get() raises QueueFullError where messages are missing);
+        block (the whole bus stops receiving until there is room: what the kernel then drops is
+        in stats() as kernel_drops, and replies are late, too).
+
+        `as_type`, a dataclass, makes `message.value` an instance of it; messages that do not fit
+        are dropped, counted, and warned of once.
+
+        Raises InvalidTopicError, ConfigError, ClosedError.
+        """
+        subscription = self._make_subscription(
+            pattern,
+            handler,
+            self._unsubscribe,
+            maxsize=maxsize,
+            overflow=overflow,
+            as_type=as_type,
+        )
+        self._loop.attach(
+            subscription, lambda node, now: node.subscribe(pattern, subscription, now)
+        )
+        return subscription
+
+    def on(
+        self,
+        pattern: str,
+        *,
+        maxsize: int = MAXSIZE_DEFAULT,
+        overflow: str = "drop_oldest",
+        as_type: Any = None,
+    ) -> Callable[[H], H]:
+        """`subscribe` as a decorator of the handler."""
+
+        def decorate(handler: H) -> H:
+            self.subscribe(pattern, handler, maxsize=maxsize, overflow=overflow, as_type=as_type)
+            return handler
+
+        return decorate
+
+    def serve(self, topic: str, handler: Handler) -> Subscription:
+        """Answer requests to a topic with what the handler returns; close the result to stop.
+
+        What it raises becomes a RequestFailedError where the request came from.
+        Raises InvalidTopicError, ClosedError, LocalError if this bus serves the topic already.
+        """
+        check_handler(handler, may_be_async=True)
+        answer = partial(self._requests.answer, handler)
+        service = self._make_subscription(topic, answer, self._stop_serving)
+        self._loop.attach(service, partial(self._requests.serve, service))
+        return service
+
+    async def request(
+        self,
+        topic: str,
+        value: Any = None,
+        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
+    ) -> Any:
+        """Ask whoever serves the topic, and wait for the answer.
+
+        Raises NobodyServesError as soon as that is known, RequestFailedError if serving failed,
+        RequestTimeoutError; LocalError in a handler that would wait for itself. And what publish
+        raises.
+        """
+        return await self._requests.request(topic, value, check_seconds("timeout", timeout))
+
+    async def ping(self, timeout: float = 1.0) -> list[Pong]:  # noqa: ASYNC109 - as in Bus
+        """Who answers within the time, nearest first; waits for all of it."""
+        return await self._requests.ping(check_seconds("timeout", timeout))
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Whether anybody, this bus included, is known to want the topic."""
+        return self._loop.look(lambda node, now: node.has_subscribers(topic))
+
+    async def wait_for_subscribers(
+        self,
+        topic: str,
+        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
+    ) -> bool:
+        """Whether anybody wanted the topic in time."""
+        timeout_s = check_seconds("timeout", timeout)
+        return await self._loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
+
+    async def wait_until_sure(self, timeout: float = 2.0) -> bool:  # noqa: ASYNC109 - as in Bus
+        """Whether this node knew in time who is there; until then, it holds what it publishes."""
+        timeout_s = check_seconds("timeout", timeout)
+        return await self._loop.wait_for(lambda node: node.state == "sure", timeout_s)
+
+    def explain(self, topic: str) -> Explanation:
+        """Why a publish to the topic would be sent, held or suppressed now."""
+        return self._loop.look(lambda node, now: node.explain(topic, now))
+
+    def nodes(self) -> list[NodeInfo]:
+        """The nodes known to be on the bus, this one included."""
+        return self._loop.look(Node.nodes)
+
+    def subscriptions(self) -> dict[str, list[str]]:
+        """Which nodes, by id, want each pattern; this one included."""
+        return self._loop.look(lambda node, now: node.subscriptions())
+
+    def stats(self) -> dict[str, int]:
+        """Counters of everything sent, received, suppressed, lost, dropped and refused."""
+        return self._loop.stats()
+
+    async def flush(self, timeout: float = 2.0) -> bool:  # noqa: ASYNC109 - as in Bus
+        """Whether everything published so far left in time, messages held while joining included.
+
+        One that nobody turns out to want counts as left.
+        """
+        return await self._loop.flush(check_seconds("timeout", timeout))
+
+    async def close(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109 - as in Bus
+        """Say goodbye and end everything, within `timeout` seconds and a half.
+
+        Sends what was published. Ends iterations; blocked get() and request() raise ClosedError.
+        Messages that were not read yet are dropped and counted. Handlers get the time to finish,
+        then they are cancelled; a handler may call this itself. A second call waits for the first.
+        """
+        await self._loop.close(check_seconds("timeout", timeout))
+
+    async def __aenter__(self) -> AsyncBus:
+        self._loop.check_here()
+        if self._loop.is_closed:
+            raise closed_error()
+        if self._is_entered:
+            raise LocalError("this bus is in a with block already: open another one")
+        self._is_entered = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncBus {self.name} {self._config.group}:{self._config.port} {self.state}>"
+
+    def __del__(self) -> None:
+        # Opening may have failed before there was a loop.
+        loop: Loop | None = getattr(self, "_loop", None)
+        if loop is not None and not loop.is_closed:
+            loop.abandon()
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    def _make_subscription(
+        self,
+        pattern: str,
+        handler: Handler | None,
+        release: Callable[[Subscription], None],
+        *,
+        maxsize: int = MAXSIZE_DEFAULT,
+        overflow: str = "drop_oldest",
+        as_type: Any = None,
+    ) -> Subscription:
+        if handler is not None:
+            check_handler(handler, may_be_async=True)
+        return Subscription(
+            pattern,
+            handler,
+            maxsize=maxsize,
+            overflow=overflow,
+            as_type=as_type,
+            log=self._loop.log,
+            event_loop=self._loop.event_loop,
+            check_here=self._loop.check_here,
+            schedule=self._loop.workers.schedule,
+            release=release,
+            wake=self._loop.wake,
+        )
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        self._loop.detach(
+            subscription,
+            lambda node, now: node.unsubscribe(subscription.pattern, subscription, now),
+        )
+
+    def _stop_serving(self, service: Subscription) -> None:
+        self._loop.detach(service, partial(self._requests.stop_serving, service))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise LocalError(
+            "an AsyncBus opens in a running event loop: make it in a coroutine, or use Bus"
+        ) from None

@@ -1,0 +1,351 @@
+"""Where transport, clock and core meet, in an event loop.
+
+Theory of operation. Everything happens in the thread of one event loop, in short calls that never
+wait: a socket is readable (receiving.py), the node's timer is due, or the application calls. After
+each of them `_tend` passes on what it caused: datagrams (outgoing.py), messages, events, and the
+instant of the next timer. There is no lock and no thread; using the bus from another loop or thread
+is refused, since nothing would hold against it.
+
+One timer of the event loop serves all of the node's. It is left alone as long as it is not too late:
+it then comes early, finds nothing due, and is set anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+from jsonbus.aio.outgoing import Outgoing
+from jsonbus.aio.receiving import Deliveries, Receiving
+from jsonbus.aio.signal import Signal
+from jsonbus.aio.subscription import Subscription
+from jsonbus.aio.workers import Workers
+from jsonbus.core.node import Node
+from jsonbus.errors import LocalError, TransportError
+from jsonbus.frontend.events import Answers, BusLog, handle_events
+from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
+from jsonbus.frontend.opening import transport_figures
+from jsonbus.transport.base import Sender, Transport
+
+T = TypeVar("T")
+
+#: A node that did not listen for this long may have missed what others announced.
+DEAF_S = 1.0
+
+CLOSE_S = 1.0
+
+#: How much longer than it was given a second close() may wait for the first.
+END_GRACE_S = 0.5
+
+
+class Loop:
+    """Drives one node. All methods are for the event loop's thread unless they say otherwise."""
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        workers: int,
+        event_loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        name = node.settings.name
+        self.log = BusLog(name)
+        self.answers = Answers()
+        self.workers = Workers(name, workers, event_loop, self.log)
+        self.event_loop = event_loop
+        self._node = node
+        self._transport = transport
+        self._changed = Signal(event_loop)  # events came, or the bus is closing
+        self._receiving = Receiving(
+            transport,
+            event_loop,
+            self.log,
+            take=self._take_datagram,
+            tend=self._tend,
+            hear_again=self._hear_again,
+        )
+        self._outgoing = Outgoing(node, transport, event_loop, self.log, self._tend_soon)
+        self._subscriptions: set[Subscription] = set()
+        self._dropped = 0  # by subscriptions that are closed
+        self._figures: dict[str, int] | None = None  # the transport's, once it is closed
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._full: list[Subscription] = []  # own subscriptions that publishers wait for
+        self._is_tending_soon = False
+        self._is_closing = False
+        self._is_cut_off = False
+        self._ended = asyncio.Event()
+        #: After `publish`: whether the publisher has to call `wait_for_room`.
+        self.must_wait = False
+
+    def start(self) -> None:
+        """Join the bus."""
+        self._receiving.start()
+        note_open(self)
+        self.call(Node.open)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing
+
+    def check_here(self) -> None:
+        """Raise unless this is the process, thread and event loop that the bus belongs to."""
+        if self._is_cut_off:
+            raise forked_error()
+        try:
+            is_here = asyncio.get_running_loop() is self.event_loop
+        except RuntimeError:
+            is_here = False
+        if not is_here:
+            raise LocalError(
+                "an AsyncBus belongs to the event loop it was opened in: from elsewhere, use "
+                "asyncio.run_coroutine_threadsafe, or a Bus"
+            )
+
+    def publish(self, topic: str, value: Any) -> bool:
+        """See `AsyncBus.publish`. The hot path: the clock is read once."""
+        node, now = self._node, monotonic()
+        if not node.publish(topic, value, now):
+            return False
+        if node.has_output and self._outgoing.gather(now):
+            self.must_wait = True
+        deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
+        if deliveries:
+            self._deliver_own(deliveries)
+        return True
+
+    async def wait_for_room(self) -> None:
+        """After a publish that `must_wait`: let others run, and what was published leave."""
+        self.must_wait = False
+        full, self._full = self._full, []
+        await asyncio.sleep(0)
+        await self._outgoing.wait_for_room()
+        for subscription in full:
+            await subscription.wait_for_room()
+
+    def call(self, act: Callable[[Node, float], T]) -> T:
+        """Do something with the node, and what that causes."""
+        self.check_here()
+        result = act(self._node, monotonic())
+        self._tend()
+        return result
+
+    def look(self, see: Callable[[Node, float], T]) -> T:
+        """Ask the node something that changes nothing. Works on a closed bus, too."""
+        self.check_here()
+        return see(self._node, monotonic())
+
+    async def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
+        """Whether the condition came true in time; looked at after every event."""
+        self.check_here()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait_until(condition)
+        except TimeoutError:
+            return condition(self._node)
+        return True
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Whether everything published so far left in time, what is held included."""
+        self.check_here()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait_until(lambda node: not node.held)
+                await self._outgoing.wait_until_sent()
+        except TimeoutError:
+            return False
+        return True
+
+    def attach(self, subscription: Subscription, enter: Callable[[Node, float], None]) -> None:
+        """Begin a subscription; `enter` tells the node of it."""
+
+        def act(node: Node, now: float) -> None:
+            enter(node, now)
+            self._subscriptions.add(subscription)
+            self._changed.fire()  # it may be the subscriber that somebody waits for
+
+        self.call(act)
+
+    def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
+        """End a subscription; nothing if it has ended."""
+        if subscription in self._subscriptions and not self._is_cut_off:
+            self.call(leave)
+            self._subscriptions.remove(subscription)
+            self._end_subscription(subscription)
+
+    def stats(self) -> dict[str, int]:
+        """The figures of node, transport and mailboxes."""
+        self.check_here()
+        figures = self._node.stats()
+        figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
+        figures["messages_dropped"] = self._dropped + sum(
+            subscription.dropped for subscription in self._subscriptions
+        )
+        figures |= self._figures or transport_figures(self._transport)
+        return figures
+
+    def wake(self) -> None:
+        """A mailbox that held up has room."""
+        self._receiving.wake()
+
+    async def close(self, timeout_s: float) -> None:
+        """See `AsyncBus.close`."""
+        if self._is_cut_off:
+            return
+        self.check_here()
+        deadline = monotonic() + timeout_s
+        if self._is_closing:
+            # A worker must not wait for the task that waits for it.
+            if not self.workers.are_current():
+                await self._wait_until_ended(timeout_s + END_GRACE_S)
+            return
+        self._say_goodbye()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._outgoing.wait_until_sent()
+        except TimeoutError:
+            pass  # what did not leave is counted
+        finally:
+            self._stop()
+            try:
+                await self.workers.join(deadline)
+            finally:
+                self._ended.set()
+
+    def end_now(self) -> None:
+        """Close without waiting, because nobody has the bus any more."""
+        if self._is_closing or self._is_cut_off:
+            return
+        if not self.event_loop.is_closed():
+            self._say_goodbye()
+            self._stop()
+            return
+        self._is_closing = True
+        self._node.close(monotonic())
+        for datagram in self._node.datagrams_to_send(monotonic()):
+            with contextlib.suppress(TransportError):
+                self._transport.send(datagram)
+        self._transport.close()
+        note_closed(self)
+
+    def abandon(self) -> None:
+        """Nobody has the bus any more. Any thread."""
+        if self.event_loop.is_running():
+            self.event_loop.call_soon_threadsafe(self.end_now)
+        else:
+            self.end_now()
+
+    def close_at_exit(self) -> None:
+        self.end_now()
+
+    def cut_off(self) -> None:
+        """See `lifetime.Openable`."""
+        # No remove_reader here: the parent's event loop has the same kernel object.
+        self._is_cut_off = True
+        self._is_closing = True
+        for subscription in tuple(self._subscriptions):
+            subscription.cut_off()
+        self._transport.close()
+
+    def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
+        node = self._node
+        node.receive_datagram(datagram, sender, monotonic())
+        return node.take_deliveries()  # type: ignore[return-value]  # sinks are subscriptions
+
+    def _tend(self) -> None:
+        """Pass on what a call to the node caused, and set the timer."""
+        node = self._node
+        events = node.take_events()
+        if events:
+            self._changed.fire()
+        deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
+        if deliveries:
+            self._deliver_own(deliveries)
+        if node.has_output:
+            self._outgoing.send(monotonic())
+        self._set_timer()
+        handle_events(events, self.answers, self.log)
+
+    def _tend_soon(self) -> None:
+        if not self._is_tending_soon:
+            self._is_tending_soon = True
+            self.event_loop.call_soon(self._tend_later)
+
+    def _tend_later(self) -> None:
+        self._is_tending_soon = False
+        self._tend()
+
+    def _set_timer(self) -> None:
+        at = self._node.timer_at()
+        if self._is_closing or at is None:
+            return
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self.event_loop.call_later(max(0.0, at - monotonic()), self._handle_timer)
+
+    def _handle_timer(self) -> None:
+        self._timer = None
+        now = monotonic()
+        at = self._node.timer_at()
+        if at is not None and at <= now:
+            self._node.wall_offset_s = time.time() - now  # somebody may have set the clock
+            self._node.handle_timer(now)
+        self._tend()
+
+    def _hear_again(self, deaf_s: float) -> None:
+        if deaf_s >= DEAF_S:
+            self._node.interfaces_changed(monotonic())
+            self._tend_soon()
+
+    def _deliver_own(self, deliveries: Deliveries) -> None:
+        """Put messages published here into mailboxes; note those that are full."""
+        for subscription, messages in deliveries:
+            if not subscription.deliver(messages):
+                self._full.append(subscription)
+                self.must_wait = True
+
+    async def _wait_until(self, condition: Callable[[Node], bool]) -> None:
+        while not condition(self._node):
+            if self._is_closing:
+                raise closed_error()
+            await self._changed.wait()
+
+    async def _wait_until_ended(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._ended.wait()
+        except TimeoutError:
+            pass
+
+    def _end_subscription(self, subscription: Subscription) -> None:
+        subscription.end()
+        self._dropped += subscription.dropped
+
+    def _say_goodbye(self) -> None:
+        now = monotonic()
+        self._node.close(now)
+        self._is_closing = True
+        self._changed.fire()
+        self._outgoing.send(now)
+
+    def _stop(self) -> None:
+        """End everything that waits or runs, without waiting for it."""
+        subscriptions, self._subscriptions = self._subscriptions, set()
+        for subscription in subscriptions:
+            self._end_subscription(subscription)
+        self.answers.give_up()
+        self.workers.request_stop()
+        self._receiving.stop()
+        self._outgoing.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._figures = transport_figures(self._transport)
+        self._transport.close()
+        note_closed(self)

@@ -1,0 +1,129 @@
+"""Datagrams in, whenever the event loop finds some.
+
+Up to DRAIN_MAX datagrams are read per wake-up; what each brought is put into mailboxes before the
+next is read. Handlers run in tasks of their own (workers.py), never here.
+
+A full mailbox with overflow "block" *holds up* the bus: it stops reading, so the kernel's buffer
+fills, then drops and counts; timers, heartbeats and sending go on. The mailbox calls `wake` when it
+is half empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from time import monotonic
+
+from jsonbus.aio.subscription import Subscription
+from jsonbus.core.message import Message
+from jsonbus.errors import TransportError
+from jsonbus.frontend.events import BusLog
+from jsonbus.transport.base import Sender, Transport
+
+Deliveries = list[tuple[Subscription, list[Message]]]
+
+#: Datagrams read per turn of the event loop: enough that a flood is not slowed by selecting, few
+#: enough (a millisecond or two) that everything else in the loop gets its turn.
+DRAIN_MAX = 64
+
+#: The pause after an error that would come again at once.
+TROUBLE_PAUSE_S = 0.1
+
+
+class Receiving:
+    """The readers of the transport's sockets.
+
+    `take` gives a datagram to the node and returns what it brought for subscriptions; `tend` does
+    what has its time, after every wake-up; `hear_again` is told for how long the bus was held up.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        event_loop: asyncio.AbstractEventLoop,
+        log: BusLog,
+        *,
+        take: Callable[[bytes, Sender], Deliveries],
+        tend: Callable[[], None],
+        hear_again: Callable[[float], None],
+    ) -> None:
+        self._transport = transport
+        self._event_loop = event_loop
+        self._log = log
+        self._take = take
+        self._tend = tend
+        self._hear_again = hear_again
+        self._held_up_by: set[Subscription] = set()
+        self._held_up_at = 0.0
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        self._listen()
+
+    def wake(self) -> None:
+        """Listen again if nobody holds up any more."""
+        if not self._held_up_by or self._is_stopped:
+            return
+        self._held_up_by = {each for each in self._held_up_by if each.holds_up}
+        if not self._held_up_by:
+            self._listen()
+            self._hear_again(monotonic() - self._held_up_at)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._pause is not None:
+            self._pause.cancel()
+        self._stop_listening()
+
+    def deliver(self, deliveries: Deliveries) -> bool:
+        """Put received messages into mailboxes; False if one of them holds up."""
+        full = [each for each, messages in deliveries if not each.deliver(messages)]
+        if not full:
+            return True
+        if not self._held_up_by:
+            self._held_up_at = monotonic()
+            self._stop_listening()
+        self._held_up_by.update(full)
+        return False
+
+    def _drain(self, sock: socket.socket) -> None:
+        """Read what the kernel has; stop early when a subscription holds up."""
+        try:
+            self._read(sock)
+        except TransportError as error:
+            self._log.warn_once(("receive", str(error)), "%s", error)
+            self._rest()
+        except Exception:
+            self._log.fail("receiving failed, and goes on: this is a bug")
+            self._rest()
+        self._tend()
+
+    def _read(self, sock: socket.socket) -> None:
+        take, receive = self._take, self._transport.receive
+        for _ in range(DRAIN_MAX):
+            received = receive(sock)
+            if received is None:
+                return
+            deliveries = take(*received)
+            if deliveries and not self.deliver(deliveries):
+                return
+
+    def _rest(self) -> None:
+        """Do not listen for a moment."""
+        if not self._held_up_by:
+            self._stop_listening()
+            self._pause = self._event_loop.call_later(TROUBLE_PAUSE_S, self._listen)
+
+    def _listen(self) -> None:
+        if not self._is_stopped and not self._held_up_by:
+            for sock in self._transport.sockets():
+                self._event_loop.add_reader(sock, self._drain, sock)
+
+    def _stop_listening(self) -> None:
+        # The event loop may be closed already, when the interpreter ends.
+        with contextlib.suppress(RuntimeError):
+            for sock in self._transport.sockets():
+                self._event_loop.remove_reader(sock)

@@ -1,0 +1,244 @@
+"""A subscription: iterate over it, or hand its messages to a handler.
+
+Everything happens in one event loop, so there is no lock: between two awaits nobody else is there.
+A message is taken from the mailbox without awaiting afterwards, so cancelling a reader loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from jsonbus.aio.signal import Signal
+from jsonbus.aio.workers import current_subscription
+from jsonbus.core.message import Message
+from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.frontend.checks import check_optional_seconds
+from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.mail import BATCH_MAX, Mail
+
+Handler = Callable[[Message], Any] | Callable[[Message], Awaitable[Any]]
+
+#: A publisher that waits for room looks this often whether the reader still lives.
+READER_CHECK_S = 0.5
+
+
+class Subscription(Mail):
+    """Messages to one topic or pattern, in the order each node sent them.
+
+    Without a handler: `async for message in subscription`, or `await get()`; several tasks share
+    the messages. All methods are for the event loop of the bus, handlers included.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        handler: Handler | None,
+        *,
+        maxsize: int,
+        overflow: str,
+        as_type: Any,
+        log: BusLog,
+        event_loop: asyncio.AbstractEventLoop,
+        check_here: Callable[[], None],
+        schedule: Callable[[Subscription], None],
+        release: Callable[[Subscription], None],
+        wake: Callable[[], None],
+    ) -> None:
+        super().__init__(pattern, maxsize=maxsize, overflow=overflow, as_type=as_type, log=log)
+        self._handler = handler
+        self._event_loop = event_loop
+        self._check_here = check_here  # raises in a wrong thread, loop or process
+        self._schedule = schedule
+        # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
+        # of use only as long as its bus is open.
+        self._release = release
+        self._wake = wake  # makes the receiver look whether it may go on
+        self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
+        self._left = Signal(event_loop)  # messages were taken that publishers wait for
+        self._is_scheduled = False
+        self._last_reader: asyncio.Task[Any] | None = None
+
+    async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
+        """The next message; waits for one, at most `timeout` seconds.
+
+        Raises TimeoutError; ClosedError once the subscription or the bus is closed;
+        QueueFullError, with overflow="error", at the place where messages are missing.
+        """
+        timeout_s = check_optional_seconds("timeout", timeout)
+        self._check_readable()
+        message = self._next()
+        if message is not None:
+            return message
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._wait_for_next()
+        except TimeoutError:
+            raise TimeoutError(f"no message to {self.pattern!r} came in time") from None
+
+    def __aiter__(self) -> Subscription:
+        self._check_readable()
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return self._next() or await self._wait_for_next()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    def close(self) -> None:
+        """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.
+
+        A handler that is just running finishes. A second call does nothing.
+        """
+        self._release(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What follows is for the loop and the workers.
+
+    def deliver(self, messages: Sequence[Message]) -> bool:
+        """Put messages into the mailbox; False if there is no room for more (overflow="block")."""
+        self._put(messages)
+        if self._readers:
+            self._wake_readers(len(messages))
+        if self._handler is not None and not self._is_scheduled and not self._is_closed:
+            self._is_scheduled = True
+            self._schedule(self)
+        return not self._holds_up
+
+    async def wait_for_room(self) -> None:
+        """After `deliver`, in a publisher's task: wait until what it brought is in the mailbox.
+
+        Only a wait that somebody else can end is begun. Not in a handler, whichever bus it is of:
+        handlers would wait for each other. Not in the task that read last, nor before any task
+        did: it may be this one that would. What is not waited for is kept nevertheless.
+        """
+        if current_subscription() is not None:
+            return
+        while self._excess and not self._is_closed:
+            if self._handler is None:
+                reader = self._last_reader
+                if reader is None or reader is asyncio.current_task() or reader.done():
+                    return
+            try:
+                async with asyncio.timeout(READER_CHECK_S):
+                    await self._left.wait()
+            except TimeoutError:
+                pass
+
+    async def run_handler(self) -> bool:
+        """Handle some messages; True if there are more. Only by the worker it is with."""
+        for _ in range(BATCH_MAX):
+            lost = self._mailbox.take_overflow()
+            if lost:
+                error = QueueFullError(self.pattern, lost)
+                self._log.warn_once(("overflow", self.pattern), "%s", error)
+            message = self._next_pending()
+            if message is None:
+                break
+            await self._handle(message)
+        self._is_scheduled = self._mailbox.pending > 0
+        return self._is_scheduled
+
+    def end(self) -> None:
+        """Drop what is pending and wake whoever waits."""
+        self._end()
+        self._wake_readers(len(self._readers))
+        self._left.fire()
+        self._wake()
+
+    def cut_off(self) -> None:
+        """This is a forked child."""
+        self._is_closed = True
+
+    def _check_readable(self) -> None:
+        self._check_here()
+        if self._handler is not None:
+            raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
+
+    def _next(self) -> Message | None:
+        """The next message, if there is one; raises as `get` does."""
+        if self._is_blocking:
+            self._last_reader = asyncio.current_task()
+        message = self._next_pending()
+        if message is None:
+            lost = self._mailbox.take_overflow()
+            if lost:
+                raise QueueFullError(self.pattern, lost)
+            if self._is_closed:
+                raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+        return message
+
+    def _next_pending(self) -> Message | None:
+        """The next message of the type asked for."""
+        while self._mailbox.pending:
+            message: Message | None
+            (message,) = self._take(1)
+            if self._is_blocking:
+                self._make_way()
+            if self._convert is None:
+                return message
+            message = self._converted(message)
+            if message is not None:
+                return message
+            self._discarded += 1
+        return None
+
+    def _make_way(self) -> None:
+        """A message was taken: somebody may have waited for that."""
+        if not self._excess:
+            self._left.fire()
+        if self._lets_go():
+            self._wake()
+
+    async def _wait_for_next(self) -> Message:
+        while True:
+            waiter = self._event_loop.create_future()
+            self._readers.append(waiter)
+            try:
+                await waiter
+            except BaseException:
+                if waiter in self._readers:
+                    self._readers.remove(waiter)
+                elif self._mailbox.pending:
+                    self._wake_readers(1)  # what woke this one is for another
+                raise
+            message = self._next()
+            if message is not None:
+                return message
+
+    def _wake_readers(self, count: int) -> None:
+        while count > 0 and self._readers:
+            waiter = self._readers.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+
+    async def _handle(self, message: Message) -> None:
+        assert self._handler is not None
+        try:
+            result = self._handler(message)
+            if result is not None and inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The handler cancelled something of its own and let that out.
+            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+        except Exception:
+            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)

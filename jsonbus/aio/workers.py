@@ -1,0 +1,104 @@
+"""The tasks that run handlers.
+
+A subscription is in the queue, or with one worker, or neither; it puts itself back while it has
+messages. So its handler never runs twice at once, and a busy subscription waits behind the others
+after each batch. A worker is a task that lives while there is something to do: an idle bus has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from jsonbus.frontend.events import BusLog
+
+if TYPE_CHECKING:
+    from jsonbus.aio.subscription import Subscription
+
+#: How long a handler that was cancelled may take to clean up.
+CANCEL_S = 0.5
+
+#: The subscription whose handler each worker is running, of all buses.
+_running: dict[asyncio.Task[None], Subscription] = {}
+
+
+def current_subscription() -> Subscription | None:
+    """The subscription, of whichever bus, whose handler made this call; None outside handlers.
+
+    A task that a handler started is outside: the handler need not be waiting for it.
+    """
+    task = asyncio.current_task()
+    return None if task is None else _running.get(task)
+
+
+class Workers:
+    """A bounded number of tasks. All methods are for the event loop's thread."""
+
+    def __init__(
+        self, name: str, count: int, event_loop: asyncio.AbstractEventLoop, log: BusLog
+    ) -> None:
+        self._name = name
+        self._count = count
+        self._event_loop = event_loop
+        self._log = log
+        self._queue: deque[Subscription] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    def schedule(self, subscription: Subscription) -> None:
+        """Have a worker run the subscription's handler."""
+        self._queue.append(subscription)
+        if len(self._tasks) < self._count and not self._is_stopping:
+            task = self._event_loop.create_task(self._run(), name=f"jsonbus-worker-{self._name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def are_current(self) -> bool:
+        """Whether the calling task is one of these."""
+        return asyncio.current_task() in self._tasks
+
+    def request_stop(self) -> None:
+        """Let each worker end after the handler it is running."""
+        self._is_stopping = True
+        self._queue.clear()
+
+    async def join(self, deadline: float) -> None:
+        """Wait for the workers to end, except for the one that calls; cancel those that do not."""
+        others = self._tasks - {asyncio.current_task()}
+        if not others:
+            return
+        try:
+            _, others = await asyncio.wait(others, timeout=max(0.0, deadline - monotonic()))
+        finally:
+            for task in others:
+                task.cancel()
+        if others:
+            self._log.warn_once("cancelled", "%d handlers took too long to end", len(others))
+            await asyncio.wait(others, timeout=CANCEL_S)
+
+    async def _run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            while self._queue and not self._is_stopping:
+                subscription = _running[task] = self._queue.popleft()
+                if not await self._run_one(subscription):
+                    continue
+                self._queue.append(subscription)
+                await asyncio.sleep(0)  # a flood must not keep the loop from everything else
+        finally:
+            _running.pop(task, None)
+            # Not only in the callback, which comes later: a subscription that is scheduled in
+            # between would wait for a worker that has gone.
+            self._tasks.discard(task)
+
+    async def _run_one(self, subscription: Subscription) -> bool:
+        try:
+            return await subscription.run_handler()
+        except asyncio.CancelledError:
+            # Somebody cancelled every task there is. The rest is for the next worker, which
+            # comes with the next message.
+            self._queue.append(subscription)
+            raise

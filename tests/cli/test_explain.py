@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import jsonbus
+from tests.cli.running import Run, json_lines
+
+
+def test_a_wanted_topic_is_explained(run: Run, bus: jsonbus.Bus) -> None:
+    bus.subscribe("a/*", lambda message: None)
+    result = run("explain", "a/b")
+    assert result.exit_code == 0
+    (explanation,) = json_lines(result.stdout)
+    assert (explanation["topic"], explanation["verdict"]) == ("a/b", "sent")
+    assert explanation["wanted_by"] == ["other"]
+
+
+def test_a_topic_that_nobody_wants_is_explained(run: Run) -> None:
+    (explanation,) = json_lines(run("explain", "a").stdout)
+    assert (explanation["verdict"], explanation["wanted_by"]) == ("suppressed", [])
+    assert explanation["reason"]
+
+
+def test_in_mode_basic_everything_is_sent(run: Run) -> None:
+    (explanation,) = json_lines(run("explain", "--mode", "basic", "a").stdout)
+    assert explanation["verdict"] == "sent"
+
+
+def test_a_topic_that_cannot_be_is_wrong_usage(run: Run) -> None:
+    assert run("explain", "a/**").exit_code == 2

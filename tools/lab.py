@@ -1,0 +1,206 @@
+"""A network of hosts in this machine, real nodes on them, and what they see of each other.
+
+    sudo python3 tools/lab.py --hosts 3 --nodes-per-host 2 --loss 0.05 --mode delayed
+
+Every host is a network namespace with one interface; a hub joins them and loses, delays, repeats
+and reorders frames as told. Nodes are processes of the real command line. The lab tells how long
+they take to find each other, publishes from a host as a late joiner, and shows how much each node
+heard; with --kill it ends a node without a goodbye and shows when the others notice. It touches no
+interface of the machine, and leaves nothing behind, however it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+import time
+from collections.abc import Callable
+
+from _setup import set_up
+from lab_host import Host
+from lab_namespace import LabError, find_obstacle
+from lab_network import Lab
+from lab_process import Process
+from lab_shape import Shape
+
+NEEDS = ("click", "netifaces", "orjson", "rich")
+TIMEOUT_S = 60
+TOPIC = "lab/tick"
+
+# What a node logs of another.
+JOINED = re.compile(r"node '([^']+)' \(\w+\) joined")
+GONE = re.compile(r"node '([^']+)' \(\w+\) is gone")
+
+
+def main() -> int:
+    options = _parse_arguments()
+    obstacle = find_obstacle()
+    if obstacle is not None:
+        print(f"no lab on this machine: {obstacle}", file=sys.stderr)
+        return 1
+    try:
+        shape = Shape(options.loss, options.delay, options.jitter, options.repeat, options.reorder)
+        seed = options.seed
+        with Lab(options.hosts, shape, hub=options.hub, seed=seed, python=_python()) as lab:
+            return Session(lab, options, shape).run()
+    except (LabError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+class Session:
+    """One run: start, meet, publish, perhaps kill, tell."""
+
+    def __init__(self, lab: Lab, options: argparse.Namespace, shape: Shape) -> None:
+        self._lab = lab
+        self._options = options
+        self._shape = shape
+        self._nodes: dict[str, Process] = {}
+        self._started_at = time.monotonic()
+
+    def run(self) -> int:
+        hub = f"a {self._lab.hub.kind}"
+        print(f"{len(self._lab.hosts)} hosts on {hub}, {self._shape}, seed {self._options.seed}")
+        self._start_nodes()
+        is_good = self._meet() and self._publish() and (not self._options.kill or self._kill())
+        if self._lab.hub.kind == "relay":
+            counts = self._lab.hub.relay_counts()
+            print(f"relay: {', '.join(f'{count:,} {what}' for what, count in counts.items())}")
+        if not is_good:
+            print(self._lab.report(), file=sys.stderr)
+        if self._options.stay:
+            self._stay()
+        return 0 if is_good else 1
+
+    def _start_nodes(self) -> None:
+        for host in self._lab.hosts:
+            for number in range(1, self._options.nodes_per_host + 1):
+                name = f"{host.name}.{number}"
+                self._nodes[name] = self._start_node(host, name, is_first=not self._nodes)
+        self._tell(f"{len(self._nodes)} nodes started, mode {self._options.mode}")
+
+    def _start_node(self, host: Host, name: str, is_first: bool) -> Process:
+        mode = ["--mode", self._options.mode]
+        if is_first and self._options.mode == "master":
+            mode.append("--master")
+        return host.start("node", "--name", name, "--sub", "lab/**", *mode)
+
+    def _meet(self) -> bool:
+        """Whether every node has come to know every other."""
+        left = dict(self._nodes)
+
+        def all_met() -> bool:
+            for name in list(left):
+                if self._nodes.keys() <= {name, *JOINED.findall(left[name].errors())}:
+                    self._tell(f"{name} knows all others")
+                    del left[name]
+            return not left
+
+        if not _wait_until(all_met):
+            self._tell(f"still unaware of some: {', '.join(left)}")
+            return False
+        return True
+
+    def _publish(self) -> bool:
+        """Whether every node heard a late joiner's messages, as far as the shape lets it."""
+        count = self._options.messages
+        arguments = ["pub", TOPIC, "1", "--count", str(count), "--rate", str(self._options.rate)]
+        publisher = self._lab.hosts[-1].start(*arguments, "--mode", self._options.mode)
+        if publisher.wait(count / self._options.rate + TIMEOUT_S) != 0:
+            self._tell("the publisher failed")
+            return False
+        self._tell(f"{count} messages published by a late joiner on {self._lab.hosts[-1].name}")
+        _wait_until(lambda: all(self._heard(name) == count for name in self._nodes), timeout_s=2)
+        for name in self._nodes:
+            heard = self._heard(name)
+            self._tell(f"{name} heard {heard} of {count}")
+            if not heard or (heard < count and not self._shape.loss):
+                return False
+        return True
+
+    def _kill(self) -> bool:
+        """Whether the others notice that the first node is gone."""
+        victim, process = next(iter(self._nodes.items()))
+        process.kill()
+        self._tell(f"{victim} killed")
+        left = {name: each for name, each in self._nodes.items() if name != victim}
+
+        def all_noticed() -> bool:
+            for name in list(left):
+                if victim in GONE.findall(left[name].errors()):
+                    self._tell(f"{name} noticed")
+                    del left[name]
+            return not left
+
+        return _wait_until(all_noticed)
+
+    def _stay(self) -> None:
+        print("the lab stays until Ctrl-C; to look around in a host:")
+        for host in self._lab.hosts:
+            print(f"  {host.name}: sudo nsenter -n -t {host.namespace.holder_id}")
+        try:
+            while True:
+                time.sleep(3_600)
+        except KeyboardInterrupt:
+            print()
+
+    def _heard(self, name: str) -> int:
+        return len({(each["node"], each["sequence"]) for each in self._nodes[name].objects()})
+
+    def _tell(self, text: str) -> None:
+        print(f"{time.monotonic() - self._started_at:6.1f} s  {text}", flush=True)
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _python() -> str:
+    """A Python that can run the command line: this one, or else that of `.venv`."""
+    if all(importlib.util.find_spec(each) is not None for each in NEEDS):
+        return sys.executable
+    return str(set_up())
+
+
+def _parse_arguments() -> argparse.Namespace:
+    summary, _, details = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=details, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--hosts", type=_count, default=3, metavar="N", help="hosts [3]")
+    add("--nodes-per-host", type=_count, default=2, metavar="N", help="nodes on each host [2]")
+    add("--mode", choices=("basic", "master", "delayed"), default="delayed", help="[delayed]")
+    add("--loss", type=float, default=0.0, metavar="P", help="probability that a frame is lost")
+    add("--delay", type=float, default=0.0, metavar="MS", help="delay of each frame")
+    add("--jitter", type=float, default=0.0, metavar="MS", help="how far a delay may be off")
+    add("--repeat", type=float, default=0.0, metavar="P", help="probability of a repetition")
+    add("--reorder", type=float, default=0.0, metavar="P", help="probability to overtake")
+    add("--hub", choices=("auto", "bridge", "relay"), default="auto", help="[auto]")
+    add("--seed", type=int, default=1, metavar="N", help="of the relay's dice [1]")
+    add("--messages", type=_count, default=100, metavar="N", help="messages to publish [100]")
+    add("--rate", type=_count, default=50, metavar="N", help="messages a second [50]")
+    add("--kill", action="store_true", help="kill the first node and see who notices")
+    add("--stay", action="store_true", help="keep the hosts for a look around, until Ctrl-C")
+    return parser.parse_args()
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("use 1 or more")
+    return number
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,180 @@
+"""Simulate a bus: the production core under a virtual clock and a network of dice.
+
+    python3 tools/simulate.py --nodes 1000 --loss 0.05 --mode delayed --seed 7
+        nodes join a group of 1,000 one after the other: what each join costs, and the figures
+    python3 tools/simulate.py --mass-start 1000
+        1,000 nodes that know nothing start within a second
+    python3 tools/simulate.py --seeds 200
+        200 random histories per mode, every invariant checked; stops at the first broken one
+    python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
+        one history again, every step of it
+    python3 tools/simulate.py --table
+        the table of the README: some minutes, most of them for 10,000 nodes
+
+The same arguments give the same run, to the last datagram. Exit code 1: an invariant broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+from _setup import ROOT, set_up
+
+sys.path.insert(0, str(ROOT))
+
+try:
+    from jsonbus.sim.checkers import BrokenInvariantError
+    from jsonbus.sim.experiments import (
+        TABLE_HEADER,
+        Join,
+        LateJoins,
+        measure_late_joins,
+        measure_mass_start,
+    )
+    from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
+    from jsonbus.sim.scenario import MODES, Chaos, draw_plan
+except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
+    if __name__ != "__main__":
+        raise
+    sys.exit(subprocess.run([str(set_up()), *sys.argv]).returncode)
+
+TABLE_JOINS = {10: 200, 100: 100, 1_000: 20, 10_000: 3}
+TABLE_LOSSES = (0.0, 0.01, 0.05)
+
+JOINS_LEGEND = """\
+    time        virtual seconds at which the node joined
+    shares      full lists sent in answer, however many datagrams each took
+    repairs     lists of what still differed
+    datagrams   of all shares, repairs and announcements
+    complete    milliseconds from the first announcement until the joiner's list was the group's
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    if options.table:
+        return _run_table(options)
+    if options.seeds:
+        return _run_histories(options)
+    if options.mass_start:
+        return _run_mass_start(options)
+    return _run_joins(options)
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes of the group (100)")
+    parser.add_argument("--loss", type=float, metavar="P", help="share of datagrams lost (0)")
+    parser.add_argument("--mode", choices=MODES, help="(delayed; with --seeds: all in turn)")
+    parser.add_argument("--seed", type=int, default=0, help="the (first) seed (0)")
+    parser.add_argument("--joins", type=int, default=10, metavar="N", help="late joins (10)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="run N random histories")
+    parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
+    parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
+    parser.add_argument("--trace", action="store_true", help="with --seeds: print every step")
+    options = parser.parse_args(arguments)
+    if options.loss is not None and not 0 <= options.loss < 1:
+        parser.error("--loss is a share from 0 up to, but not including, 1")
+    if options.mode in ("basic", "mixed") and not options.seeds:
+        parser.error(f"nobody waits for lists in mode {options.mode}: it is for --seeds")
+    return options
+
+
+def _run_joins(options: argparse.Namespace) -> int:
+    nodes, loss, mode = options.nodes or 100, options.loss or 0.0, options.mode or "delayed"
+    print(f"{options.joins} late joins, {nodes:,} nodes, mode {mode}, {loss:.1%} of datagrams lost,")
+    print(f"one-way delay 0.1 to 5 ms, seed {options.seed}\n\n{JOINS_LEGEND}")
+    print(f"{'time':>8} {'shares':>8} {'repairs':>8} {'datagrams':>10} {'complete':>9}")
+    started_at = time.monotonic()
+    result = measure_late_joins(nodes, loss, options.joins, options.seed, mode, _print_join)
+    took_s = time.monotonic() - started_at
+    print(f"\n{markdown_table(TABLE_HEADER, [result.row()])}\n")
+    print("\n".join(result.tally.rows()))
+    print(f"\nsimulated in {took_s:.1f} s")
+    return 0
+
+
+def _print_join(join: Join) -> None:
+    complete = "unserved" if join.complete_s is None else f"{1000 * join.complete_s:.1f}"
+    print(
+        f"{join.at:>8.3f} {join.shares:>8} {join.repairs:>8} {join.datagrams:>10} {complete:>9}",
+        flush=True,
+    )
+
+
+def _run_mass_start(options: argparse.Namespace) -> int:
+    nodes, loss, mode = options.mass_start, options.loss or 0.0, options.mode or "delayed"
+    print(f"{nodes:,} nodes start within 1 s, mode {mode}, {loss:.1%} lost, seed {options.seed}\n")
+    result = measure_mass_start(nodes, loss, options.seed, mode)
+    print(f"shares                {result.tally.shares:,}")
+    print(f"repairs               {result.tally.repairs:,}")
+    print(f"all lists complete    {_seconds(result.agreed_s)}")
+    print(f"all nodes sure        {_seconds(result.sure_s)}\n")
+    print("\n".join(result.tally.rows()))
+    return 0
+
+
+def _run_histories(options: argparse.Namespace) -> int:
+    modes = (options.mode,) if options.mode else MODES
+    observers = (Trace(print),) if options.trace else ()
+    started_at = time.monotonic()
+    for seed in range(options.seed, options.seed + options.seeds):
+        for mode in modes:
+            plan = draw_plan(seed, mode, options.nodes, options.loss)
+            if options.trace:
+                print(f"{plan}\n\n{TRACE_LEGEND}\n{TRACE_HEADER}")
+            try:
+                Chaos(plan, observers).run()
+            except BrokenInvariantError as broken:
+                print(f"broken: {broken}\nrepeat: {repeat_command(seed, mode, options)}")
+                return 1
+        _progress(f"seed {seed}: well")
+    count = options.seeds * len(modes)
+    took_s = time.monotonic() - started_at
+    _progress("")
+    print(f"{count:,} histories ({', '.join(modes)}), no invariant broken, {took_s:.0f} s")
+    return 0
+
+
+def repeat_command(seed: int, mode: str, options: argparse.Namespace) -> str:
+    """The command that shows a failure again, step by step."""
+    given = "".join(
+        f" --{name} {value}"
+        for name, value in (("nodes", options.nodes), ("loss", options.loss))
+        if value is not None
+    )
+    return f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}{given} --trace"
+
+
+def _run_table(options: argparse.Namespace) -> int:
+    rows: list[LateJoins] = []
+    for nodes, joins in TABLE_JOINS.items():
+        if options.nodes and nodes > options.nodes:
+            break
+        for loss in TABLE_LOSSES:
+            _progress(f"{nodes:,} nodes, {loss:.0%} lost")
+            rows.append(measure_late_joins(nodes, loss, joins, options.seed))
+    _progress("")
+    print(markdown_table(TABLE_HEADER, [row.row() for row in rows]))
+    return 0
+
+
+def _seconds(at: float | None) -> str:
+    return "not within a minute" if at is None else f"{at:.2f} s after the first start"
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
