@@ -12,7 +12,7 @@ from typing import Any
 
 POLL_S = 0.02
 STOP_TIMEOUT_S = 60
-SHOWN_BYTES_MAX = 4_000
+SHOWN_LINES_MAX = 15
 
 
 class Process:
@@ -75,5 +75,5 @@ class Process:
     def report(self) -> str:
         """What it said last, for whoever has to find out what went wrong."""
         state = "running" if self.returncode is None else f"exit {self.returncode}"
-        said = f"{self._out.read_text(errors='replace')[-SHOWN_BYTES_MAX:]}"
-        return f"--- {self.label} ({state})\n{said}{self.errors()[-SHOWN_BYTES_MAX:]}"
+        last = [*self.lines()[-SHOWN_LINES_MAX:], *self.errors().splitlines()[-SHOWN_LINES_MAX:]]
+        return "\n".join([f"--- {self.label} ({state})", *last])

@@ -87,8 +87,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def _run_joins(options: argparse.Namespace) -> int:
     nodes, loss, mode = options.nodes or 100, options.loss or 0.0, options.mode or "delayed"
-    print(f"{options.joins} late joins, {nodes:,} nodes, mode {mode}, {loss:.1%} of datagrams lost,")
-    print(f"one-way delay 0.1 to 5 ms, seed {options.seed}\n\n{JOINS_LEGEND}")
+    print(f"{options.joins} late joins, {nodes:,} nodes, mode {mode}, {loss:.1%} of datagrams")
+    print(f"lost, one-way delay 0.1 to 5 ms, seed {options.seed}\n\n{JOINS_LEGEND}")
     print(f"{'time':>8} {'shares':>8} {'repairs':>8} {'datagrams':>10} {'complete':>9}")
     started_at = time.monotonic()
     result = measure_late_joins(nodes, loss, options.joins, options.seed, mode, _print_join)
@@ -133,6 +133,9 @@ def _run_histories(options: argparse.Namespace) -> int:
             except BrokenInvariantError as broken:
                 print(f"broken: {broken}\nrepeat: {repeat_command(seed, mode, options)}")
                 return 1
+            except Exception:
+                print(f"failed: {repeat_command(seed, mode, options)}")
+                raise
         _progress(f"seed {seed}: well")
     count = options.seeds * len(modes)
     took_s = time.monotonic() - started_at

@@ -6,8 +6,8 @@ each of them `_tend` passes on what it caused: datagrams (outgoing.py), messages
 instant of the next timer. There is no lock and no thread; using the bus from another loop or thread
 is refused, since nothing would hold against it.
 
-One timer of the event loop serves all of the node's. It is left alone as long as it is not too late:
-it then comes early, finds nothing due, and is set anew.
+One timer of the event loop serves all of the node's. It is left alone as long as it is not too
+late: it then comes early, finds nothing due, and is set anew.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.receiving import Deliveries, Receiving
-from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
+from jsonbus.aio.wakeup import Wakeup
 from jsonbus.aio.workers import Workers
 from jsonbus.core.node import Node
 from jsonbus.errors import LocalError, TransportError
@@ -59,7 +59,7 @@ class Loop:
         self.event_loop = event_loop
         self._node = node
         self._transport = transport
-        self._changed = Signal(event_loop)  # events came, or the bus is closing
+        self._changed = Wakeup(event_loop)  # events came, or the bus is closing
         self._receiving = Receiving(
             transport,
             event_loop,

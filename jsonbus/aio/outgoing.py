@@ -1,14 +1,14 @@
 """Datagrams on their way out of an event loop.
 
-Theory of operation. The first publish of a turn of the event loop is sent at once; what is published
-in the rest of that turn gathers in the node's outbox and leaves at its end, sharing datagrams. So a
-lone message does not wait, and a burst is batched. A publisher that never lets go of the loop is
-sent for whenever GATHER_BYTES_MAX have gathered, and made to yield then.
+Theory of operation. The first publish of a turn of the event loop is sent at once; what is
+published in the rest of that turn gathers in the node's outbox and leaves at its end, sharing
+datagrams. So a lone message does not wait, and a burst is batched. For a publisher that never lets
+go of the loop, it leaves whenever GATHER_BYTES_MAX have gathered, and the publisher has to yield.
 
-When the kernel has no room, the datagram is kept and tried again every RETRY_S. Meanwhile the outbox
-is not taken, so it fills, and `wait_for_room` stops publishers at OUTPUT_BYTES_MAX. A datagram that
-the kernel had no room for during STALL_S counts as refused: a network that is stuck is like one that
-is down. Nothing is dropped that is not counted.
+When the kernel has no room, the datagram is kept and tried again every RETRY_S. Meanwhile the
+outbox is not taken, so it fills, and `wait_for_room` stops publishers at OUTPUT_BYTES_MAX. A
+datagram that the kernel had no room for during STALL_S counts as refused: a network that is stuck
+is like one that is down. Nothing is dropped that is not counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from jsonbus.aio.signal import Signal
+from jsonbus.aio.wakeup import Wakeup
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
@@ -57,7 +57,7 @@ class Outgoing:
         self._unsent: deque[bytes] = deque()
         self._is_gathering = False
         self._retry: asyncio.TimerHandle | None = None
-        self._progress = Signal(event_loop)
+        self._progress = Wakeup(event_loop)
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False

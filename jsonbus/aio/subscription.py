@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from jsonbus.aio.signal import Signal
+from jsonbus.aio.wakeup import Wakeup
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
@@ -59,7 +59,7 @@ class Subscription(Mail):
         self._release = release
         self._wake = wake  # makes the receiver look whether it may go on
         self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
-        self._left = Signal(event_loop)  # messages were taken that publishers wait for
+        self._left = Wakeup(event_loop)  # messages were taken that publishers wait for
         self._is_scheduled = False
         self._last_reader: asyncio.Task[Any] | None = None
 

@@ -2,7 +2,7 @@
 
 A subscription is in the queue, or with one worker, or neither; it puts itself back while it has
 messages. So its handler never runs twice at once, and a busy subscription waits behind the others
-after each batch. A worker is a task that lives while there is something to do: an idle bus has none.
+after each batch. A worker is a task that lives while there is something to do.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-import jsonbus
+from jsonbus import Bus, Message
 from jsonbus.config import BusSettings
 
 from .demo_report import Part, Report, TopicReport
@@ -66,7 +66,7 @@ class DemoNode:
             "master": self._part.is_master,
         }
         self._opened_at = time.monotonic()
-        with jsonbus.Bus(**settings) as bus:
+        with Bus(**settings) as bus:
             for pattern in self._part.subscribes:
                 bus.subscribe(pattern, self._take)
             if self._part.publishes:
@@ -84,13 +84,13 @@ class DemoNode:
             bus.flush()
             self._tell(bus)
 
-    def _publish(self, bus: jsonbus.Bus) -> None:
+    def _publish(self, bus: Bus) -> None:
         for topic, report in self._report.topics.items():
             report.value = round(report.value + self._dice.gauss(0.0, 0.1), 1)
             report.published += 1
             report.sent += bus.publish(topic, report.value)
 
-    def _take(self, message: jsonbus.Message) -> None:
+    def _take(self, message: Message) -> None:
         """Handler of the subscriptions; there is one worker, so it never runs twice at once."""
         if self._report.first_value_ms is None:
             self._report.first_value_ms = (time.monotonic() - self._opened_at) * 1000
@@ -98,7 +98,7 @@ class DemoNode:
         self._report.seen = {**self._report.seen, message.topic: float(message.value)}
         self._report.delivered += 1
 
-    def _tell(self, bus: jsonbus.Bus) -> None:
+    def _tell(self, bus: Bus) -> None:
         for topic, report in self._report.topics.items():
             explanation = bus.explain(topic)
             report.verdict, report.wanted_by = explanation.verdict, explanation.wanted_by
@@ -110,7 +110,7 @@ class DemoNode:
         sys.stdout.flush()
 
 
-def _wait_until_sure(bus: jsonbus.Bus, is_over: threading.Event) -> None:
+def _wait_until_sure(bus: Bus, is_over: threading.Event) -> None:
     deadline = time.monotonic() + SURE_WITHIN_S
     while not bus.wait_until_sure(timeout=0.2):
         if is_over.is_set() or time.monotonic() >= deadline:

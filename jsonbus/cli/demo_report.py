@@ -67,6 +67,16 @@ class Report:
     def to_line(self) -> str:
         return json.dumps(asdict(self))
 
+    def plus(self, later: Report) -> Report:
+        """Two subscribers, one after the other, as one: what they counted."""
+        return Report(
+            delivered=self.delivered + later.delivered,
+            first_value_ms=later.first_value_ms,
+            lost=self.lost + later.lost,
+            unwanted=self.unwanted + later.unwanted,
+            shares=self.shares + later.shares,
+        )
+
     @classmethod
     def from_line(cls, line: str) -> Report:
         """Raises ValueError for a line that is no report."""

@@ -10,10 +10,12 @@ longer, and shows the same.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,8 +28,8 @@ from .demo_process import DemoProcess, Inbox, end_processes
 from .demo_report import Part, Report, Tally, add_up
 
 SENSORS = ("kitchen", "bath", "garage", "attic")
-#: What every sensor publishes: kitchen/temp, kitchen/humidity.
-QUANTITIES = {"temp": 21.0, "humidity": 55.0}
+#: What every sensor publishes, and where it begins: kitchen/temp, kitchen/light.
+QUANTITIES = {"temp": 21.0, "light": 55.0}
 SUBSCRIBER = "display"
 PATTERN = "*/temp"
 
@@ -45,7 +47,9 @@ REFRESH_S = 0.1
 #: Below the ports that systems give out by themselves.
 PORTS = range(10_000, 32_000)
 
-#: How long a part of the story lasts that waits for something to happen.
+#: Events that a view can look back on.
+EVENTS_KEPT = 5
+
 Condition = Callable[[], bool]
 
 
@@ -56,24 +60,28 @@ class Scene:
     mode: str
     address: str
     seconds: float
-    #: In the order in which they started; those that ended included.
-    processes: list[DemoProcess] = field(default_factory=list)
+    #: The last process of each name, and what it told last.
+    processes: dict[str, DemoProcess] = field(default_factory=dict)
     reports: dict[str, Report] = field(default_factory=dict)
-    #: What happened: (seconds since the sensors were ready, text).
-    events: list[tuple[float, str]] = field(default_factory=list)
+    #: What happened lately: (seconds since the sensors were ready, text).
+    events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     elapsed_s: float = 0.0
     has_subscriber: bool = False
-    #: Reports of subscribers that left, all but the last.
-    past: list[Report] = field(default_factory=list)
+    #: The subscribers before the last, together.
+    past: Report = field(default_factory=Report)
 
     def tally(self) -> Tally:
-        return add_up(self.mode, [*self.past, *self.reports.values()])
+        return add_up(self.mode, [self.past, *self.reports.values()])
 
 
 class View(Protocol):
-    """Shows scenes to people."""
+    """Shows a mode to people while it runs."""
 
-    def show(self, scene: Scene) -> None: ...
+    def show(self, scene: Scene) -> None:
+        """Called about ten times a second."""
+
+    def tell(self, scene: Scene, text: str) -> None:
+        """Something happened."""
 
 
 class Stage:
@@ -87,7 +95,7 @@ class Stage:
         self._view = view
         self._inbox: Inbox = queue.SimpleQueue()
         self._running: list[DemoProcess] = []
-        self._ready_at = time.monotonic()
+        self._ready_at = math.inf
 
     def __enter__(self) -> Stage:
         return self
@@ -103,10 +111,13 @@ class Stage:
         for name in SENSORS:
             topics = {f"{name}/{quantity}": value for quantity, value in QUANTITIES.items()}
             self._start(name, publishes=topics)
-        names = {each.name for each in self._running}
-        self._wait_for(lambda: names <= scene.reports.keys(), "the sensors are not ready")
+        names = [each.name for each in self._running]
+        started = ", ".join(f"{each.name} (pid {each.pid})" for each in self._running)
+        self._tell(f"{started} start")
+        self._wait_for(lambda: scene.reports.keys() >= set(names), "the sensors are not ready")
         self._ready_at = time.monotonic()
-        self._tell(f"{len(names)} processes found each other and publish; nobody subscribes")
+        topic_count = len(SENSORS) * len(QUANTITIES)
+        self._tell(f"{len(SENSORS)} sensors publish to {topic_count} topics; nobody subscribes")
         self._play(ALONE_BEFORE)
         while True:
             self._bring_subscriber()
@@ -122,13 +133,11 @@ class Stage:
         try:
             end_processes(running)
         finally:
-            while self._take(0.0):
-                pass
+            self._take_all()
 
     def _bring_subscriber(self) -> None:
         scene = self.scene
-        if SUBSCRIBER in scene.reports:
-            scene.past.append(scene.reports.pop(SUBSCRIBER))
+        scene.past = scene.past.plus(scene.reports.pop(SUBSCRIBER, Report()))
         subscriber = self._start(SUBSCRIBER, subscribes=(PATTERN,))
         scene.has_subscriber = True
         self._tell(f"{SUBSCRIBER} (pid {subscriber.pid}) starts: it subscribes to {PATTERN}")
@@ -143,6 +152,7 @@ class Stage:
         leaving = [each for each in self._running if each.name == SUBSCRIBER]
         self._running = [each for each in self._running if each.name != SUBSCRIBER]
         end_processes(leaving)
+        self._take_all()
         self.scene.has_subscriber = False
         self._tell(f"{SUBSCRIBER} has said goodbye")
 
@@ -165,7 +175,7 @@ class Stage:
         )
         process = DemoProcess(part, self._inbox)
         self._running.append(process)
-        self.scene.processes.append(process)
+        self.scene.processes[name] = process
         return process
 
     def _play(self, share: float) -> None:
@@ -176,7 +186,9 @@ class Stage:
         give_up_at = time.monotonic() + READY_S_MAX
         self._run_until(lambda: condition() or time.monotonic() >= give_up_at)
         if not condition():
-            raise click.ClickException(f"{failure} after {READY_S_MAX:g} s in mode {self.scene.mode}")
+            raise click.ClickException(
+                f"{failure} after {READY_S_MAX:g} s in mode {self.scene.mode}"
+            )
 
     def _run_until(self, condition: Condition) -> None:
         """Take in reports and show them until the condition holds."""
@@ -199,15 +211,20 @@ class Stage:
         self.scene.reports[process.name] = report
         return True
 
+    def _take_all(self) -> None:
+        while self._take(0.0):
+            pass
+
     def _check_processes(self) -> None:
         for each in self._running:
             if each.has_ended:
+                each.forget()  # so that its last words are here
                 raise click.ClickException(f"the process {each.name} failed: {each.complaint}")
 
     def _tell(self, text: str) -> None:
         self.scene.elapsed_s = max(0.0, time.monotonic() - self._ready_at)
         self.scene.events.append((self.scene.elapsed_s, text))
-        self._view.show(self.scene)
+        self._view.tell(self.scene, text)
 
 
 def _find_free_port() -> int:

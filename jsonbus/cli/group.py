@@ -7,6 +7,9 @@ Errors of the bus become one line on standard error and an exit code here, once 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -47,15 +50,13 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _errors_as_exit_codes():  # this is where --help is printed
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _errors_as_exit_codes():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            raise click.exceptions.Exit(0) from None  # whoever read has read enough
-        except JsonBusError as error:
-            raise _as_click_exception(error) from error
 
 
 class _WrongUsage(click.ClickException):
@@ -66,12 +67,19 @@ class _TimedOut(click.ClickException):
     exit_code = TIMED_OUT
 
 
-def _as_click_exception(error: JsonBusError) -> click.ClickException:
-    if isinstance(error, LocalError):
-        return _WrongUsage(str(error))
-    if isinstance(error, TimeoutError):
-        return _TimedOut(str(error))
-    return click.ClickException(str(error))
+@contextmanager
+def _errors_as_exit_codes() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        raise click.exceptions.Exit(0) from None  # whoever read has read enough
+    except LocalError as error:
+        raise _WrongUsage(str(error)) from error
+    except JsonBusError as error:
+        kind = _TimedOut if isinstance(error, TimeoutError) else click.ClickException
+        raise kind(str(error)) from error
 
 
 @click.group(

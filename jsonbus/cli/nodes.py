@@ -24,8 +24,8 @@ Examples:
 def command(settings: BusSettings) -> None:
     """Show who is on the bus.
 
-    One line per node: who and where it is, how long ago it was heard, what it subscribes to and serves.
-    This command's own node is left out.
+    One line per node: who and where it is, how long ago it was heard, what it subscribes to and
+    what it serves. This command's own node is left out.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:

@@ -59,15 +59,13 @@ def command(settings: BusSettings) -> None:
 def _list_wishes(nodes: Iterable[jsonbus.NodeInfo]) -> list[Wish]:
     wishes: dict[tuple[str, bool], Wish] = {}
     for info in nodes:
-        for is_served, patterns in enumerate(split_served(info.patterns)):
-            for pattern in patterns:
-                wish: Wish = {
-                    "pattern": pattern,
-                    "served": bool(is_served),
-                    "nodes": [],
-                    "names": [],
-                }
-                wish = wishes.setdefault((pattern, wish["served"]), wish)
-                wish["nodes"].append(info.node)
-                wish["names"].append(info.name)
+        wanted, served = split_served(info.patterns)
+        keys = [(each, False) for each in wanted] + [(each, True) for each in served]
+        for pattern, is_served in keys:
+            wish = wishes.setdefault(
+                (pattern, is_served),
+                {"pattern": pattern, "served": is_served, "nodes": [], "names": []},
+            )
+            wish["nodes"].append(info.node)
+            wish["names"].append(info.name)
     return [wish for _, wish in sorted(wishes.items())]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 BUCKETS = 256
 BUCKET_SUM_BITS = 16
 
-PLAIN_PREFIX = "plain:"  # pseudo-node ids of plain (classic) peers: "plain:ADDRESS:PORT"
+PLAIN_PREFIX = "plain:"  # pseudo-node ids of plain (classic) peers: "plain:ADDRESS"
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ class Joining:
 
     __slots__ = (
         "_announced",
+        "_awaits_silence",
         "_begun_at",
         "_give_up_at",
         "_repeats",
@@ -49,6 +50,7 @@ class Joining:
         self.announce_at = math.inf
         self._begun_at = 0.0
         self._announced = 0
+        self._awaits_silence = False
         self._repeats: tuple[float, ...] = ()
         self._silent_at = math.inf
         self._give_up_at = math.inf
@@ -62,7 +64,7 @@ class Joining:
         self.state, self.reason = JOINING, "waiting for somebody's list"
         self._give_up_at = now + JOIN_S_MAX
         self._announce_from(now, now)
-        self._silent_at = now + ANNOUNCE_REPEATS_S[0] + SILENCE_S
+        self._awaits_silence = True
 
     def settle(self, reason: str) -> None:
         """Be sure without asking anybody."""
@@ -78,11 +80,13 @@ class Joining:
     def hear_settled(self) -> None:
         """A settled node is here: silence no longer means that there is nobody."""
         if self.state == JOINING:
+            self._awaits_silence = False
             self._silent_at = math.inf
 
     def agree(self) -> bool:
         """A settled node has the same list; whether that changed the state."""
         self.confirm()
+        self._awaits_silence = False
         self._silent_at = self._give_up_at = math.inf
         if self.state == SURE:
             return False
@@ -101,9 +105,9 @@ class Joining:
         changed = self.state != DOUBTING
         if changed:
             self.state, self.reason = DOUBTING, reason
-        if anew:
+        if anew and not self._awaits_silence:
             self._announce_from(now, now)
-            self._silent_at = now + ANNOUNCE_REPEATS_S[0] + SILENCE_S
+            self._awaits_silence = True
         return changed
 
     def timer_at(self) -> float:
@@ -114,6 +118,8 @@ class Joining:
         if self.announce_at > due:
             return False
         self._announced += 1
+        if self._announced == 2 and self._awaits_silence:
+            self._silent_at = due + SILENCE_S
         if self._repeats:
             self.announce_at = self._begun_at + self._repeats[0]
             self._repeats = self._repeats[1:]
@@ -125,6 +131,7 @@ class Joining:
         """Whether waiting ended by itself: in silence, or without an answer."""
         if self._silent_at <= due:
             self._silent_at = math.inf
+            self._awaits_silence = False
             if self.state == JOINING:
                 self.state, self.reason = SURE, "nobody answered: this node is the first"
                 self._give_up_at = math.inf
@@ -146,4 +153,5 @@ class Joining:
         self.announce_at = at
 
     def _stop(self) -> None:
+        self._awaits_silence = False
         self.announce_at = self._silent_at = self._give_up_at = math.inf

@@ -88,8 +88,8 @@ PLAIN_HEARD_S = 60.0
 #: Plain peers at most: they have no identity but their address, which anybody can invent.
 PLAIN_PEERS_MAX = 256
 
-#: Topics of one plain peer.
-PLAIN_TOPICS_MAX = 4096
+#: Bytes of all topics of one plain peer; who wants more is taken to want everything.
+PLAIN_BYTES_MAX = 16_384
 
 # --- Receiving -----------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ DUPLICATE_WINDOW = 1024
 #: would make everything that the real node sends look old.
 COUNTER_JUMP = 1 << 16
 
-#: Senders with sequence and duplicate state. The one silent for longest makes room.
+#: Senders with sequence and duplicate state. The one met first makes room.
 PEERS_MAX = 100_000
 
 #: (cause, sender) pairs that were reported; a reported pair is counted only.
@@ -142,3 +142,14 @@ PINGS_OPEN_MAX = 64
 #: From this size on a datagram's topic is looked at before the whole is parsed: below, parsing is
 #: as fast as looking.
 PEEK_BYTES_MIN = 400
+
+#: A difference is looked at again after this: twenty times the usual delay of a LAN.
+DIFFERENCE_GRACE_S = 0.1
+
+#: Differences waiting for that: what comes of a few settles the rest as well.
+DIFFERENCES_PENDING_MAX = 16
+
+#: Own digests of the past that are recognised in others' datagrams: enough for a burst of changes,
+#: and for as long as a datagram may be under way on any LAN.
+DIGESTS_REMEMBERED = 32
+DIGESTS_REMEMBERED_S = 2.0

@@ -13,27 +13,20 @@ from collections.abc import Iterable
 from jsonbus.core.frames import Digest, Entry
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.wire_encode import LIST_OVERHEAD_BYTES, encode_list, entry_size_bytes
+from jsonbus.core.wire_encode import SUMS_SIZE_BYTES, encode_list, entry_size_bytes
+
+Part = list[tuple[Entry, float]]  # entries with their age in seconds
 
 
 class ListSender:
     """One list on its way out; a new one takes the place of the one before."""
 
-    __slots__ = (
-        "_bytes_max",
-        "_covers",
-        "_digest",
-        "_next",
-        "_outbox",
-        "_parts",
-        "_sums",
-        "timer_at",
-    )
+    __slots__ = ("_covers", "_digest", "_next", "_outbox", "_parts", "_room", "_sums", "timer_at")
 
     def __init__(self, outbox: Outbox, datagram_bytes_max: int) -> None:
         self._outbox = outbox
-        self._bytes_max = datagram_bytes_max - LIST_OVERHEAD_BYTES
-        self._parts: list[list[tuple[Entry, float]]] = []
+        self._room = outbox.list_room_bytes(datagram_bytes_max)
+        self._parts: list[Part] = []
         self._next = 0
         self._digest = Digest(0, 0)
         self._sums: int | None = None
@@ -53,7 +46,7 @@ class ListSender:
         covers: int,
         now: float,
     ) -> None:
-        self._parts = self._cut(entries)
+        self._parts = cut_list(entries, self._room, with_sums=sums is not None)
         self._next = 0
         self._digest, self._sums, self._covers = digest, sums, covers
         self.send_burst(now)
@@ -82,14 +75,23 @@ class ListSender:
         else:
             self.timer_at = now + LIST_BURST_PAUSE_S
 
-    def _cut(self, entries: Iterable[tuple[Entry, float]]) -> list[list[tuple[Entry, float]]]:
-        parts: list[list[tuple[Entry, float]]] = [[]]
-        room = self._bytes_max
-        for entry, age_s in entries:
-            size = entry_size_bytes(entry)
-            if size > room and parts[-1]:
-                parts.append([])
-                room = self._bytes_max
-            parts[-1].append((entry, age_s))
-            room -= size
-        return parts
+
+def cut_list(
+    entries: Iterable[tuple[Entry, float]], room_bytes: int, *, with_sums: bool
+) -> list[Part]:
+    """Parts of whole entries that fit; the last has room for the sums, or holds nothing else.
+
+    An entry that is too large for any part has one of its own, and IP has to cut it.
+    """
+    parts: list[Part] = [[]]
+    room = room_bytes
+    for entry, age_s in entries:
+        size = entry_size_bytes(entry)
+        if size > room and parts[-1]:
+            parts.append([])
+            room = room_bytes
+        parts[-1].append((entry, age_s))
+        room -= size
+    if with_sums and room < SUMS_SIZE_BYTES and parts[-1]:
+        parts.append([])
+    return parts

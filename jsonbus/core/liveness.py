@@ -19,6 +19,7 @@ from jsonbus.core.limits import (
     HEARTBEATS_PER_S,
     LEASE_HEARTBEATS,
     PLAIN_LEASE_S,
+    SHARE_DELAY_MAX_S,
     SUSPECT_GRACE_S,
     SUSPECT_PAUSE_S,
     SUSPECTS_PER_DATAGRAM,
@@ -49,6 +50,15 @@ class Liveness:
         self._asked: dict[str, float] = {}  # when each suspect is gone
         self._ask_at = math.inf
         self._check_at = math.inf
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether some node's life is in question."""
+        return bool(self._asked)
+
+    def forget(self, node: str) -> None:
+        """The node is in the list no more: when it comes back, all begins anew."""
+        self._asked.pop(node, None)
 
     def timer_at(self) -> float:
         return min(self._ask_at, self._check_at)
@@ -81,11 +91,13 @@ class Liveness:
                 silent = True
             elif gone_at <= due:
                 gone.append(entry)
-                del self._asked[entry.node]
             else:
                 next_at = min(next_at, gone_at)
-        if silent and self._ask_at == math.inf:
-            self._ask_at = due + share_delay_s(len(self._list), self._rng.random())
+        if silent:
+            if self._ask_at == math.inf:
+                self._ask_at = due + share_delay_s(len(self._list), self._rng.random())
+            # Should they be heard before they are asked for, nobody else plans the next check.
+            next_at = min(next_at, due + SHARE_DELAY_MAX_S + SUSPECT_GRACE_S)
         self._check_at = next_at
         return gone
 

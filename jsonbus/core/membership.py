@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jsonbus.core.counters import Counters
+from jsonbus.core.differences import Differences
 from jsonbus.core.events import (
     Event,
     InterestChanged,
@@ -40,10 +41,12 @@ from jsonbus.core.frames import (
     PresenceFrame,
     bucket_of,
 )
-from jsonbus.core.joining import SURE, Joining
+from jsonbus.core.joining import DOUBTING, SURE, Joining
 from jsonbus.core.limits import (
     CHANGE_GATHER_S,
+    LIST_ENTRIES_MAX,
     PLAIN_ANSWER_INTERVAL_S,
+    PLAIN_LEASE_S,
     PLAIN_PEERS_MAX,
     TIMER_SLACK_S,
     WHOLE_LIST_NODES,
@@ -59,6 +62,8 @@ from jsonbus.core.subscription_list import (
     SubscriptionList,
     make_plain_entry,
 )
+from jsonbus.core.wire_limits import INTEGER_MAX
+from jsonbus.core.wire_names import SERVED_PREFIX
 
 
 class Membership:
@@ -91,6 +96,7 @@ class Membership:
         self._sharing = Sharing(settings, self.list, rng, outbox, counters)
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
+        self._differences = Differences()
         self._plain_answered_at: dict[str, float] = {}
         self._is_open = False
 
@@ -138,6 +144,7 @@ class Membership:
     def close(self, now: float) -> None:
         """Say goodbye; no timer afterwards."""
         self._sharing.stop()
+        self._differences.clear()
         self.joining.settle("closed")
         self._speaker.say_goodbye(now)
 
@@ -154,6 +161,7 @@ class Membership:
             self._sharing.timer_at(),
             self._speaker.timer_at(),
             self._liveness.timer_at(),
+            self._differences.timer_at(),
         )
 
     def handle_timer(self, now: float) -> None:
@@ -161,6 +169,8 @@ class Membership:
         if self.joining.timer_at() <= due:
             self._handle_joining(due, now)
         self._sharing.handle_timer(now)
+        if self._differences.timer_at() <= due:
+            self._judge_differences(due, now)
         if self._liveness.timer_at() <= due:
             self._handle_liveness(due, now)
         self._speaker.handle_timer(now)
@@ -178,10 +188,13 @@ class Membership:
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header
         assert header is not None
-        if frame.digest != self.list.digest or frame.covers != ALL_BUCKETS:
-            # Identical full lists have nothing to merge: 10,000 nodes hear 450 parts per share.
+        is_full_and_identical = frame.covers == ALL_BUCKETS and frame.digest == self.list.digest
+        # An identical list has nothing to merge but ages: 10,000 nodes hear 450 parts per share.
+        if not is_full_and_identical or self._liveness.is_asking:
+            nodes = frame.digest.nodes if frame.digest is not None else 0
+            lease = lease_s(max(len(self.list), min(nodes, LIST_ENTRIES_MAX)))
             for entry, age_s in frame.entries:
-                self._merge(entry, age_s, now)
+                self._merge(entry, age_s, lease, now)
         if not self._strategy.takes_part:
             if frame.covers is None and not frame.settled:
                 self._speaker.plan_presence(now)  # a joiner should know who wants everything
@@ -195,46 +208,43 @@ class Membership:
             if len(self.list.plain_entries()) >= PLAIN_PEERS_MAX:
                 self._counters.plain_peers_refused += 1
                 return
-        self._merge(make_plain_entry(node, topics), 0.0, now)
+        self._merge(make_plain_entry(node, topics), 0.0, PLAIN_LEASE_S, now)
         if not (self._strategy.answers and self.joining.is_settled):
             return
         if now - self._plain_answered_at.get(node, -math.inf) < PLAIN_ANSWER_INTERVAL_S:
             return
         known = set(topics)
-        if any(not known.issuperset(entry.patterns) for entry in self.list):
+        if any(not known.issuperset(wanted_patterns(entry)) for entry in self.list):
             if len(self._plain_answered_at) >= PLAIN_PEERS_MAX:
                 self._plain_answered_at.clear()
             self._plain_answered_at[node] = now
             self._sharing.owe(node, ALL_BUCKETS, now, is_joining=True)
 
-    def hear_plain(self, address: str, now: float) -> None:
+    def hear_plain(self, address: str, now: float) -> bool:
+        """A sign of life of a plain sender; whether it has a list."""
         node = PLAIN_PREFIX + address
-        if self.list.get(node) is not None:
-            self.list.heard[node] = now
+        if self.list.get(node) is None:
+            return False
+        self.list.heard[node] = now
+        return True
 
     def receive_presence(self, frame: PresenceFrame, now: float) -> None:
         header = frame.header
         if frame.mode == "basic":
-            self._merge(_make_basic_entry(frame), 0.0, now)
+            self._merge(_make_basic_entry(frame), 0.0, self._lease_s(), now)
             if not self._strategy.takes_part:
                 self._speaker.cancel_presence()  # one is reason enough to send everything
+        if frame.digest is not None and self._strategy.takes_part:
+            self._compare(header.node, frame, now)
         for node, incarnation in frame.suspects:
             self._hear_suspicion(header.node, node, incarnation, now)
-        if frame.digest is not None and self._strategy.takes_part:
-            known = self.list.get(header.node)
-            if known is not None and (known.incarnation, known.version) < (
-                header.incarnation,
-                frame.version,
-            ):
-                self._miss_something(now, "a node has subscriptions that are not known")
-            self._compare(header.node, frame, now)
 
     def receive_bye(self, frame: ByeFrame, now: float) -> None:
         header = frame.header
         known = self.list.get(header.node)
         name = known.name if known is not None else header.node
         entry = Entry(header.node, header.incarnation, frame.version, name, left=True)
-        self._merge(entry, 0.0, now)
+        self._merge(entry, 0.0, self._lease_s(), now)
 
     # --- Comparing ------------------------------------------------------------------------------
 
@@ -251,8 +261,10 @@ class Membership:
     def _hear_agreement(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
         self._speaker.trickle.hear_agreement()
         self._sharing.release(sender)
+        self._differences.forget(sender)
         if isinstance(frame, ListFrame) and frame.covers is not None:
             self._sharing.hear_identical(sender, frame.covers)
+            self._speaker.cancel_announcement()
         if not frame.settled or self.list.is_full:
             self.joining.confirm()
             return
@@ -262,25 +274,47 @@ class Membership:
             self._state_changed(now)
 
     def _hear_difference(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
+        assert frame.digest is not None
+        is_list = isinstance(frame, ListFrame)
         if frame.settled:
-            self._miss_something(now, "another node has a different list")
-        elif not self._strategy.answers:
-            self._speaker.trickle.hear_mismatch(now)  # nobody may answer: the joiner should hear us
-        buckets = self._buckets_lacking(frame)
-        if not buckets:
+            if not self._differences.is_behind(frame.digest, now):
+                self._differences.note(sender, frame.digest, frame.sums, is_list, now)
             return
-        if self._strategy.answers:
-            self._sharing.owe(sender, buckets, now, is_joining=not frame.settled)
-        elif buckets >> bucket_of(self._settings.node) & 1:
-            self._speaker.plan_announcement(now)  # it answers for nobody but itself
+        # A joiner lacks nearly everything, and waits.
+        if not self._strategy.answers:
+            self._speaker.trickle.hear_mismatch(now)  # nobody may answer: it should hear somebody
+        self._tell(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
 
-    def _buckets_lacking(self, frame: ListFrame | PresenceFrame) -> int:
-        """Where the sender's list differs; 0 if it did not say and asking is cheaper."""
-        if frame.sums is not None:
-            return self.list.differing_buckets(frame.sums)
-        if isinstance(frame, ListFrame) or len(self.list) <= WHOLE_LIST_NODES:
-            return ALL_BUCKETS
-        return 0
+    def _judge_differences(self, due: float, now: float) -> None:
+        """Act on what is still different after the grace."""
+        for difference in self._differences.take_due(due):
+            sender, digest = difference.sender, difference.digest
+            if digest == self.list.digest:
+                continue
+            if digest is None:
+                if self.list.get(sender) is not None or sender in self.list.tombstones:
+                    continue  # it has introduced itself, or left
+                self._miss_something(now, "a node is here whose subscriptions are not known")
+            elif not self._differences.is_behind(digest, now):
+                self._miss_something(now, "another node has a different list")
+                self._tell(
+                    sender, difference.sums, is_list=difference.is_list, is_joining=False, now=now
+                )
+
+    def _tell(
+        self, sender: str, sums: int | None, *, is_list: bool, is_joining: bool, now: float
+    ) -> None:
+        """Let the sender know what its list lacks, as far as this node answers."""
+        if sums is not None:
+            buckets = self.list.differing_buckets(sums)
+        elif is_list or len(self.list) <= WHOLE_LIST_NODES:
+            buckets = ALL_BUCKETS
+        else:
+            return  # it did not say where; its next digests will, now that lists differ
+        if self._strategy.answers:
+            self._sharing.owe(sender, buckets, now, is_joining=is_joining)
+        elif not is_joining and buckets >> bucket_of(self._settings.node) & 1:
+            self._speaker.plan_announcement(now)  # it answers for nobody but itself
 
     def _miss_something(self, now: float, reason: str) -> None:
         self._speaker.trickle.hear_mismatch(now)
@@ -295,10 +329,10 @@ class Membership:
                 return
             if header.incarnation == buried.incarnation:
                 if buried.gone:
-                    self._merge(replace(buried, gone=False), 0.0, now)
+                    self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
                 return  # else a datagram that its goodbye overtook
-        if self._strategy.takes_part:
-            self._miss_something(now, "a node is here whose subscriptions are not known")
+        if self._strategy.takes_part and self.joining.is_settled:
+            self._differences.note(header.node, None, None, False, now)
 
     def _hear_suspicion(self, asker: str, node: str, incarnation: int, now: float) -> None:
         if node == self._settings.node:
@@ -306,16 +340,19 @@ class Membership:
                 self._speaker.answer_suspicion(now)
         elif self._liveness.hear_question(node, now):
             if self._strategy.answers and self.joining.is_settled:
-                self._sharing.owe(asker, 1 << bucket_of(node), now, is_joining=False)
+                # Under a name of its own: the asker's list may well be equal, only its ages differ.
+                self._sharing.owe(f"{asker}?", 1 << bucket_of(node), now, is_joining=False)
 
     # --- Merging --------------------------------------------------------------------------------
 
-    def _merge(self, entry: Entry, age_s: float, now: float) -> None:
+    def _merge(self, entry: Entry, age_s: float, lease: float, now: float) -> None:
         if entry.node == self._settings.node:
             self._merge_own(entry, now)
             return
         old = self.list.get(entry.node)
-        if self.list.merge(entry, age_s, now, lease_s(len(self.list))) == CHANGED:
+        digest = self.list.digest
+        if self.list.merge(entry, age_s, now, lease) == CHANGED:
+            self._differences.leave_behind(digest, now)
             self._entry_changed(old, self.list.get(entry.node), entry, now)
 
     def _merge_own(self, entry: Entry, now: float) -> None:
@@ -323,10 +360,13 @@ class Membership:
         mine = self.entry
         if entry.incarnation != mine.incarnation or entry.version < mine.version:
             return
+        if entry.version >= INTEGER_MAX - 1:
+            return  # forged: no node comes that far, and none believes it
         if entry.version > mine.version or not entry.is_alive:
             self._renew_entry(entry.version + 1, mine.patterns, now)
 
     def _renew_entry(self, version: int, patterns: tuple[str, ...], now: float) -> None:
+        self._differences.leave_behind(self.list.digest, now)
         self._speaker.renew(version, patterns, now)
         if self._strategy.takes_part:
             self.joining.announce_change(now, now + CHANGE_GATHER_S)
@@ -342,7 +382,11 @@ class Membership:
             self._emit(NodeJoined(new.node, new.name))
         elif old is not None and new is None:
             self._sharing.release(old.node)
+            self._liveness.forget(old.node)
             self._emit(NodeLeft(old.node, old.name, "left" if cause.left else "gone"))
+            if self._strategy.takes_part and (cause.gone or self.state == DOUBTING):
+                if self._is_alone():  # nobody is left to agree with: silence has to do
+                    self._doubt(now, "all other nodes are gone", anew=True)
         if (old.patterns if old else ()) != (new.patterns if new else ()):
             self._emit(InterestChanged())
 
@@ -351,35 +395,54 @@ class Membership:
     def _handle_joining(self, due: float, now: float) -> None:
         if self.joining.take_announcement(due):
             self._speaker.announce(now)
-        if self.joining.take_verdict(due, is_alone=len(self.list) == 1):
+        if self.joining.take_verdict(due, is_alone=self._is_alone()):
             self._state_changed(now)
             if self.state == SURE:
                 self._speaker.send_presence(now)  # the others wait for somebody settled
-            elif self._settings.mode == "master":
-                self._emit(MasterMissing())
 
     def _handle_liveness(self, due: float, now: float) -> None:
-        had_peers = len(self.list) > 1
-        self.list.forget_tombstones(now)
+        self.list.forget_tombstones(before=now - self._lease_s())
         for entry in self._liveness.check(due):
             gone = replace(entry, gone=True)
-            self.list.bury(gone, now + lease_s(len(self.list)))
+            self._differences.leave_behind(self.list.digest, now)
+            self.list.bury(gone, now)
             self._entry_changed(entry, None, gone, now)
-        if had_peers and len(self.list) == 1 and self._strategy.takes_part:
-            self._doubt(now, "all other nodes are gone", anew=True)
         suspects = self._liveness.take_question(due)
         if suspects and self._strategy.takes_part:
             self._counters.suspicions_sent += len(suspects)
             self._speaker.send_presence(now, suspects)
 
+    def _joined(self, now: float) -> None:
+        """Joining is over, one way or another."""
+        self._speaker.settled(now)
+        if self._settings.mode == "master" and not self._is_alone():
+            if not any(entry.is_master for entry in self.list):
+                self._emit(MasterMissing())
+
+    def _lease_s(self) -> float:
+        return lease_s(len(self.list))
+
+    def _is_alone(self) -> bool:
+        """Whether no other node is here that could agree: plain and basic nodes never do."""
+        return not any(
+            entry.mode != "basic" and not entry.is_plain and entry.node != self._settings.node
+            for entry in self.list
+        )
+
     def _doubt(self, now: float, reason: str, *, anew: bool = False) -> None:
-        if self.joining.doubt(now, reason, anew=anew):
+        if self.joining.doubt(now, reason, anew=anew or self._is_alone()):
             self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
-        self._speaker.settled(now)
+        if not self._speaker.trickle.is_running:
+            self._joined(now)
         self._emit(StateChanged(self.joining.state, self.joining.reason))
         self._on_state(now)
+
+
+def wanted_patterns(entry: Entry) -> list[str]:
+    """The patterns of the topics that the entry's node subscribes to, not those it serves."""
+    return [pattern for pattern in entry.patterns if not pattern.startswith(SERVED_PREFIX)]
 
 
 def _make_basic_entry(frame: PresenceFrame) -> Entry:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from jsonbus.core import codec, views
@@ -38,7 +39,8 @@ from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
-from jsonbus.core.wire_encode import Stamp
+from jsonbus.core.wire_encode import Stamp, entry_size_bytes
+from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 
@@ -121,13 +123,15 @@ class Node:
 
     def receive_datagram(self, data: bytes, sender: tuple[str, int], now: float) -> None:
         """Take what the network brought; bad input is counted, never raised."""
-        self._receiver.receive_datagram(data, sender, now)
+        if not self._is_closed:
+            self._receiver.receive_datagram(data, sender, now)
 
     def receive_frame(
         self, frame: Frame, sender: tuple[str, int], now: float, size_bytes: int
     ) -> None:
         """The same for a datagram that was decoded already."""
-        self._receiver.receive_frame(frame, sender, now, size_bytes)
+        if not self._is_closed:
+            self._receiver.receive_frame(frame, sender, now, size_bytes)
 
     @property
     def has_output(self) -> bool:
@@ -177,7 +181,9 @@ class Node:
         return self._deliveries.take()
 
     def interfaces_changed(self, now: float) -> None:
-        self._membership.doubt_network(now, "the network interfaces changed")
+        """Interfaces or addresses came or went: who was here may not be, and others may be new."""
+        if not self._is_closed:
+            self._membership.doubt_network(now, "the network interfaces changed")
 
     def send_failed(self, now: float) -> None:
         """A datagram could not be sent."""
@@ -185,7 +191,7 @@ class Node:
 
     def send_works(self, now: float) -> None:
         """A datagram was sent after others failed: what they announced may not have been heard."""
-        if self._sending_fails:
+        if self._sending_fails and not self._is_closed:
             self._sending_fails = False
             self._membership.doubt_network(now, "sending failed for a while")
 
@@ -210,7 +216,8 @@ class Node:
     def subscribe(self, pattern: str, sink: object, now: float) -> None:
         """Deliver messages that match to `sink`; it may have several patterns."""
         self._check_open()
-        check_pattern(pattern)
+        pattern = check_pattern(pattern)
+        self._check_room(pattern)
         inbox = self._inboxes.get(sink)
         if inbox is None:
             inbox = self._inboxes[sink] = Inbox(sink)
@@ -232,7 +239,8 @@ class Node:
     def serve(self, topic: str, sink: object, now: float) -> None:
         """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
         self._check_open()
-        check_topic(topic)
+        topic = check_topic(topic)
+        self._check_room(SERVED_PREFIX + topic)
         if topic in self._serving.inboxes:
             raise LocalError(f"this node serves {topic!r} already: close that first")
         self._serving.inboxes[topic] = Inbox(sink)
@@ -250,17 +258,17 @@ class Node:
         key = request.request_key
         payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
         if key[0] == self.settings.node:
-            self._serving.finish(key)
-            self._asking.settle(
-                key[2], codec.loads(payload), self.settings.node, self.settings.name, error
-            )
+            if self._serving.finish(key):
+                self._asking.settle(
+                    key[2], codec.loads(payload), self.settings.node, self.settings.name, error
+                )
         elif not self._is_closed:
             self._serving.reply(key, payload, error, now)
 
     def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
         """Ask whoever serves the topic; its id. Then ReplyReceived or RequestUnserved."""
         self._check_open()
-        check_topic(topic)
+        topic = check_topic(topic)
         payload = codec.dumps(value)
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
@@ -268,7 +276,8 @@ class Node:
         if topic in self._serving.inboxes:
             key = (self.settings.node, self.settings.incarnation, request_id)
             origin = self._make_origin(now)
-            request = self._serving.accept(topic, codec.loads(payload), origin, key, timeout_s)
+            value = codec.loads(payload)
+            request = self._serving.accept(topic, value, origin, key, timeout_s, now)
             if request is not None:
                 self._deliveries.add(self._serving.inboxes[topic], request)
         else:
@@ -375,6 +384,16 @@ class Node:
             self._events.popleft()
             self.counters.events_dropped += 1
         self._events.append(event)
+
+    def _check_room(self, pattern: str) -> None:
+        """Refuse a subscription that would make the own entry too large to be announced."""
+        entry = self._membership.entry
+        size = entry_size_bytes(replace(entry, patterns=(*entry.patterns, pattern)))
+        if size > self._outbox.list_room_bytes(DATAGRAM_BYTES_MAX):
+            raise LocalError(
+                f"{len(entry.patterns):,} subscriptions fill a datagram and leave no room for "
+                f"{pattern!r}: use patterns with wildcards instead"
+            )
 
     def _check_open(self) -> None:
         if self._is_closed:

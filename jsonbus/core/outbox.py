@@ -13,6 +13,7 @@ from typing import Any
 
 from jsonbus.core.wire_encode import (
     BATCH_OVERHEAD_BYTES,
+    LIST_OVERHEAD_BYTES,
     Stamp,
     encode_batch,
     encode_message,
@@ -55,6 +56,10 @@ class Outbox:
     @property
     def size_bytes(self) -> int:
         return self._bytes + sum(map(len, self._ready))
+
+    def list_room_bytes(self, datagram_bytes_max: int) -> int:
+        """What the entries of a list may take in one datagram of this node."""
+        return datagram_bytes_max - LIST_OVERHEAD_BYTES + self._stamp.id_bytes_saved
 
     def put_message(self, topic_json: bytes, payload: bytes, now: float) -> int:
         """Add a message; its number."""

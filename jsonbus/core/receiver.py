@@ -23,7 +23,7 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
 )
-from jsonbus.core.limits import PEEK_BYTES_MIN, PLAIN_HEARD_S, REJECTS_REPORTED_MAX
+from jsonbus.core.limits import PEEK_BYTES_MIN, PLAIN_HEARD_S, PLAIN_LEASE_S, REJECTS_REPORTED_MAX
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
@@ -122,6 +122,10 @@ class Receiver:
                 if found is None:
                     continue
                 route, value = found, item[1]
+            else:
+                if type(item) is not list:  # a string or an object may be unpacked as well
+                    self._find_route(item, peer)
+                    continue
             if route.generation != generation:
                 route = router.route(route.topic)
             inboxes = route.inboxes
@@ -188,8 +192,8 @@ class Receiver:
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """From a node or sensor that only knows `topic` and `payload`."""
         self._counters.datagrams_plain += 1
-        self._outbox.send_unbatched(now + PLAIN_HEARD_S)
-        self._membership.hear_plain(sender[0], now)
+        has_list = self._membership.hear_plain(sender[0], now)
+        self._outbox.send_unbatched(now + (PLAIN_LEASE_S if has_list else PLAIN_HEARD_S))
         if isinstance(frame, ListFrame):
             self._membership.receive_plain_list(frame.topics, sender[0], now)
             return
@@ -252,6 +256,8 @@ class Receiver:
             known = self._membership.list.get(header.node)
             if known is not None:
                 peer.name = known.name
+        elif peer.challenger is not None:
+            peer.challenger = None  # the node goes on talking: it was no restart
         if not peer.admit(header.counter):
             self._counters.datagrams_repeated += 1
             return None

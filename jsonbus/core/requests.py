@@ -28,6 +28,7 @@ from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.routing import Inbox
 from jsonbus.core.wire_encode import encode_reply, encode_request
+from jsonbus.core.wire_limits import ERROR_CHARS_MAX
 
 # Names a request for ever: node, incarnation, the asker's own number.
 RequestKey = tuple[str, int, int]
@@ -133,7 +134,7 @@ class Serving:
         self._outbox = outbox
         self._counters = counters
         self.inboxes: dict[str, Inbox] = {}
-        self._under_way: dict[RequestKey, None] = {}
+        self._under_way: dict[RequestKey, float] = {}  # until when somebody waits for the reply
         self._replies: OrderedDict[RequestKey, tuple[bytes, str | None]] = OrderedDict()
         self._replies_bytes = 0
 
@@ -147,21 +148,30 @@ class Serving:
             return None
         if frame.topic not in self.inboxes or key in self._under_way:
             return None
-        return self.accept(frame.topic, frame.value, origin, key, frame.timeout_ms / 1000)
+        return self.accept(frame.topic, frame.value, origin, key, frame.timeout_ms / 1000, now)
 
     def accept(
-        self, topic: str, value: Any, origin: Origin, key: RequestKey, timeout_s: float
+        self,
+        topic: str,
+        value: Any,
+        origin: Origin,
+        key: RequestKey,
+        timeout_s: float,
+        now: float,
     ) -> Request | None:
+        if len(self._under_way) >= REQUESTS_SERVED_MAX:
+            self._forget_ended(now)
         if len(self._under_way) >= REQUESTS_SERVED_MAX:
             self._counters.requests_refused += 1
             return None
-        self._under_way[key] = None
+        self._under_way[key] = now + timeout_s
         self._counters.requests_served += 1
         return Request(topic, value, origin, key, timeout_s)
 
     def reply(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
         """Send the answer to another node's request, and keep it for repeats."""
-        self.finish(key)
+        if not self.finish(key):
+            return  # answered before, or so late that it was given up
         self._replies[key] = (payload, error)
         self._replies_bytes += len(payload)
         while (
@@ -171,8 +181,13 @@ class Serving:
             self._replies_bytes -= len(oldest)
         self._send(key, payload, error, now)
 
-    def finish(self, key: RequestKey) -> None:
-        self._under_way.pop(key, None)
+    def finish(self, key: RequestKey) -> bool:
+        """The request was answered; False if it was not under way."""
+        return self._under_way.pop(key, None) is not None
+
+    def _forget_ended(self, now: float) -> None:
+        """Handlers that never answer must not use up the room for good."""
+        self._under_way = {key: end for key, end in self._under_way.items() if end > now}
 
     def _send(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
         self._outbox.put_control(
@@ -191,4 +206,4 @@ def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes
             if len(payload) <= room_bytes:
                 return payload, None
             error = f"the reply takes {len(payload):,} bytes, a datagram holds {room_bytes:,}"
-    return b"null", error
+    return b"null", error[:ERROR_CHARS_MAX]

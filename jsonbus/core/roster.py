@@ -17,14 +17,15 @@ class Peer:
     """What one sender's counters say."""
 
     __slots__ = (
+        "_first_message",
         "_jumped_to",
         "_next_message",
         "_top",
         "_window",
         "address",
+        "challenger",
         "incarnation",
         "lost",
-        "mode",
         "name",
         "received",
     )
@@ -33,13 +34,14 @@ class Peer:
         self.incarnation = header.incarnation
         self.address = address
         self.name = header.node
-        self.mode = ""  # as its presence says; lists have it too
+        #: Another incarnation under the same id that was heard once since this one.
+        self.challenger: Peer | None = None
         self.received = 0
         self.lost = 0
         self._top = header.counter - 1
         self._window = 0
         self._jumped_to = 0
-        self._next_message = header.first_message
+        self._first_message = self._next_message = header.first_message
 
     def admit(self, counter: int) -> bool:
         """Whether this datagram is heard for the first time."""
@@ -48,12 +50,16 @@ class Peer:
             self._window = (self._window << 1 | 1) & _WINDOW_MASK
             self._top = counter
             return True
+        if abs(ahead) >= COUNTER_JUMP:
+            # Believed when the next one confirms it; a forged one stays alone. Backwards, too: the
+            # forged one may have come first.
+            is_confirmed = 0 < counter - self._jumped_to <= DUPLICATE_WINDOW
+            is_new = counter != self._jumped_to
+            self._jumped_to = counter
+            if is_confirmed:
+                self._top, self._window = counter, 1
+            return is_new
         if ahead > 0:
-            if ahead >= COUNTER_JUMP and not 0 < counter - self._jumped_to <= DUPLICATE_WINDOW:
-                # Believed when the next one confirms it; a forged one stays alone.
-                is_new = counter != self._jumped_to
-                self._jumped_to = counter
-                return is_new
             if ahead >= DUPLICATE_WINDOW:
                 self._window = 1
             else:
@@ -77,6 +83,8 @@ class Peer:
         missing = first - self._next_message
         if missing >= 0:
             self._next_message = first + count
+        elif first < self._first_message:
+            return 0  # from before this peer was met: not counted as missing
         else:
             missing = -min(count, self.lost)
         self.lost += missing
@@ -98,18 +106,27 @@ class Roster:
         return self._peers.get(node)
 
     def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
-        """The sender's peer, made anew for a new incarnation; None for an old incarnation."""
-        peer = self._peers.get(header.node)
-        if peer is not None:
-            if peer.incarnation == header.incarnation:
-                return peer
-            if header.incarnation < peer.incarnation:
-                return None
-            del self._peers[header.node]  # so that the new one stands last
-        elif len(self._peers) >= PEERS_MAX:
-            del self._peers[next(iter(self._peers))]
-        peer = self._peers[header.node] = Peer(header, address)
-        return peer
+        """The sender's peer, made anew for a new incarnation; None for an old incarnation.
 
-    def forget(self, node: str) -> None:
-        self._peers.pop(node, None)
+        A new incarnation takes over when it is heard twice before the old one is heard again: a
+        single forged datagram must not make a node that goes on talking look outdated.
+        """
+        node = header.node
+        peer = self._peers.get(node)
+        if peer is None:
+            if len(self._peers) >= PEERS_MAX:
+                del self._peers[next(iter(self._peers))]
+            peer = self._peers[node] = Peer(header, address)
+            return peer
+        if peer.incarnation == header.incarnation:
+            peer.challenger = None
+            return peer
+        if header.incarnation < peer.incarnation:
+            return None
+        challenger = peer.challenger
+        if challenger is None or challenger.incarnation != header.incarnation:
+            peer.challenger = Peer(header, address)
+            return peer.challenger
+        del self._peers[node]  # so that the new one stands last
+        self._peers[node] = challenger
+        return challenger

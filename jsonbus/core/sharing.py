@@ -82,14 +82,16 @@ class Sharing:
         self._sender.stop()
 
     def timer_at(self) -> float:
-        return min(self._obligations.timer_at, self._sender.timer_at)
+        # What is owed meanwhile waits until the list on its way is out.
+        return self._sender.timer_at if self._sender.is_sending else self._obligations.timer_at
 
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
-        if self._obligations.timer_at <= due:
+        if self._sender.is_sending:
+            if self._sender.timer_at <= due:
+                self._sender.send_burst(now)
+        elif self._obligations.timer_at <= due:
             self._share(now)
-        elif self._sender.timer_at <= due:
-            self._sender.send_burst(now)
 
     def _share(self, now: float) -> None:
         """Pay what is owed: everything, or the buckets that differ."""

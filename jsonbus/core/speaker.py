@@ -26,18 +26,13 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
     TRICKLE_MAX_S,
 )
+from jsonbus.core.list_sender import cut_list
 from jsonbus.core.liveness import heartbeat_s
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import SubscriptionList
 from jsonbus.core.timers import Brake, Trickle, share_delay_s
-from jsonbus.core.wire_encode import (
-    LIST_OVERHEAD_BYTES,
-    encode_bye,
-    encode_list,
-    encode_presence,
-    entry_size_bytes,
-)
+from jsonbus.core.wire_encode import encode_bye, encode_list, encode_presence
 
 # A basic node never says what it wants, so it gets everything.
 BASIC_PATTERNS = ("**",)
@@ -70,10 +65,12 @@ class Speaker:
             settings.mode,
             settings.is_master,
         )
+        self._room = outbox.list_room_bytes(settings.datagram_bytes_max)
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
         self._presence_at = math.inf  # out of turn
+        self._is_asked_for = False  # that presence is the answer to a suspicion
         self._announcement_at = math.inf  # somebody settled seems to lack the own entry
         self.last_sent_at = -math.inf  # any datagram is a sign of life
 
@@ -103,6 +100,7 @@ class Speaker:
 
     def answer_suspicion(self, now: float) -> None:
         """Somebody asks whether this node is alive."""
+        self._is_asked_for = True
         self._presence_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
 
     def plan_presence(self, now: float) -> None:
@@ -111,13 +109,18 @@ class Speaker:
             self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
 
     def cancel_presence(self) -> None:
-        self._presence_at = math.inf
+        if not self._is_asked_for:
+            self._presence_at = math.inf
 
     def plan_announcement(self, now: float) -> None:
         """Somebody seems to lack the own entry."""
         if self._announcement_at == math.inf:
             delay_s = share_delay_s(len(self._list), self._rng.random())
             self._announcement_at = self._brake.at(now + delay_s)
+
+    def cancel_announcement(self) -> None:
+        """Somebody told everything."""
+        self._announcement_at = math.inf
 
     def hear_agreement(self) -> None:
         """A settled node has the same list."""
@@ -152,20 +155,25 @@ class Speaker:
         """The own entry, with the digest of everything known."""
         self._announcement_at = math.inf
         self._counters.announcements_sent += 1
-        self._outbox.put_control(
-            encode_list,
-            now,
-            entries=[(self.entry, 0.0), *self._plain_entries(now)],
-            digest=self._list.digest,
-            sums=self._list.sums_to_send(),
-            covers=None,
-            part=(0, 1),
-            settled=self._joining.is_settled,
-        )
+        sums = self._list.sums_to_send()
+        entries = [(self.entry, 0.0), *self._plain_entries(now)]
+        parts = cut_list(entries, self._room, with_sums=sums is not None)
+        for index, part in enumerate(parts):
+            self._outbox.put_control(
+                encode_list,
+                now,
+                entries=part,
+                digest=self._list.digest,
+                sums=sums if index == len(parts) - 1 else None,
+                covers=None,
+                part=(index, len(parts)),
+                settled=self._joining.is_settled,
+            )
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """A sign of life, with the digest."""
         self._presence_at = math.inf
+        self._is_asked_for = False
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1
         has_list = self._settings.mode != "basic"
@@ -198,15 +206,10 @@ class Speaker:
         """
         if not self._joining.is_settled:
             return []
-        room = self._settings.datagram_bytes_max - LIST_OVERHEAD_BYTES
-        room -= entry_size_bytes(self.entry)
-        entries = []
-        for entry in self._list.plain_entries():
-            room -= entry_size_bytes(entry)
-            if room < 0:
-                break
-            entries.append((entry, max(0.0, now - self._list.heard_at(entry.node))))
-        return entries
+        return [
+            (entry, max(0.0, now - self._list.heard_at(entry.node)))
+            for entry in self._list.plain_entries()
+        ]
 
     def _seems_to_differ(self) -> bool:
         """Whether a mismatch was seen lately."""

@@ -20,6 +20,7 @@ Ten thousand simulated nodes cannot each hold ten thousand entries. A list can t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from jsonbus.core.frames import (
     ALL_BUCKETS,
@@ -29,7 +30,15 @@ from jsonbus.core.frames import (
     Entry,
     bucket_of,
 )
-from jsonbus.core.limits import LIST_ENTRIES_MAX, PLAIN_TOPICS_MAX, TOMBSTONES_MAX, WHOLE_LIST_NODES
+from jsonbus.core.limits import (
+    LIST_ENTRIES_MAX,
+    PLAIN_BYTES_MAX,
+    PLAIN_LEASE_S,
+    PLAIN_PEERS_MAX,
+    TOMBSTONES_MAX,
+    WHOLE_LIST_NODES,
+)
+from jsonbus.core.wire_limits import INTEGER_MAX
 
 _SUM_MASK = (1 << BUCKET_SUM_BITS) - 1
 
@@ -64,10 +73,9 @@ class SubscriptionList:
     __slots__ = (
         "_base",
         "_base_heard_at",
-        "_count",
-        "_hash",
         "_own",
         "_plain",
+        "digest",
         "heard",
         "is_full",
         "sums",
@@ -80,7 +88,7 @@ class SubscriptionList:
         self._plain: dict[str, None] = {}  # ids of plain peers
         #: When each node was last heard, by itself or through the age in somebody's list.
         self.heard: dict[str, float] = {}
-        #: Entries of nodes that left or are gone, and when to forget them.
+        #: Entries of nodes that left or are gone, and since when.
         self.tombstones: dict[str, tuple[Entry, float]] = {}
         #: An entry had to be refused for lack of room: this node cannot be sure of anything.
         self.is_full = False
@@ -91,11 +99,11 @@ class SubscriptionList:
         assert not self._own
         self._base = base
         self._base_heard_at = heard_at
-        self._count, self._hash = base.digest
+        self.digest = base.digest
         self.sums = base.sums
 
     def __len__(self) -> int:
-        return self._count
+        return self.digest.nodes
 
     def __iter__(self) -> Iterator[Entry]:
         """Entries of live nodes."""
@@ -106,10 +114,6 @@ class SubscriptionList:
         for changed in own.values():
             if changed is not None:
                 yield changed
-
-    @property
-    def digest(self) -> Digest:
-        return Digest(self._count, self._hash)
 
     def get(self, node: str) -> Entry | None:
         """The entry of a live node."""
@@ -133,26 +137,30 @@ class SubscriptionList:
         if entry.is_plain:
             self._plain[entry.node] = None
         self._own[entry.node] = entry
-        self._count += 1
-        self._mix(entry)
+        self._mix(entry, 1)
         self.heard[entry.node] = heard_at
 
-    def bury(self, entry: Entry, until: float) -> None:
+    def bury(self, entry: Entry, buried_at: float) -> None:
         """Take the node's entry out and remember why (`entry.left` or `entry.gone`)."""
         self._drop(entry.node)
         if len(self.tombstones) >= TOMBSTONES_MAX:
             del self.tombstones[next(iter(self.tombstones))]
-        self.tombstones[entry.node] = (entry, until)
+        self.tombstones[entry.node] = (entry, buried_at)
 
-    def forget_tombstones(self, now: float) -> None:
-        for node in [node for node, (_, until) in self.tombstones.items() if until <= now]:
+    def forget_tombstones(self, before: float) -> None:
+        for node in [node for node, (_, since) in self.tombstones.items() if since < before]:
             del self.tombstones[node]
 
     def merge(self, entry: Entry, age_s: float, now: float, lease_s: float) -> int:
-        """Take over what is newer; STALE, SAME or CHANGED."""
+        """Take over what is newer; STALE, SAME or CHANGED.
+
+        The age of an entry that is dead is the time since it was buried.
+        """
         heard_at = now - age_s
         if entry.is_plain:
-            return self._merge_plain(entry, heard_at)
+            return self._merge_plain(entry, heard_at, now)
+        if entry.version >= INTEGER_MAX:
+            return STALE  # its owner could never overrule it
         known = self.get(entry.node)
         buried = None
         if known is None:
@@ -168,14 +176,14 @@ class SubscriptionList:
         return self._merge_newer(entry, buried is None, heard_at, now, lease_s)
 
     def entries_in(self, buckets: int, now: float) -> Iterator[tuple[Entry, float]]:
-        """Entries of those buckets with their age in seconds; tombstones, ageless, first.
+        """Entries of those buckets with their age in seconds; tombstones first.
 
         Who misses a departure holds an entry too many; only a tombstone can tell it so.
         """
         everything = buckets == ALL_BUCKETS
-        for entry, until in self.tombstones.values():
-            if until > now and (everything or buckets >> bucket_of(entry.node) & 1):
-                yield entry, 0.0
+        for entry, buried_at in self.tombstones.values():
+            if everything or buckets >> bucket_of(entry.node) & 1:
+                yield entry, max(0.0, now - buried_at)
         for entry in self:
             if everything or buckets >> bucket_of(entry.node) & 1:
                 yield entry, max(0.0, now - self.heard_at(entry.node))
@@ -198,19 +206,21 @@ class SubscriptionList:
 
     def sums_to_send(self) -> int | None:
         """The sums, for a list so large that sending what differs is worth their size."""
-        return self.sums if self._count > WHOLE_LIST_NODES else None
+        return self.sums if self.digest.nodes > WHOLE_LIST_NODES else None
 
     def freeze(self) -> FrozenList:
         """What this list holds now, for others to stand on."""
         return FrozenList(self)
 
     def _merge_unknown(self, entry: Entry, heard_at: float, now: float, lease_s: float) -> int:
-        if not entry.is_alive:
-            self.bury(entry, now + lease_s)
-            return SAME
         if now - heard_at > lease_s:
             return STALE  # as good as gone: nobody has heard it for so long
-        if self._count >= LIST_ENTRIES_MAX:
+        if entry.left:
+            self.bury(entry, heard_at)
+            return SAME
+        if entry.gone:
+            return SAME  # nothing to take out
+        if self.digest.nodes >= LIST_ENTRIES_MAX:
             self.is_full = True
             return STALE
         self.put(entry, heard_at)
@@ -231,13 +241,9 @@ class SubscriptionList:
                 return CHANGED
             return SAME
         if entry.gone:
-            # Somebody asked for it in vain. Believed where the silence is long here as well.
-            if now - self.heard_at(entry.node) > 0.75 * lease_s:
-                self.bury(entry, now + lease_s)
-                return CHANGED
-            return STALE
+            return self._believe_gone(known, heard_at, now, lease_s)
         if entry.left:
-            self.bury(entry, now + lease_s)
+            self.bury(entry, heard_at)
             return CHANGED
         self.hear(entry.node, heard_at)
         return SAME
@@ -245,8 +251,11 @@ class SubscriptionList:
     def _merge_newer(
         self, entry: Entry, was_alive: bool, heard_at: float, now: float, lease_s: float
     ) -> int:
-        if not entry.is_alive:
-            self.bury(entry, now + lease_s)
+        if entry.gone:
+            known = self.get(entry.node)
+            return STALE if known is None else self._believe_gone(known, heard_at, now, lease_s)
+        if entry.left:
+            self.bury(entry, heard_at)
             return CHANGED if was_alive else SAME
         if was_alive:
             heard_at = max(heard_at, self.heard_at(entry.node))
@@ -255,28 +264,44 @@ class SubscriptionList:
         self.put(entry, heard_at)
         return CHANGED
 
-    def _merge_plain(self, entry: Entry, heard_at: float) -> int:
-        """A plain peer's topics only ever grow: its versions are their number."""
+    def _believe_gone(self, known: Entry, buried_at: float, now: float, lease_s: float) -> int:
+        """Somebody asked for the node in vain. Believed where the silence is long here as well.
+
+        What is buried is the entry that was known: one from the wire has no patterns, and the node
+        may come back.
+        """
+        if now - self.heard_at(known.node) <= 0.75 * lease_s:
+            return STALE
+        self.bury(replace(known, gone=True), buried_at)
+        return CHANGED
+
+    def _merge_plain(self, entry: Entry, heard_at: float, now: float) -> int:
+        """A plain peer's topics only ever grow: its versions are their number.
+
+        Plain peers expire by their own long lease, on every node alike.
+        """
+        if not entry.is_alive or now - heard_at > PLAIN_LEASE_S:
+            return STALE
         known = self.get(entry.node)
-        if entry.gone:
-            return STALE  # plain peers expire by their own long lease, on every node alike
         if known is None:
-            self.put(entry, heard_at)
+            if len(self._plain) >= PLAIN_PEERS_MAX:
+                self.is_full = True
+                return STALE
+            self.put(make_plain_entry(entry.node, entry.patterns), heard_at)
             return CHANGED
-        topics = set(known.patterns).union(entry.patterns)
         self.hear(entry.node, heard_at)
-        if len(topics) == len(known.patterns) or len(topics) > PLAIN_TOPICS_MAX:
+        merged = make_plain_entry(entry.node, (*known.patterns, *entry.patterns))
+        if merged == known:
             return SAME
-        self.put(make_plain_entry(entry.node, topics), self.heard_at(entry.node))
+        self.put(merged, self.heard_at(entry.node))
         return CHANGED
 
     def _drop(self, node: str) -> None:
         known = self.get(node)
         if known is None:
             return
-        self._count -= 1
         self.is_full = False
-        self._mix(known)
+        self._mix(known, -1)
         self.heard.pop(node, None)
         self._plain.pop(node, None)
         if node in self._base.entries:
@@ -284,15 +309,19 @@ class SubscriptionList:
         else:
             del self._own[node]
 
-    def _mix(self, entry: Entry) -> None:
-        """Add the entry to digest and sums, or take it out: XOR does both."""
+    def _mix(self, entry: Entry, by: int) -> None:
+        """Add the entry to digest and sums (by 1), or take it out (by -1): XOR does both."""
         hash64 = entry.hash64()
-        self._hash ^= hash64
+        nodes, total = self.digest
+        self.digest = Digest(nodes + by, total ^ hash64)
         self.sums ^= _sum_of(entry.node, hash64)
 
 
 def make_plain_entry(node: str, topics: Iterable[str]) -> Entry:
+    """A plain peer that wants those topics; too many of them, or `**`, are everything."""
     patterns = tuple(sorted(set(topics)))
+    if "**" in patterns or sum(len(pattern.encode()) for pattern in patterns) > PLAIN_BYTES_MAX:
+        return Entry(node, 0, PLAIN_BYTES_MAX, node, ("**",))
     return Entry(node, 0, len(patterns), node, patterns)
 
 

@@ -1,7 +1,7 @@
 """From what a node has to say to datagram bytes; core/wire.py describes the format.
 
 Messages are the hot path: their datagrams are put together from ready JSON bytes with one `%`,
-which was faster than joining, adding or writing a dict (0.25 µs against 0.7 µs and more).
+as fast as joining them, a quarter faster than adding them up, and the format stays readable.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ MESSAGE_OVERHEAD_BYTES = len(encode_message(_longest, b"", b"", INTEGER_MAX, INT
 # What encode_batch adds to its pairs, at most, if a comma is counted with each of them.
 BATCH_OVERHEAD_BYTES = len(encode_batch(_longest, [], INTEGER_MAX, INTEGER_MAX))
 
-# What encode_list adds to its entries, at most: with digest, sums and covers.
+# What encode_list adds to its entries, at most: with digest and covers, without sums.
 LIST_OVERHEAD_BYTES = len(
     encode_list(
         _longest,
@@ -283,9 +283,12 @@ LIST_OVERHEAD_BYTES = len(
         INTEGER_MAX,
         entries=[],
         digest=Digest(INTEGER_MAX, 0),
-        sums=0,
+        sums=None,
         covers=0,
         part=(LIST_PARTS_MAX, LIST_PARTS_MAX),
         settled=True,
     )
 )
+
+# What the sums add to that: base64, the key and the quotes.
+SUMS_SIZE_BYTES = len(f',"{KEY_SUMS}":""') + 4 * -(-SUMS_BYTES // 3)

@@ -201,4 +201,3 @@ def _publications_in(frame: Frame) -> dict[int, int]:
     if not isinstance(frame, MessagesFrame):
         return {}
     return {value["number"]: place for place, (_, value) in enumerate(frame.items)}
-

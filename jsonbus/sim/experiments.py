@@ -112,7 +112,7 @@ class Completion(Checker):
             return
         count, total = self._others
         own = self._node.core.own_entry()
-        if self._node.list.digest == Digest(count + 1, total ^ own.hash64()):
+        if self._node.subscription_list.digest == Digest(count + 1, total ^ own.hash64()):
             self.complete_at = self.world.clock.now
 
 
@@ -128,7 +128,7 @@ def measure_late_joins(
     tally, total, completion = Tally(), Tally(), Completion()
     world = World(seed, NetworkOptions(loss=loss), (tally, total, completion))
     group = world.add_agreed_group(nodes, _patterns_of, lambda number: _settings(mode, number))
-    agreed = group[0].list.digest
+    agreed = group[0].subscription_list.digest
     results = []
     world.run_for(ECHO_S)
     for number in range(joins):
@@ -187,7 +187,7 @@ def measure_mass_start(
 
 def _all_have_everything(nodes: list[SimNode]) -> bool:
     total = reduce(xor, (node.core.own_entry().hash64() for node in nodes))
-    return all(node.list.digest == Digest(len(nodes), total) for node in nodes)
+    return all(node.subscription_list.digest == Digest(len(nodes), total) for node in nodes)
 
 
 def _patterns_of(number: int) -> tuple[str, ...]:

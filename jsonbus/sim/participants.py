@@ -12,6 +12,7 @@ with the union of both, and understands one message per datagram.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
 from typing import Any
@@ -29,8 +30,8 @@ EPOCH_S = 1_000_000_000.0
 PLAIN_ANSWER_DELAY_MAX_S = 0.2  # the first implementation's default
 
 
-class Participant:
-    """What the world keeps of everybody, plain or not."""
+class Participant(ABC):
+    """What the world keeps of everybody, plain or not, and how the loop drives it."""
 
     __slots__ = ("address", "index", "is_up", "name", "started_at", "stopped_at", "wake_at")
 
@@ -45,12 +46,29 @@ class Participant:
         self.stopped_at = -inf
         self.wake_at = inf  # the earliest event that the clock holds for its timer
 
-    @property
-    def kind(self) -> str:
-        return "plain"
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What it is, in the words of a report."""
+
+    @abstractmethod
+    def receive(self, flight: Flight, at: float) -> None:
+        """A datagram arrives."""
+
+    @abstractmethod
+    def output(self, at: float) -> Sequence[bytes]:
+        """What it wants sent now; each datagram once."""
+
+    @abstractmethod
+    def timer_at(self) -> float | None:
+        """When it wants to be called, in virtual time."""
+
+    @abstractmethod
+    def handle_timer(self, at: float) -> None:
+        """That time has come."""
 
 
 class SimNode(Participant):
@@ -109,7 +127,7 @@ class SimNode(Participant):
         self.inquiries = {}
 
     @property
-    def list(self) -> SubscriptionList:
+    def subscription_list(self) -> SubscriptionList:
         """What it believes the bus wants; to be looked at only."""
         return self.core._membership.list
 
@@ -153,6 +171,7 @@ class PlainPeer(Participant):
     __slots__ = ("_answer_at", "_known", "_outbox", "_rng", "answers", "heard", "topics")
 
     is_plain = True
+    kind = "plain"
 
     def __init__(
         self, index: int, name: str, topics: Sequence[str], rng: random.Random, answers: bool

@@ -119,7 +119,7 @@ class Trace(Checker):
             name = participant.name
             state = "plain" if participant.is_plain else "down"
             if isinstance(participant, SimNode) and participant.is_up:
-                state, digest = participant.core.state, _short(participant.list.digest)
+                state, digest = participant.core.state, _short(participant.subscription_list.digest)
         now = self.world.clock.now
         self._write(f"{now:>10.6f}  {name:<5} {state:<8} {digest:<10} {what}")
 

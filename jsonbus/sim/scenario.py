@@ -34,7 +34,7 @@ from jsonbus.sim.list_checkers import (
     settling_s,
 )
 from jsonbus.sim.network import Cut, NetworkOptions
-from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.world import World
 
 Choice = TypeVar("Choice")
@@ -71,9 +71,7 @@ class Plan:
         return self.is_calm and self.plain_peers > 0
 
 
-def draw_plan(
-    seed: int, mode: str, nodes: int | None = None, loss: float | None = None
-) -> Plan:
+def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None = None) -> Plan:
     assert mode in MODES
     dice = random.Random(f"{seed}/{mode}/plan")
     weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
@@ -236,15 +234,14 @@ class Chaos:
         """Many at once; from somebody who has just started, more than the hold queue takes."""
         if (node := self._one_of(self.world.nodes)) is not None:
             count = 1100 if self._dice.random() < 0.05 else self._dice.randint(2, 40)
-            for _ in range(count):
-                self.world.publish(node, self._dice.choice(TOPICS))
+            self.world.publish_batch(node, self._dice.choices(TOPICS, k=count))
 
     def _subscribe(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:
             new = [pattern for pattern in PATTERNS if pattern not in node.sinks]
+            used = [node.sinks[pattern] for pattern in PATTERNS if pattern in node.sinks]
             if new:
-                shares = [s for s in node.sinks.values() if s.patterns and s.patterns[0] in PATTERNS]
-                sink = self._one_of(shares) if self._dice.random() < 0.3 else None
+                sink = self._one_of(used) if self._dice.random() < 0.3 else None
                 self.world.subscribe(node, self._dice.choice(new), sink)
 
     def _unsubscribe(self) -> None:

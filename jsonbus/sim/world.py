@@ -116,7 +116,8 @@ class World:
         self, participant: Participant, patterns: Sequence[str] = (), node_id: str | None = None
     ) -> None:
         """Let it live (again): a new incarnation, and a new id unless one is given."""
-        self.note(participant, f"joins, {participant.kind}, wants {', '.join(patterns) or 'nothing'}")
+        wanted = ", ".join(patterns) or "nothing yet"
+        self.note(participant, f"joins, {participant.kind}, wants {wanted}")
         if isinstance(participant, PlainPeer):
             self._loop.bring_up(participant)
             participant.boot()
@@ -135,6 +136,7 @@ class World:
         """It is no more; nobody is told. (A plain peer never says goodbye anyway.)"""
         self.note(participant, "crashes")
         self._take_down(participant)
+
     def leave(self, node: SimNode) -> None:
         """It says goodbye and is no more."""
         self.note(node, "leaves")
@@ -165,6 +167,18 @@ class World:
 
     def publish(self, participant: Participant, topic: str, padding: str = "") -> Publication:
         """Publish a value that names this publication."""
+        return self.publish_batch(participant, [topic], padding)[0]
+
+    def publish_batch(
+        self, participant: Participant, topics: Sequence[str], padding: str = ""
+    ) -> list[Publication]:
+        """Publish to one topic after the other before anything is sent."""
+        publications = [self._publish(participant, topic, padding) for topic in topics]
+        self._loop.fetch(participant, None)
+        self._loop.settle(participant)
+        return publications
+
+    def _publish(self, participant: Participant, topic: str, padding: str) -> Publication:
         number = len(self.publications)
         value: dict[str, Any] = {"number": number}
         if padding:
@@ -181,8 +195,6 @@ class World:
             )
         for published in self._tell_published:
             published(publication)
-        self._loop.fetch(participant, None)
-        self._loop.settle(participant)
         return publication
 
     def subscribe(self, node: SimNode, pattern: str, sink: Sink | None = None) -> None:

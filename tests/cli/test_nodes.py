@@ -4,19 +4,30 @@ import dataclasses
 
 import jsonbus
 from tests.cli.running import Run, json_lines
+from tests.helpers import wait_until
 
 
 def test_the_other_nodes_are_shown(run: Run, bus: jsonbus.Bus, port: int) -> None:
     bus.subscribe("a/*", lambda message: None)
     bus.subscribe("b", lambda message: None)
+    bus.serve("add", lambda message: None)
     with jsonbus.Bus(name="another", mode="delayed"):
-        result = run("nodes", "--name", "looking")
-    assert result.exit_code == 0
-    nodes = {line["name"]: line for line in json_lines(result.stdout)}
-    assert set(nodes) == {"another", "other"}
-    assert nodes["other"]["node"] == bus.id
-    assert nodes["other"]["patterns"] == ["a/*", "b"]
-    assert set(nodes["other"]) == {field.name for field in dataclasses.fields(jsonbus.NodeInfo)}
+        results = []
+
+        def are_shown() -> bool:
+            results.append(run("nodes", "--name", "looking"))
+            lines = json_lines(results[-1].stdout)
+            return [(line["name"], line["patterns"], line["serves"]) for line in lines] == [
+                ("another", [], []),
+                ("other", ["a/*", "b"], ["add"]),
+            ]
+
+        assert wait_until(are_shown)
+    assert results[-1].exit_code == 0
+    other = json_lines(results[-1].stdout)[1]
+    assert other["node"] == bus.id
+    fields = {field.name for field in dataclasses.fields(jsonbus.NodeInfo)}
+    assert set(other) == fields | {"serves"}
 
 
 def test_a_bus_with_nobody_else_is_told(run: Run, port: int) -> None:

@@ -4,15 +4,22 @@ import pytest
 
 import jsonbus
 from tests.cli.running import Run, json_lines
+from tests.helpers import wait_until
 
 
 def test_every_node_answers(run: Run, bus: jsonbus.Bus) -> None:
-    result = run("ping", "--count", "2", "--interval", "0", "--timeout", "2")
-    assert result.exit_code == 0
-    pongs = json_lines(result.stdout)
-    assert {pong["node"] for pong in pongs} == {bus.id}
-    assert {pong["name"] for pong in pongs} == {"other"}
-    assert all(0 < pong["round_trip_ms"] < 2000 for pong in pongs)
+    results = []
+
+    def answered() -> bool:
+        results.append(run("ping", "--count", "2", "--interval", "0", "--timeout", "0.25"))
+        return len(results[-1].stdout.splitlines()) == 2
+
+    assert wait_until(answered)
+    assert results[-1].exit_code == 0
+    for pong in json_lines(results[-1].stdout):
+        assert pong["node"] == bus.id
+        assert pong["name"] in ("other", bus.id)  # a joiner may hear an answer before a name
+        assert pong["round_trip_ms"] > 0
 
 
 def test_that_nobody_answers_is_a_timeout(run: Run) -> None:

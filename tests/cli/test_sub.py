@@ -25,7 +25,8 @@ def test_messages_are_printed_as_json_lines(run: Run, bus: jsonbus.Bus) -> None:
     first, second = json_lines(result.stdout)
     assert tuple(first) == MESSAGE_KEYS
     assert (first["topic"], first["value"]) == ("a", {"é": 1})
-    assert (first["node"], first["name"]) == (bus.id, "other")
+    assert first["node"] == bus.id
+    assert first["name"] in ("other", bus.id)  # a joiner may hear a message before a name
     assert second["sequence"] == first["sequence"] + 1
     assert before - 1 <= first["sent_at"] <= first["received_at"] + 1 <= time.time() + 2
 
@@ -43,10 +44,24 @@ def test_several_patterns_print_a_message_once(run: Run, bus: jsonbus.Bus) -> No
     assert sorted(json_lines(result.stdout)) == list(range(51))
 
 
+@pytest.fixture
+def time_ends_with_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_s = 0.0
+    make_line = listening.Listener._line
+
+    def make_last_line(listener: listening.Listener, message: jsonbus.Message) -> str:
+        nonlocal ahead_s
+        ahead_s = 1000.0
+        return make_line(listener, message)
+
+    monkeypatch.setattr(listening.Listener, "_line", make_last_line)
+    monkeypatch.setattr(listening, "monotonic", lambda: time.monotonic() + ahead_s)
+
+
+@pytest.mark.usefixtures("time_ends_with_the_first_message")
 def test_the_end_of_the_time_is_a_success_if_something_came(run: Run, bus: jsonbus.Bus) -> None:
-    # The time begins before the message is sent, and is long enough for slow machines.
     with meanwhile(lambda: publish_when_wanted(bus, ("a", 1))):
-        result = run("sub", "--timeout", "5", "--value", "a")
+        result = run("sub", "--timeout", "100", "--value", "a")
     assert (result.exit_code, result.stdout) == (0, "1\n")
 
 
@@ -56,9 +71,10 @@ def test_the_end_of_the_time_without_a_message_is_a_timeout(run: Run) -> None:
     assert "0 messages within 0.01 s" in result.stderr
 
 
+@pytest.mark.usefixtures("time_ends_with_the_first_message")
 def test_too_few_messages_are_a_timeout(run: Run, bus: jsonbus.Bus) -> None:
     with meanwhile(lambda: publish_when_wanted(bus, ("a", 1))):
-        result = run("sub", "--timeout", "5", "--count", "2", "--value", "a")
+        result = run("sub", "--timeout", "100", "--count", "2", "--value", "a")
     assert (result.exit_code, result.stdout) == (3, "1\n")
 
 
@@ -91,11 +107,10 @@ def test_what_a_slow_output_drops_is_told_at_the_end(
         for each in range(2_000):
             bus.publish("a", each)
         bus.flush()
-        bus.publish("end", None)
         is_flooded = True
 
     with meanwhile(flood):
-        result = run("sub", "--timeout", "5", "a")
-    printed = len(json_lines(result.stdout))
-    assert 0 < printed < 2_000
+        result = run("sub", "--count", "5", "a")
+    assert result.exit_code == 0
+    assert len(json_lines(result.stdout)) == 5
     assert "messages were dropped: the output was slower than the bus" in result.stderr

@@ -43,22 +43,26 @@ def test_when_the_fastest_to_answer_is_killed_the_next_one_answers(lab: MakeLab)
     two.start("sub", "news", "--name", "slow", "--subs-share-delay", "300")
     assert wait_until(lambda: names_known(three) == {"fast", "slow"}, TIMEOUT_S)
 
-    assert "fast" in names_of_sharers_to_a_newcomer(three, ear)
+    assert wait_until(lambda: is_answered_by("fast", three, ear), TIMEOUT_S)
     fast.kill()
-    assert "slow" in names_of_sharers_to_a_newcomer(three, ear)
+    assert wait_until(lambda: is_answered_by("slow", three, ear), TIMEOUT_S)
 
 
-def names_of_sharers_to_a_newcomer(host: Host, ear: Process) -> set[str]:
-    """Let a newcomer learn what is subscribed to, and look who told it."""
+def is_answered_by(name: str, host: Host, ear: Process) -> bool:
+    """Let a newcomer ask what is subscribed to, and look whether that node told it.
+
+    On a busy machine the fastest may be late for once: ask again.
+    """
     before = len(datagrams(ear))
-    assert "news" in patterns_known(host, "--name", "newcomer", "--subs-share-delay", "10000")
+    if "news" not in patterns_known(host, "--subs-share-delay", "10000"):
+        return False
     shares = [
         each["jb"]
         for each in datagrams(ear)[before:]
         if each["topic"] == "jsonbus.topics" and len(each["jb"]["subs"]) > 1
     ]
     # An entry is [incarnation, version, age_ms, name, …]; a share holds its sender's own.
-    return {jb["subs"][jb["n"]][3] for jb in shares if jb["n"] in jb["subs"]}
+    return name in {jb["subs"][jb["n"]][3] for jb in shares if jb["n"] in jb["subs"]}
 
 
 def test_five_percent_loss_keeps_nobody_from_finding_the_others(lab: MakeLab) -> None:
@@ -71,8 +75,9 @@ def test_five_percent_loss_keeps_nobody_from_finding_the_others(lab: MakeLab) ->
     ]
     everybody = {f"{host.name}.{number}" for host in network.hosts for number in (1, 2)}
     assert wait_until(lambda: everybody <= names_known(network.hosts[0]), TIMEOUT_S)
-    publisher = network.hosts[1].start("pub", "tick", "1", "--count", str(count), "--rate", "100")
-    assert publisher.wait(TIMEOUT_S) == 0, publisher.report()
+    pace = ["--count", str(count), "--rate", "100", "--wait", "60"]
+    publisher = network.hosts[1].start("pub", "tick", "1", *pace)
+    assert publisher.wait(2 * TIMEOUT_S) == 0, publisher.report()
     # One in twenty is lost on the way; half of them would not be by chance.
     for listener in listeners:
         assert listener.wait_until(lambda p: len(values(p)) > count // 2, TIMEOUT_S)
@@ -83,8 +88,9 @@ def test_delay_repeats_and_another_order_change_nothing_for_a_reader(lab: MakeLa
     one, two, three = lab(3, shape).hosts
     listener = one.start("sub", "tick", "--name", "reader")
     assert wait_until(lambda: "reader" in names_known(two), TIMEOUT_S)
-    publisher = three.start("pub", "tick", "1", "--count", "100", "--rate", "100")
-    assert publisher.wait(TIMEOUT_S) == 0, publisher.report()
+    pace = ["--count", "100", "--rate", "100", "--wait", "60"]
+    publisher = three.start("pub", "tick", "1", *pace)
+    assert publisher.wait(2 * TIMEOUT_S) == 0, publisher.report()
     assert listener.wait_until(lambda p: len(values(p)) >= 100, TIMEOUT_S)
     sequences = [each["sequence"] for each in listener.objects()]
     assert len(set(sequences)) == len(sequences) == 100

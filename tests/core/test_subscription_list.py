@@ -1,0 +1,481 @@
+"""The subscription list: merging, digests, sums, tombstones, shared bases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, bucket_of
+from jsonbus.core.limits import (
+    LIST_ENTRIES_MAX,
+    PLAIN_LEASE_S,
+    PLAIN_PEERS_MAX,
+    PLAIN_TOPICS_MAX,
+    TOMBSTONES_MAX,
+    WHOLE_LIST_NODES,
+)
+from jsonbus.core.subscription_list import (
+    CHANGED,
+    SAME,
+    STALE,
+    FrozenList,
+    SubscriptionList,
+    make_plain_entry,
+)
+from tests.core.generated import unhurried
+
+NOW = 1000.0
+LEASE = 7.0
+
+X1 = Entry("x", 5, 1, "x", ("t",))
+X2 = replace(X1, version=2, patterns=("t", "u"))
+
+
+def make_list(*entries: Entry, heard_at: float = NOW) -> SubscriptionList:
+    made = SubscriptionList()
+    for entry in entries:
+        made.put(entry, heard_at)
+    return made
+
+
+def merge(into: SubscriptionList, entry: Entry, age_s: float = 0.0, now: float = NOW) -> int:
+    return into.merge(entry, age_s, now, LEASE)
+
+
+def content(of: SubscriptionList) -> dict[str, Entry]:
+    return {entry.node: entry for entry in of}
+
+
+def make_many(count: int) -> list[Entry]:
+    return [Entry(f"n{number:04d}", 1, 1, f"node {number}", ("t",)) for number in range(count)]
+
+
+# --- The laws of merging --------------------------------------------------------------------------
+
+# What a node says at one version is always the same, so the patterns follow from the rest.
+_entries = st.builds(
+    lambda node, incarnation, version, left: Entry(
+        node, incarnation, version, node, () if left else (f"t{incarnation}/{version}",), left=left
+    ),
+    st.sampled_from("abcd"),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([False, False, False, True]),
+)
+_plain_entries = st.builds(
+    make_plain_entry,
+    st.sampled_from(["plain:10.0.0.1", "plain:10.0.0.2"]),
+    st.sets(st.sampled_from(["a", "b", "c", "d/*"])),
+)
+_lists = st.lists(_entries | _plain_entries, max_size=8)
+few = settings(unhurried, max_examples=60)
+
+
+def merged(*parts: list[Entry]) -> SubscriptionList:
+    result = SubscriptionList()
+    for part in parts:
+        for entry in part:
+            merge(result, entry)
+    return result
+
+
+@few
+@given(st.lists(_entries | _plain_entries, max_size=4))
+def test_merging_is_commutative_and_associative(entries: list[Entry]) -> None:
+    entries = _consistent(entries)
+    results = [merged(list(order)) for order in permutations(entries)]
+    first = results[0]
+    for result in results[1:]:
+        assert content(result) == content(first)
+        assert (result.digest, result.sums) == (first.digest, first.sums)
+
+
+@few
+@given(_lists, _lists)
+def test_merging_twice_changes_nothing(first: list[Entry], second: list[Entry]) -> None:
+    entries = _consistent(first + second)
+    once = merged(entries)
+    twice = merged(entries, entries)
+    assert content(twice) == content(once)
+    assert twice.digest == once.digest
+    for entry in entries:
+        assert merge(once, entry) in (SAME, STALE)
+
+
+@few
+@given(_lists, _lists)
+def test_lists_that_hear_each_others_entries_become_identical(
+    first: list[Entry], second: list[Entry]
+) -> None:
+    both = _consistent(first + second)
+    left, right = merged(both[: len(first)]), merged(both[len(first) :])
+    for_right = list(left.entries_in(ALL_BUCKETS, NOW))
+    for_left = list(right.entries_in(ALL_BUCKETS, NOW))
+    for entry, age_s in for_right:
+        merge(right, entry, age_s)
+    for entry, age_s in for_left:
+        merge(left, entry, age_s)
+    assert content(left) == content(right)
+    assert left.digest == right.digest
+    assert left.sums == right.sums
+
+
+@few
+@given(_lists, _lists)
+def test_digests_are_equal_exactly_when_the_content_is(
+    first: list[Entry], second: list[Entry]
+) -> None:
+    both = _consistent(first + second)
+    left, right = merged(both[: len(first)]), merged(both[len(first) :])
+    is_same = content(left) == content(right)
+    assert (left.digest == right.digest) == is_same
+    assert (left.sums == right.sums) == is_same
+
+
+@few
+@given(_lists)
+def test_digest_and_sums_do_not_depend_on_how_the_list_came_about(entries: list[Entry]) -> None:
+    grown = merged(_consistent(entries))
+    built = FrozenList(grown)
+    assert (grown.digest, grown.sums) == (built.digest, built.sums)
+    assert grown.digest.nodes == len(grown) == len(content(grown))
+
+
+def _consistent(entries: list[Entry]) -> list[Entry]:
+    """As owners would have said it: the same version is always the same entry."""
+    said: dict[tuple[str, int, int], Entry] = {}
+    return [
+        entry
+        if entry.is_plain
+        else said.setdefault((entry.node, entry.incarnation, entry.version), entry)
+        for entry in entries
+    ]
+
+
+# --- Newer, older, same ---------------------------------------------------------------------------
+
+
+def test_larger_version_replaces_and_smaller_is_ignored() -> None:
+    known = make_list(X1)
+    assert merge(known, X2) == CHANGED
+    assert merge(known, X1) == STALE
+    assert known.get("x") == X2
+
+
+def test_larger_incarnation_beats_any_version() -> None:
+    known = make_list(replace(X1, version=900))
+    restarted = Entry("x", 6, 1, "x")
+    assert merge(known, restarted) == CHANGED
+    assert merge(known, replace(X1, version=901)) == STALE
+    assert known.get("x") == restarted
+
+
+def test_same_entry_with_a_smaller_age_is_a_sign_of_life() -> None:
+    known = make_list(X1, heard_at=NOW - 5)
+    assert merge(known, X1, age_s=2.0) == SAME
+    assert known.heard_at("x") == NOW - 2
+
+
+def test_age_never_makes_a_node_look_older() -> None:
+    known = make_list(X1, heard_at=NOW - 1)
+    merge(known, X1, age_s=6.0)
+    assert known.heard_at("x") == NOW - 1
+    merge(known, X2, age_s=6.0)
+    assert known.heard_at("x") == NOW - 1
+
+
+def test_unknown_node_unheard_for_a_lease_is_not_taken_in() -> None:
+    known = make_list()
+    assert merge(known, X1, age_s=LEASE + 0.1) == STALE
+    assert merge(known, X1, age_s=LEASE - 0.1) == CHANGED
+
+
+def test_version_that_its_owner_could_not_overrule_is_not_believed() -> None:
+    known = make_list(X1)
+    assert merge(known, replace(X1, version=2**53)) == STALE
+    assert known.get("x") == X1
+
+
+# --- Leaving, being gone, coming back -------------------------------------------------------------
+
+
+def test_node_that_left_is_no_part_of_the_digest() -> None:
+    known = make_list(X1)
+    empty = Digest(0, 0)
+    assert merge(known, Entry("x", 5, 2, "x", left=True)) == CHANGED
+    assert known.get("x") is None
+    assert (known.digest, known.sums, len(known)) == (empty, 0, 0)
+
+
+def test_old_list_does_not_bring_back_who_left() -> None:
+    known = make_list(X1)
+    merge(known, Entry("x", 5, 2, "x", left=True))
+    assert merge(known, X1) == STALE
+    assert known.get("x") is None
+
+
+def test_goodbye_that_arrives_before_the_announcement_counts() -> None:
+    known = make_list()
+    merge(known, Entry("x", 5, 2, "x", left=True))
+    assert merge(known, X1) == STALE
+    assert len(known) == 0
+
+
+def test_node_that_left_may_start_anew() -> None:
+    known = make_list(X1)
+    merge(known, Entry("x", 5, 2, "x", left=True))
+    assert merge(known, Entry("x", 6, 1, "x", ("t",))) == CHANGED
+    assert "x" not in known.tombstones
+
+
+def test_tombstone_of_a_node_heard_lately_is_not_believed() -> None:
+    known = make_list(X1, heard_at=NOW - 1)
+    assert merge(known, replace(X1, patterns=(), gone=True)) == STALE
+    assert merge(known, replace(X2, patterns=(), gone=True)) == STALE
+    assert known.get("x") == X1
+
+
+def test_tombstone_of_a_node_silent_here_as_well_is_believed() -> None:
+    known = make_list(X1, heard_at=NOW - 0.8 * LEASE)
+    assert merge(known, replace(X1, patterns=(), gone=True)) == CHANGED
+    assert known.get("x") is None
+
+
+def test_a_node_that_comes_back_after_a_tombstone_from_the_wire_still_wants_what_it_wanted() -> (
+    None
+):
+    # Tombstones travel without patterns: what was known of the node has to be kept.
+    known = make_list(X1, heard_at=NOW - 0.8 * LEASE)
+    merge(known, replace(X1, patterns=(), gone=True))
+    buried, _ = known.tombstones["x"]
+    assert buried.patterns == X1.patterns
+    assert merge(known, replace(buried, gone=False), now=NOW + 1) == CHANGED
+    assert known.get("x") == X1
+
+
+def test_tombstone_of_a_node_never_known_cannot_bring_it_back_without_its_patterns() -> None:
+    known = make_list()
+    merge(known, replace(X1, patterns=(), gone=True))
+    assert "x" not in known.tombstones
+    assert merge(known, X1) == CHANGED
+    assert known.get("x") == X1
+
+
+def test_gone_node_comes_back_when_somebody_heard_it_after_all() -> None:
+    known = make_list(X1)
+    known.bury(replace(X1, gone=True), NOW + LEASE)
+    assert merge(known, X1, age_s=LEASE + 1) == SAME
+    assert known.get("x") is None
+    assert merge(known, X1, age_s=1.0) == CHANGED
+    assert known.get("x") == X1
+
+
+def test_tombstones_are_forgotten_after_a_lease() -> None:
+    known = make_list(X1)
+    merge(known, Entry("x", 5, 2, "x", left=True))
+    known.forget_tombstones(NOW + LEASE - 0.1)
+    assert "x" in known.tombstones
+    known.forget_tombstones(NOW + LEASE)
+    assert "x" not in known.tombstones
+
+
+def test_tombstone_ages_on_its_way_from_list_to_list() -> None:
+    first = make_list(X1)
+    merge(first, Entry("x", 5, 2, "x", left=True))
+    second = make_list()
+    half = LEASE / 2
+    for entry, age_s in first.entries_in(ALL_BUCKETS, NOW + half):
+        merge(second, entry, age_s, NOW + half)
+    second.forget_tombstones(NOW + LEASE + 0.1)  # not a lease after it was passed on
+    assert not second.tombstones
+
+
+def test_tombstones_are_bounded() -> None:
+    known = make_list()
+    for number in range(TOMBSTONES_MAX + 5):
+        known.bury(Entry(f"n{number}", 1, 1, left=True), NOW + LEASE)
+    assert len(known.tombstones) == TOMBSTONES_MAX
+    assert "n0" not in known.tombstones
+
+
+def test_full_list_refuses_and_says_so() -> None:
+    known = make_list()
+    known.stand_on(FrozenList(make_many(3)), NOW)
+    known._count = LIST_ENTRIES_MAX  # as if it held so many
+    assert merge(known, X1) == STALE
+    assert known.is_full
+
+
+# --- Plain peers ----------------------------------------------------------------------------------
+
+PLAIN = "plain:10.0.0.7"
+
+
+def test_plain_peers_topics_grow_together() -> None:
+    known = make_list(make_plain_entry(PLAIN, ["a", "b"]))
+    assert merge(known, make_plain_entry(PLAIN, ["c", "b"])) == CHANGED
+    assert known.get(PLAIN) == make_plain_entry(PLAIN, ["a", "b", "c"])
+    assert merge(known, make_plain_entry(PLAIN, ["a"])) == SAME
+
+
+def test_plain_lists_of_the_same_length_have_different_digests() -> None:
+    # Nobody numbers their versions: the content has to tell.
+    left, right = make_list(), make_list()
+    merge(left, make_plain_entry(PLAIN, ["a"]))
+    merge(right, make_plain_entry(PLAIN, ["b"]))
+    assert left.digest != right.digest
+
+
+def test_plain_entry_is_the_same_whoever_listed_it_in_whichever_order() -> None:
+    left, right = make_list(), make_list()
+    merge(left, make_plain_entry(PLAIN, ["a", "b"]))
+    merge(right, Entry(PLAIN, 3, 77, "anything", ("b", "a")))
+    assert left.digest == right.digest
+
+
+@pytest.mark.parametrize("end", [{"left": True}, {"gone": True}])
+def test_plain_entry_that_ended_is_not_believed(end: dict[str, bool]) -> None:
+    ended = replace(make_plain_entry(PLAIN, []), **end)  # type: ignore[arg-type]
+    known = make_list()
+    assert merge(known, ended) == STALE
+    merge(known, make_plain_entry(PLAIN, ["a"]))
+    assert merge(known, ended) == STALE
+    assert known.get(PLAIN) is not None
+
+
+def test_plain_entry_older_than_its_lease_is_not_taken_in() -> None:
+    known = make_list()
+    plain = make_plain_entry(PLAIN, ["a"])
+    assert merge(known, plain, age_s=PLAIN_LEASE_S + 1) == STALE
+    assert merge(known, plain, age_s=PLAIN_LEASE_S - 1) == CHANGED
+
+
+def test_plain_entries_from_lists_are_bounded() -> None:
+    known = make_list()
+    for number in range(PLAIN_PEERS_MAX + 10):
+        merge(known, make_plain_entry(f"plain:10.1.{number // 256}.{number % 256}", ["a"]))
+    assert len(known) == PLAIN_PEERS_MAX
+
+
+def test_plain_peers_topics_are_bounded() -> None:
+    known = make_list()
+    merge(known, make_plain_entry(PLAIN, [f"t{number}" for number in range(PLAIN_TOPICS_MAX)]))
+    before = known.get(PLAIN)
+    merge(known, make_plain_entry(PLAIN, ["one/more"]))
+    after = known.get(PLAIN)
+    assert before is not None and after is not None
+    assert len(after.patterns) <= PLAIN_TOPICS_MAX
+
+
+def test_plain_entries_are_found_without_looking_through_the_list() -> None:
+    known = make_list(*make_many(3))
+    merge(known, make_plain_entry(PLAIN, ["a"]))
+    assert known.plain_entries() == [make_plain_entry(PLAIN, ["a"])]
+    known.bury(replace(make_plain_entry(PLAIN, ["a"]), gone=True), NOW + LEASE)
+    assert known.plain_entries() == []
+
+
+# --- What differs ---------------------------------------------------------------------------------
+
+
+def test_sums_tell_which_buckets_differ() -> None:
+    left, right = make_list(*make_many(100)), make_list(*make_many(100))
+    merge(left, Entry("n0007", 1, 2, "node 7"))
+    merge(right, Entry("another", 1, 1, "another"))
+    expected = 1 << bucket_of("n0007") | 1 << bucket_of("another")
+    assert left.differing_buckets(right.sums) == expected
+    assert right.differing_buckets(left.sums) == expected
+
+
+def test_equal_sums_of_different_lists_mean_the_whole_list() -> None:
+    known = make_list(X1)
+    assert known.differing_buckets(known.sums) == ALL_BUCKETS
+
+
+def test_entries_of_some_buckets_are_exactly_those() -> None:
+    known = make_list(*make_many(300))
+    wanted = 0b1011 << 40
+    inside = {entry.node for entry in known if wanted >> bucket_of(entry.node) & 1}
+    assert {entry.node for entry, _ in known.entries_in(wanted, NOW)} == inside
+    assert 0 < len(inside) < 300
+
+
+def test_entries_travel_with_their_age_and_tombstones_come_first() -> None:
+    known = make_list(X1, heard_at=NOW - 3)
+    merge(known, Entry("y", 1, 2, "y", left=True))
+    listed = list(known.entries_in(ALL_BUCKETS, NOW))
+    assert [(entry.node, age_s) for entry, age_s in listed] == [("y", 0.0), ("x", 3.0)]
+
+
+def test_ages_are_never_negative() -> None:
+    known = make_list(X1, heard_at=NOW + 1)
+    assert [age_s for _, age_s in known.entries_in(ALL_BUCKETS, NOW)] == [0.0]
+
+
+def test_sums_travel_only_with_lists_that_are_worth_it() -> None:
+    assert make_list(*make_many(WHOLE_LIST_NODES)).sums_to_send() is None
+    large = make_list(*make_many(WHOLE_LIST_NODES + 1))
+    assert large.sums_to_send() == large.sums
+
+
+# --- Standing on what many lists share ------------------------------------------------------------
+
+
+def test_list_that_stands_on_another_holds_the_same() -> None:
+    entries = make_many(50)
+    base = FrozenList(entries)
+    standing = SubscriptionList()
+    standing.stand_on(base, NOW)
+    alone = make_list(*entries)
+    assert content(standing) == content(alone)
+    assert (standing.digest, standing.sums, len(standing)) == (alone.digest, alone.sums, 50)
+    assert standing.heard_at("n0001") == NOW
+
+
+def test_changes_on_top_of_a_base_leave_the_base_and_other_lists_alone() -> None:
+    base = FrozenList(make_many(10))
+    first, second = SubscriptionList(), SubscriptionList()
+    first.stand_on(base, NOW)
+    second.stand_on(base, NOW)
+    merge(first, Entry("n0003", 1, 2, "node 3"))
+    merge(first, Entry("n0004", 1, 2, "node 4", left=True))
+    merge(first, X1)
+    first.hear("n0005", NOW + 3)
+    assert content(second) == base.entries
+    assert second.digest == base.digest
+    assert second.heard_at("n0005") == NOW
+    assert len(first) == 10
+    assert first.get("n0004") is None
+
+
+@few
+@given(_lists, _lists)
+def test_list_on_a_base_behaves_like_one_without(below: list[Entry], above: list[Entry]) -> None:
+    both = _consistent(below + above)
+    plain = merged(both[: len(below)])
+    standing = SubscriptionList()
+    standing.stand_on(plain.freeze(), NOW)
+    standing.tombstones.update(plain.tombstones)
+    for entry in both[len(below) :]:
+        assert merge(standing, entry) == merge(plain, entry)
+    assert content(standing) == content(plain)
+    assert (standing.digest, standing.sums, len(standing)) == (
+        plain.digest,
+        plain.sums,
+        len(plain),
+    )
+
+
+def test_entry_of_the_base_may_leave_and_come_back() -> None:
+    base = FrozenList([X1, *make_many(3)])
+    known = SubscriptionList()
+    known.stand_on(base, NOW)
+    known.bury(replace(X1, gone=True), NOW + LEASE)
+    assert len(known) == 3
+    merge(known, X1, now=NOW + 1)
+    assert known.digest == base.digest
+    assert known.heard_at("x") == NOW + 1

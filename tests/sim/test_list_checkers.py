@@ -1,0 +1,234 @@
+"""Each checker watches a world that is broken on purpose, and must say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jsonbus.core.events import RequestUnserved
+from jsonbus.sim import BrokenInvariantError, Checker, NetworkOptions, World
+from jsonbus.sim.list_checkers import (
+    AllAgree,
+    FixedDelaysAnswerInOrder,
+    NothingIsWasted,
+    NothingIsWithheld,
+    ProbesArrive,
+    QuietGroupsAreQuiet,
+    VersionsNeverGoBack,
+    settling_s,
+)
+from jsonbus.sim.participants import SimNode
+
+
+def make_group(*checkers: Checker) -> tuple[World, SimNode, SimNode, SimNode]:
+    """A reader of "a", a reader of "b" and a writer, all of them sure."""
+    world = World(1, checkers=checkers)
+    first = world.add_node("first", patterns=["a"])
+    second = world.add_node("second", patterns=["b"])
+    writer = world.add_node("writer")
+    world.run_for(2.0)
+    return world, first, second, writer
+
+
+def test_honest_nodes_break_nothing() -> None:
+    agree, probes, quiet = AllAgree(), ProbesArrive(), QuietGroupsAreQuiet()
+    world, first, second, writer = make_group(
+        VersionsNeverGoBack(), NothingIsWithheld(), NothingIsWasted(), agree, probes, quiet
+    )
+    agree.finished()
+    quiet.quiet_since = world.clock.now
+    world.run_for(20.0)
+    probes.is_armed = True
+    for topic in "abc":
+        world.publish(writer, topic)
+    world.run_for(0.1)
+    probes.finished()
+    quiet.quiet_since = float("inf")
+    world.unsubscribe(first, "a")
+    world.subscribe(second, "a")
+    world.crash(second)
+    world.run_for(settling_s(3) + 1)
+    assert not world.publish(writer, "a").accepted
+    agree.finished()
+
+
+def test_an_entry_that_goes_back_is_noticed() -> None:
+    world, first, _, writer = make_group(VersionsNeverGoBack())
+    world.subscribe(first, "c")
+    world.run_for(0.5)
+    entry = writer.subscription_list.get(first.node_id)
+    assert entry is not None
+    writer.subscription_list.put(replace(entry, version=entry.version - 1), 0.0)
+    with pytest.raises(BrokenInvariantError, match="writer had .* of first and has"):
+        world.subscribe(writer, "d")
+
+
+def test_a_restarted_node_may_begin_with_less_than_it_knew() -> None:
+    world, first, _, writer = make_group(VersionsNeverGoBack())
+    for _ in range(5):
+        world.crash(writer)
+        world.start(writer, node_id=writer.node_id)
+        world.subscribe(first, f"{world.clock.now}")
+        world.run_for(1.0)
+
+
+def test_a_publication_that_a_sure_node_withholds_is_noticed() -> None:
+    world, _, _, writer = make_group(NothingIsWithheld())
+    writer.core.publish = lambda topic, value, now: False  # type: ignore[method-assign]
+    world.publish(writer, "c")  # nobody wants it
+    with pytest.raises(BrokenInvariantError, match=r"to a was withheld by writer \(sure\)"):
+        world.publish(writer, "a")
+
+
+def test_a_publication_that_is_accepted_and_never_sent_is_noticed() -> None:
+    world, _, _, writer = make_group(NothingIsWithheld())
+    writer.core.publish = lambda topic, value, now: True  # type: ignore[method-assign]
+    with pytest.raises(BrokenInvariantError, match="accepted at .* was withheld"):
+        world.publish(writer, "a")
+
+
+def test_a_held_message_that_is_dropped_is_noticed() -> None:
+    world, _, _, _ = make_group(NothingIsWithheld())
+    joiner = world.add_node("joiner")
+    honest = joiner.core.publish
+    joiner.core.publish = lambda topic, value, now: True  # type: ignore[method-assign]
+    world.publish(joiner, "b")
+    joiner.core.publish = honest  # type: ignore[method-assign]
+    with pytest.raises(BrokenInvariantError, match="to b was withheld by joiner"):
+        world.run_for(2.0)
+
+
+def test_a_request_that_is_given_up_although_it_is_served_is_noticed() -> None:
+    world, first, _, writer = make_group(NothingIsWithheld())
+    world.serve(first, "echo")
+    world.run_for(1.0)
+    world.request(writer, "echo")
+    writer.core.take_events = lambda: [RequestUnserved(1)]  # type: ignore[method-assign]
+    with pytest.raises(BrokenInvariantError, match="a request to jsonbus.request/echo"):
+        world.run_for(5.0)
+
+
+def test_who_subscribed_a_moment_ago_or_is_cut_off_may_miss_something() -> None:
+    world, first, second, writer = make_group(NothingIsWithheld())
+    writer.core.publish = lambda topic, value, now: False  # type: ignore[method-assign]
+    world.subscribe(second, "new")
+    world.publish(writer, "new")
+    cut = world.network.cut([first.index], [writer.index])
+    world.publish(writer, "a")
+    world.network.mend(cut, world.clock.now)
+    world.run_for(settling_s(3) - 0.1)
+    world.publish(writer, "a")
+    world.run_for(0.2)
+    with pytest.raises(BrokenInvariantError, match="to a was withheld"):
+        world.publish(writer, "a")
+
+
+def test_a_message_that_nobody_wants_is_noticed_on_the_network() -> None:
+    world, first, _, writer = make_group(NothingIsWasted())
+    world.publish(writer, "a")
+    world.wishes.clear()  # the truth, which the nodes do not believe
+    with pytest.raises(BrokenInvariantError, match="which nobody has wanted for long"):
+        world.publish(writer, "a")
+
+
+def test_what_somebody_wanted_not_long_ago_may_still_be_sent() -> None:
+    world, first, _, writer = make_group(NothingIsWasted())
+    world.crash(first)
+    assert world.publish(writer, "a").accepted
+    first.stopped_at -= 60.0
+    for wish in world.wishes:
+        wish.until = min(wish.until, first.stopped_at)
+    with pytest.raises(BrokenInvariantError, match="which nobody has wanted for long"):
+        world.publish(writer, "a")
+
+
+def test_a_basic_node_is_a_reason_to_send_everything() -> None:
+    world, _, _, writer = make_group(NothingIsWasted())
+    world.add_node("basic", mode="basic")
+    world.run_for(1.0)
+    assert world.publish(writer, "nobody/cares").accepted
+
+
+def test_a_full_share_in_a_quiet_group_is_noticed() -> None:
+    quiet = QuietGroupsAreQuiet()
+    world, _, _, _ = make_group(quiet)
+    quiet.quiet_since = world.clock.now
+    world.add_node("late")
+    with pytest.raises(BrokenInvariantError, match="sent a full share"):
+        world.run_for(1.0)
+
+
+def test_a_node_that_is_not_sure_in_the_end_is_noticed() -> None:
+    agree = AllAgree()
+    world, _, _, _ = make_group(agree)
+    world.add_node("late")
+    with pytest.raises(BrokenInvariantError, match="late is joining"):
+        agree.finished()
+
+
+def test_lists_that_are_not_the_truth_in_the_end_are_noticed() -> None:
+    agree = AllAgree()
+    world, first, _, _ = make_group(agree)
+    world.crash(first)  # a moment ago: the others still believe in it
+    with pytest.raises(BrokenInvariantError, match="believes"):
+        agree.finished()
+
+
+def test_lists_that_differ_in_versions_are_noticed() -> None:
+    agree = AllAgree()
+    world, first, _, writer = make_group(agree)
+    entry = first.core.own_entry()
+    writer.subscription_list.put(replace(entry, version=entry.version + 1), 0.0)
+    with pytest.raises(BrokenInvariantError, match="digests differ"):
+        agree.finished()
+
+
+def make_fixed_delays(checker: Checker) -> World:
+    world = World(1, checkers=(checker,))
+    for number, delay_s in enumerate((0.05, 0.1, 0.2)):
+        world.add_node(f"d{number}", share_delay_s=delay_s)
+    world.run_for(2.0)
+    return world
+
+
+def test_an_answer_out_of_the_order_of_fixed_delays_is_noticed() -> None:
+    world = make_fixed_delays(FixedDelaysAnswerInOrder())
+    world.nodes[2].settings["share_delay_s"] = 0.01  # its core was told 0.2
+    with pytest.raises(BrokenInvariantError, match="although d2 has a lower delay"):
+        world.add_node("late", share_delay_s=1.0)
+        world.run_for(1.0)
+
+
+def test_a_second_answer_is_noticed() -> None:
+    world = make_fixed_delays(FixedDelaysAnswerInOrder())
+    first, second, _ = world.nodes
+    world.network.cut([first.index], [second.index])  # it cannot know of the first answer
+    with pytest.raises(BrokenInvariantError, match="d1 answered too"):
+        world.add_node("late", share_delay_s=1.0)
+        world.run_for(1.0)
+
+
+def test_a_probe_that_does_not_arrive_is_noticed() -> None:
+    probes = ProbesArrive()
+    world, _, _, writer = make_group(probes)
+    probes.is_armed = True
+    world.network.options = NetworkOptions(loss=1.0)
+    world.publish(writer, "a")
+    world.run_for(0.1)
+    with pytest.raises(BrokenInvariantError, match="first never got publication 0 to a"):
+        probes.finished()
+
+
+def test_a_plain_peer_that_is_passed_over_is_noticed() -> None:
+    probes = ProbesArrive(judges_plain=True)
+    world, _, _, writer = make_group(probes)
+    peer = world.add_plain("peer", topics=["p"])
+    world.run_for(1.0)
+    probes.is_armed = True
+    world.publish(writer, "p")
+    world.run_for(0.1)
+    probes.finished()
+    peer.heard.clear()
+    with pytest.raises(BrokenInvariantError, match="peer never got publication 0 to p"):
+        probes.finished()

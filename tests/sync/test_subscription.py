@@ -1,0 +1,274 @@
+"""Reading a subscription: waiting, order, overflow, the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+import jsonbus
+from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.sync.subscription import Subscription
+from tests.helpers import wait_until
+from tests.sync.conftest import OpenBus
+
+
+def take_all(subscription: Subscription) -> list[object]:
+    """What is pending now."""
+    return [subscription.get(timeout=0).value for _ in range(subscription.pending)]
+
+
+def test_get_waits_for_a_message_and_no_longer_than_told(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x")
+    with pytest.raises(TimeoutError, match="'x'"):
+        subscription.get(timeout=0)
+    with pytest.raises(TimeoutError):
+        subscription.get(timeout=0.01)
+    timer = threading.Timer(0.05, bus.publish, ("x", 1))
+    timer.start()
+    assert subscription.get().value == 1
+    timer.join()
+
+
+def test_readers_share_the_messages(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x")
+    got: list[object] = []
+
+    def read() -> None:
+        for message in subscription:
+            got.append(message.value)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(200):
+        bus.publish("x", number)
+    assert wait_until(lambda: len(got) == 200)
+    subscription.close()
+    for reader in readers:
+        reader.join(30)
+    assert sorted(got) == list(range(200))  # type: ignore[type-var]
+
+
+def test_drop_oldest_keeps_the_newest_messages(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=3)
+    for number in range(5):
+        bus.publish("x", number)
+    assert (subscription.pending, subscription.dropped) == (3, 2)
+    assert take_all(subscription) == [2, 3, 4]
+    assert bus.stats()["messages_dropped"] == 2
+
+
+def test_drop_newest_keeps_the_oldest_messages(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=3, overflow="drop_newest")
+    for number in range(5):
+        bus.publish("x", number)
+    assert (subscription.pending, subscription.dropped) == (3, 2)
+    assert take_all(subscription) == [0, 1, 2]
+
+
+def test_error_raises_where_messages_are_missing(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=2, overflow="error")
+    for number in range(5):
+        bus.publish("x", number)
+    assert take_all(subscription) == [0, 1]
+    with pytest.raises(QueueFullError) as caught:
+        subscription.get(timeout=0)
+    assert (caught.value.pattern, caught.value.dropped) == ("x", 3)
+    bus.publish("x", 5)
+    assert take_all(subscription) == [5]
+
+
+def test_block_keeps_everything_for_a_thread_that_publishes_before_it_reads(
+    open_bus: OpenBus,
+) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=2, overflow="block")
+    for number in range(10):
+        bus.publish("x", number)
+    assert (subscription.pending, subscription.dropped) == (10, 0)
+    assert take_all(subscription) == list(range(10))
+    # The same thread has read by now: it would wait for itself.
+    for number in range(10):
+        bus.publish("x", number)
+    assert take_all(subscription) == list(range(10))
+
+
+def test_block_makes_a_publisher_wait_for_another_thread_that_reads(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=4, overflow="block")
+    may_read = threading.Semaphore(0)
+    got: list[object] = []
+
+    def read() -> None:
+        for message in subscription:
+            got.append(message.value)
+            if not may_read.acquire(timeout=60):
+                return
+
+    published: list[int] = []
+
+    def publish() -> None:
+        for number in range(20):
+            bus.publish("x", number)
+            published.append(number)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    bus.publish("x", "first")
+    assert wait_until(lambda: got == ["first"])
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    # Four fit; the fifth is there, but its publish waits.
+    assert wait_until(lambda: subscription.pending == 5)
+    assert published == [0, 1, 2, 3]
+    may_read.release(100)
+    assert wait_until(lambda: len(got) == 21)
+    publisher.join(30)
+    assert got == ["first", *range(20)]
+    subscription.close()
+    reader.join(30)
+
+
+def test_a_publisher_does_not_wait_for_a_reader_that_has_ended(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=1, overflow="block")
+    bus.publish("x", 0)
+    reader = threading.Thread(target=subscription.get)
+    reader.start()
+    reader.join(30)
+    for number in range(3):
+        bus.publish("x", number)
+    assert subscription.pending == 3
+
+
+def test_closing_ends_a_publisher_that_waits(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=1, overflow="block")
+    done = threading.Event()
+
+    def read_one_and_stay() -> None:
+        subscription.get()
+        done.wait(60)
+
+    reader = threading.Thread(target=read_one_and_stay)
+    reader.start()
+    bus.publish("x", 0)
+    publishers = [threading.Thread(target=bus.publish, args=("x", n)) for n in range(3)]
+    for publisher in publishers:
+        publisher.start()
+    assert wait_until(lambda: subscription.pending == 3)
+    subscription.close()
+    for publisher in publishers:
+        publisher.join(30)
+        assert not publisher.is_alive()
+    assert subscription.dropped == 3
+    done.set()
+    reader.join(30)
+
+
+def test_closing_wakes_readers_and_drops_and_counts_what_is_pending(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    waiting, full = bus.subscribe("nothing"), bus.subscribe("x")
+    raised: list[type[BaseException]] = []
+
+    def read() -> None:
+        try:
+            waiting.get()
+        except ClosedError as error:
+            raised.append(type(error))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    bus.publish("x", 1)
+    waiting.close()
+    full.close()
+    reader.join(30)
+    assert raised == [ClosedError]
+    assert (full.pending, full.dropped, full.is_closed) == (0, 1, True)
+    assert list(full) == []
+    with pytest.raises(ClosedError):
+        full.get(timeout=0)
+    assert bus.stats()["messages_dropped"] == 1
+    full.close()
+
+
+def test_leaving_the_with_block_unsubscribes(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    with bus.subscribe("x") as subscription:
+        assert bus.has_subscribers("x")
+    assert subscription.is_closed
+    assert not bus.has_subscribers("x")
+
+
+def test_a_subscription_with_a_handler_is_not_read(open_bus: OpenBus) -> None:
+    subscription = open_bus().subscribe("x", print)
+    with pytest.raises(LocalError, match="handler"):
+        subscription.get(timeout=0)
+    with pytest.raises(LocalError, match="handler"):
+        next(subscription)
+
+
+@dataclass
+class Reading:
+    temp: float
+
+
+def test_messages_of_the_wrong_type_are_dropped_counted_and_warned_of_once(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("s", as_type=Reading)
+    handled: list[object] = []
+    handling = bus.subscribe("s", handler=lambda m: handled.append(m.value), as_type=Reading)
+    with caplog.at_level(logging.WARNING, "jsonbus.bus"):
+        for value in ({"temp": "hot"}, {"temp": "cold"}, {"temp": 1.0}):
+            bus.publish("s", value)
+        assert subscription.get(timeout=30).value == Reading(1.0)
+        assert wait_until(lambda: handled == [Reading(1.0)])
+    assert (subscription.dropped, handling.dropped) == (2, 2)
+    assert len([r for r in caplog.records if "wrong type" in r.getMessage()]) == 1
+
+
+def test_a_handler_that_is_too_slow_with_error_is_warned_of(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus()
+    go_on, got = threading.Event(), []
+
+    def handler(message: jsonbus.Message) -> None:
+        got.append(message.value)
+        assert go_on.wait(60)
+
+    subscription = bus.subscribe("x", handler, maxsize=1, overflow="error")
+    with caplog.at_level(logging.WARNING, "jsonbus.bus"):
+        bus.publish("x", 0)
+        assert wait_until(lambda: got == [0])
+        for number in range(1, 4):
+            bus.publish("x", number)
+        go_on.set()
+        assert wait_until(lambda: "lost 2 messages" in caplog.text)
+    assert subscription.dropped == 2
+
+
+def test_a_bus_lives_as_long_as_one_of_its_subscriptions(open_bus: OpenBus) -> None:
+    got: list[object] = []
+
+    def subscribe_and_forget() -> Subscription:
+        return jsonbus.Bus(port=open_bus().config.port, interface="lo").subscribe("x")
+
+    subscription = subscribe_and_forget()
+    publisher = open_bus()
+    assert publisher.wait_for_subscribers("x", timeout=30)
+    publisher.publish("x", 1)
+    got.append(subscription.get(timeout=30).value)
+    assert got == [1]
+    subscription._release.__self__.close()  # type: ignore[attr-defined]
