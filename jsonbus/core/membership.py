@@ -1,15 +1,9 @@
 """Who is on the bus and what they want: the subscription list, kept equal on all nodes.
 
-What comes in is merged into the list; what was merged is compared. A list or digest equal to this
-node's own is agreement: it makes a joiner sure, keeps Trickle silent, and pays what this node owed.
-A different one means that somebody misses something:
+What comes in is merged into the list; then the lists are compared (agreement.py). Around the list:
 
-- a joiner misses nearly everything. Settled nodes owe it the list (obligations.py), the strategy
-  says when they pay, and an identical list from somebody else pays for them;
-- settled nodes that differ doubt for a while, repeat their own entry soon (Trickle), with bucket
-  sums, and owe each other the buckets that differ.
-
-A share in several parts is judged at its last part only: before, a difference means nothing.
+- `Joining`: whether this node may rely on it. `Speaker`: what it says of itself;
+- `Sharing`: what it owes others. `Liveness`: who is silent for too long.
 
 Basic nodes take no part. Their presence puts an entry that wants everything into the others' lists.
 """
@@ -21,8 +15,8 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from jsonbus.core.agreement import Agreement
 from jsonbus.core.counters import Counters
-from jsonbus.core.differences import Differences
 from jsonbus.core.events import (
     Event,
     InterestChanged,
@@ -49,7 +43,6 @@ from jsonbus.core.limits import (
     PLAIN_LEASE_S,
     PLAIN_PEERS_MAX,
     TIMER_SLACK_S,
-    WHOLE_LIST_NODES,
 )
 from jsonbus.core.liveness import Liveness, lease_s
 from jsonbus.core.outbox import Outbox
@@ -96,7 +89,15 @@ class Membership:
         self._sharing = Sharing(settings, self.list, rng, outbox, counters)
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
-        self._differences = Differences()
+        self._agreement = Agreement(
+            settings.node,
+            subscription_list=self.list,
+            joining=self.joining,
+            speaker=self._speaker,
+            sharing=self._sharing,
+            on_agreed=self._state_changed,
+            on_difference=self._doubt,
+        )
         self._plain_answered_at: dict[str, float] = {}
         self._is_open = False
 
@@ -144,7 +145,7 @@ class Membership:
     def close(self, now: float) -> None:
         """Say goodbye; no timer afterwards."""
         self._sharing.stop()
-        self._differences.clear()
+        self._agreement.stop()
         self.joining.settle("closed")
         self._speaker.say_goodbye(now)
 
@@ -161,7 +162,7 @@ class Membership:
             self._sharing.timer_at(),
             self._speaker.timer_at(),
             self._liveness.timer_at(),
-            self._differences.timer_at(),
+            self._agreement.timer_at(),
         )
 
     def handle_timer(self, now: float) -> None:
@@ -169,8 +170,8 @@ class Membership:
         if self.joining.timer_at() <= due:
             self._handle_joining(due, now)
         self._sharing.handle_timer(now)
-        if self._differences.timer_at() <= due:
-            self._judge_differences(due, now)
+        if self._agreement.timer_at() <= due:
+            self._agreement.handle_timer(due, now)
         if self._liveness.timer_at() <= due:
             self._handle_liveness(due, now)
         self._speaker.handle_timer(now)
@@ -199,7 +200,7 @@ class Membership:
             if frame.covers is None and not frame.settled:
                 self._speaker.plan_presence(now)  # a joiner should know who wants everything
         elif frame.digest is not None:
-            self._compare(header.node, frame, now)
+            self._agreement.compare(header.node, frame, now)
 
     def receive_plain_list(self, topics: list[str], address: str, now: float) -> None:
         """A list without `jb`, from a node that only knows `topic` and `payload`."""
@@ -235,7 +236,7 @@ class Membership:
             if not self._strategy.takes_part:
                 self._speaker.cancel_presence()  # one is reason enough to send everything
         if frame.digest is not None and self._strategy.takes_part:
-            self._compare(header.node, frame, now)
+            self._agreement.compare(header.node, frame, now)
         for node, incarnation in frame.suspects:
             self._hear_suspicion(header.node, node, incarnation, now)
 
@@ -246,79 +247,7 @@ class Membership:
         entry = Entry(header.node, header.incarnation, frame.version, name, left=True)
         self._merge(entry, 0.0, self._lease_s(), now)
 
-    # --- Comparing ------------------------------------------------------------------------------
-
-    def _compare(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
-        if frame.settled:
-            self.joining.hear_settled()
-        if frame.digest == self.list.digest:
-            self._hear_agreement(sender, frame, now)
-        elif isinstance(frame, ListFrame) and frame.part[0] < frame.part[1] - 1:
-            return  # more is to come
-        elif self.joining.is_settled:
-            self._hear_difference(sender, frame, now)
-
-    def _hear_agreement(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
-        self._speaker.trickle.hear_agreement()
-        self._sharing.release(sender)
-        self._differences.forget(sender)
-        if isinstance(frame, ListFrame) and frame.covers is not None:
-            self._sharing.hear_identical(sender, frame.covers)
-            self._speaker.cancel_announcement()
-        if not frame.settled or self.list.is_full:
-            self.joining.confirm()
-            return
-        self._sharing.hear_agreement()
-        self._speaker.hear_agreement()
-        if self.joining.agree():
-            self._state_changed(now)
-
-    def _hear_difference(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
-        assert frame.digest is not None
-        is_list = isinstance(frame, ListFrame)
-        if frame.settled:
-            if not self._differences.is_behind(frame.digest, now):
-                self._differences.note(sender, frame.digest, frame.sums, is_list, now)
-            return
-        # A joiner lacks nearly everything, and waits.
-        if not self._strategy.answers:
-            self._speaker.trickle.hear_mismatch(now)  # nobody may answer: it should hear somebody
-        self._tell(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
-
-    def _judge_differences(self, due: float, now: float) -> None:
-        """Act on what is still different after the grace."""
-        for difference in self._differences.take_due(due):
-            sender, digest = difference.sender, difference.digest
-            if digest == self.list.digest:
-                continue
-            if digest is None:
-                if self.list.get(sender) is not None or sender in self.list.tombstones:
-                    continue  # it has introduced itself, or left
-                self._miss_something(now, "a node is here whose subscriptions are not known")
-            elif not self._differences.is_behind(digest, now):
-                self._miss_something(now, "another node has a different list")
-                self._tell(
-                    sender, difference.sums, is_list=difference.is_list, is_joining=False, now=now
-                )
-
-    def _tell(
-        self, sender: str, sums: int | None, *, is_list: bool, is_joining: bool, now: float
-    ) -> None:
-        """Let the sender know what its list lacks, as far as this node answers."""
-        if sums is not None:
-            buckets = self.list.differing_buckets(sums)
-        elif is_list or len(self.list) <= WHOLE_LIST_NODES:
-            buckets = ALL_BUCKETS
-        else:
-            return  # it did not say where; its next digests will, now that lists differ
-        if self._strategy.answers:
-            self._sharing.owe(sender, buckets, now, is_joining=is_joining)
-        elif not is_joining and buckets >> bucket_of(self._settings.node) & 1:
-            self._speaker.plan_announcement(now)  # it answers for nobody but itself
-
-    def _miss_something(self, now: float, reason: str) -> None:
-        self._speaker.trickle.hear_mismatch(now)
-        self._doubt(now, reason)
+    # --- Merging --------------------------------------------------------------------------------
 
     def _hear_unknown(self, header: Header, now: float) -> None:
         """The sender is not in the list, or under another incarnation."""
@@ -331,8 +260,8 @@ class Membership:
                 if buried.gone:
                     self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
                 return  # else a datagram that its goodbye overtook
-        if self._strategy.takes_part and self.joining.is_settled:
-            self._differences.note(header.node, None, None, False, now)
+        if self._strategy.takes_part:
+            self._agreement.hear_unknown(header.node, now)
 
     def _hear_suspicion(self, asker: str, node: str, incarnation: int, now: float) -> None:
         if node == self._settings.node:
@@ -343,8 +272,6 @@ class Membership:
                 # Under a name of its own: the asker's list may well be equal, only its ages differ.
                 self._sharing.owe(f"{asker}?", 1 << bucket_of(node), now, is_joining=False)
 
-    # --- Merging --------------------------------------------------------------------------------
-
     def _merge(self, entry: Entry, age_s: float, lease: float, now: float) -> None:
         if entry.node == self._settings.node:
             self._merge_own(entry, now)
@@ -352,7 +279,7 @@ class Membership:
         old = self.list.get(entry.node)
         digest = self.list.digest
         if self.list.merge(entry, age_s, now, lease) == CHANGED:
-            self._differences.leave_behind(digest, now)
+            self._agreement.leave_behind(digest, now)
             self._entry_changed(old, self.list.get(entry.node), entry, now)
 
     def _merge_own(self, entry: Entry, now: float) -> None:
@@ -366,7 +293,7 @@ class Membership:
             self._renew_entry(entry.version + 1, mine.patterns, now)
 
     def _renew_entry(self, version: int, patterns: tuple[str, ...], now: float) -> None:
-        self._differences.leave_behind(self.list.digest, now)
+        self._agreement.leave_behind(self.list.digest, now)
         self._speaker.renew(version, patterns, now)
         if self._strategy.takes_part:
             self.joining.announce_change(now, now + CHANGE_GATHER_S)
@@ -404,7 +331,7 @@ class Membership:
         self.list.forget_tombstones(before=now - self._lease_s())
         for entry in self._liveness.check(due):
             gone = replace(entry, gone=True)
-            self._differences.leave_behind(self.list.digest, now)
+            self._agreement.leave_behind(self.list.digest, now)
             self.list.bury(gone, now)
             self._entry_changed(entry, None, gone, now)
         suspects = self._liveness.take_question(due)

@@ -33,7 +33,8 @@ class Watch:
         happened = []
         while (at := self.liveness.timer_at()) <= until:
             for entry in self.liveness.check(at):
-                self.list.bury(replace(entry, gone=True), at + LEASE)
+                self.list.bury(replace(entry, gone=True), at)
+                self.liveness.forget(entry.node)
                 happened.append((f"{entry.node} gone", at))
             happened += [(f"ask {node}", at) for node, _ in self.liveness.take_question(at)]
         return happened
@@ -118,7 +119,7 @@ def test_question_for_a_stranger_or_a_plain_peer_is_none_of_ours() -> None:
 def test_node_that_comes_back_is_asked_for_anew() -> None:
     watch = Watch("x")
     watch.run(LEASE + 0.3)  # asked
-    watch.list.bury(Entry("x", 1, 2, left=True), 20.0)  # answers with its goodbye
+    watch.list.bury(Entry("x", 1, 2, left=True), 8.0)  # answers with its goodbye
     watch.liveness.forget("x")
     watch.run(30.0)
     watch.list.put(Entry("x", 2, 1), 30.0)

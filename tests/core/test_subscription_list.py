@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, bucket_of
 from jsonbus.core.limits import (
     LIST_ENTRIES_MAX,
+    PLAIN_BYTES_MAX,
     PLAIN_LEASE_S,
     PLAIN_PEERS_MAX,
-    PLAIN_TOPICS_MAX,
     TOMBSTONES_MAX,
     WHOLE_LIST_NODES,
 )
@@ -267,19 +267,19 @@ def test_tombstone_of_a_node_never_known_cannot_bring_it_back_without_its_patter
 
 def test_gone_node_comes_back_when_somebody_heard_it_after_all() -> None:
     known = make_list(X1)
-    known.bury(replace(X1, gone=True), NOW + LEASE)
+    known.bury(replace(X1, gone=True), NOW)
     assert merge(known, X1, age_s=LEASE + 1) == SAME
     assert known.get("x") is None
     assert merge(known, X1, age_s=1.0) == CHANGED
     assert known.get("x") == X1
 
 
-def test_tombstones_are_forgotten_after_a_lease() -> None:
+def test_tombstones_are_forgotten_when_they_are_old() -> None:
     known = make_list(X1)
     merge(known, Entry("x", 5, 2, "x", left=True))
-    known.forget_tombstones(NOW + LEASE - 0.1)
+    known.forget_tombstones(before=NOW)
     assert "x" in known.tombstones
-    known.forget_tombstones(NOW + LEASE)
+    known.forget_tombstones(before=NOW + 0.1)
     assert "x" not in known.tombstones
 
 
@@ -290,22 +290,28 @@ def test_tombstone_ages_on_its_way_from_list_to_list() -> None:
     half = LEASE / 2
     for entry, age_s in first.entries_in(ALL_BUCKETS, NOW + half):
         merge(second, entry, age_s, NOW + half)
-    second.forget_tombstones(NOW + LEASE + 0.1)  # not a lease after it was passed on
+    assert "x" in second.tombstones
+    second.forget_tombstones(before=NOW + 0.1)  # not a lease after it was passed on
     assert not second.tombstones
+
+
+def test_tombstone_older_than_a_lease_is_not_passed_on_again() -> None:
+    known = make_list()
+    merge(known, Entry("x", 5, 2, "x", left=True), age_s=LEASE + 0.1)
+    assert not known.tombstones
 
 
 def test_tombstones_are_bounded() -> None:
     known = make_list()
     for number in range(TOMBSTONES_MAX + 5):
-        known.bury(Entry(f"n{number}", 1, 1, left=True), NOW + LEASE)
+        known.bury(Entry(f"n{number}", 1, 1, left=True), NOW)
     assert len(known.tombstones) == TOMBSTONES_MAX
     assert "n0" not in known.tombstones
 
 
 def test_full_list_refuses_and_says_so() -> None:
     known = make_list()
-    known.stand_on(FrozenList(make_many(3)), NOW)
-    known._count = LIST_ENTRIES_MAX  # as if it held so many
+    known.digest = Digest(LIST_ENTRIES_MAX, 0)  # as if it held so many
     assert merge(known, X1) == STALE
     assert known.is_full
 
@@ -361,21 +367,21 @@ def test_plain_entries_from_lists_are_bounded() -> None:
     assert len(known) == PLAIN_PEERS_MAX
 
 
-def test_plain_peers_topics_are_bounded() -> None:
+def test_plain_peer_that_wants_too_much_is_taken_to_want_everything() -> None:
     known = make_list()
-    merge(known, make_plain_entry(PLAIN, [f"t{number}" for number in range(PLAIN_TOPICS_MAX)]))
-    before = known.get(PLAIN)
-    merge(known, make_plain_entry(PLAIN, ["one/more"]))
-    after = known.get(PLAIN)
-    assert before is not None and after is not None
-    assert len(after.patterns) <= PLAIN_TOPICS_MAX
+    topics = [f"{number:04d}" for number in range(PLAIN_BYTES_MAX // 4)]
+    merge(known, make_plain_entry(PLAIN, topics))
+    assert content(known)[PLAIN].patterns == tuple(topics)
+    assert merge(known, make_plain_entry(PLAIN, ["x"])) == CHANGED
+    assert content(known)[PLAIN].patterns == ("**",)
+    assert merge(known, make_plain_entry(PLAIN, ["y"])) == SAME
 
 
 def test_plain_entries_are_found_without_looking_through_the_list() -> None:
     known = make_list(*make_many(3))
     merge(known, make_plain_entry(PLAIN, ["a"]))
     assert known.plain_entries() == [make_plain_entry(PLAIN, ["a"])]
-    known.bury(replace(make_plain_entry(PLAIN, ["a"]), gone=True), NOW + LEASE)
+    known.bury(replace(make_plain_entry(PLAIN, ["a"]), gone=True), NOW)
     assert known.plain_entries() == []
 
 
@@ -474,7 +480,7 @@ def test_entry_of_the_base_may_leave_and_come_back() -> None:
     base = FrozenList([X1, *make_many(3)])
     known = SubscriptionList()
     known.stand_on(base, NOW)
-    known.bury(replace(X1, gone=True), NOW + LEASE)
+    known.bury(replace(X1, gone=True), NOW)
     assert len(known) == 3
     merge(known, X1, now=NOW + 1)
     assert known.digest == base.digest

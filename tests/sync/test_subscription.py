@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import jsonbus
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.sync.subscription import Subscription
+from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
 
@@ -259,16 +261,16 @@ def test_a_handler_that_is_too_slow_with_error_is_warned_of(
     assert subscription.dropped == 2
 
 
-def test_a_bus_lives_as_long_as_one_of_its_subscriptions(open_bus: OpenBus) -> None:
-    got: list[object] = []
+def test_a_bus_lives_as_long_as_one_of_its_subscriptions(network: MemoryNetwork) -> None:
+    def open_and_keep_the_subscription() -> tuple[Subscription, weakref.ref[jsonbus.Bus]]:
+        bus = jsonbus.Bus.over(network.open())
+        return bus.subscribe("x"), weakref.ref(bus)
 
-    def subscribe_and_forget() -> Subscription:
-        return jsonbus.Bus(port=open_bus().config.port, interface="lo").subscribe("x")
-
-    subscription = subscribe_and_forget()
-    publisher = open_bus()
-    assert publisher.wait_for_subscribers("x", timeout=30)
-    publisher.publish("x", 1)
-    got.append(subscription.get(timeout=30).value)
-    assert got == [1]
-    subscription._release.__self__.close()  # type: ignore[attr-defined]
+    subscription, bus = open_and_keep_the_subscription()
+    with jsonbus.Bus.over(network.open()) as publisher:
+        assert publisher.wait_for_subscribers("x", timeout=30)
+        publisher.publish("x", 1)
+        assert subscription.get(timeout=30).value == 1
+    kept = bus()
+    assert kept is not None
+    kept.close()

@@ -1,0 +1,255 @@
+"""Sending: at once when idle, together under load, in order, and never lost without a count."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+import jsonbus
+from jsonbus.sync import outgoing
+from jsonbus.transport import MemoryNetwork
+from tests.helpers import wait_until
+from tests.sync.conftest import OpenBus
+from tests.sync.transports import RecordingTransport
+
+# Mode basic sends everything from the start: no joining, no lists. Its heartbeats may still come in
+# between, from the receive thread; no test may depend on there being none.
+
+
+def test_an_idle_publish_has_left_when_it_returns(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    numbers = iter(range(1000))
+
+    def publish_and_look() -> bool:
+        number = next(numbers)
+        bus.publish("x", number)
+        return ("x", number) in transport.messages()
+
+    assert wait_until(publish_and_look)
+
+
+def test_what_is_published_during_a_send_shares_the_next_datagrams(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    entered = transport.entered
+    transport.gate.clear()
+    slow = threading.Thread(target=bus.publish, args=("slow", 0))
+    slow.start()
+    assert wait_until(lambda: transport.entered > entered)
+
+    for number in range(50):
+        assert bus.publish("x", number)  # returns, though the network is busy
+
+    transport.gate.set()
+    slow.join(30)
+    assert bus.flush(timeout=30)
+    sent = [value for topic, value in transport.messages() if topic == "x"]
+    assert sent == list(range(50))
+    assert len(transport.batches()) < 25
+
+
+def test_many_threads_lose_nothing_and_keep_their_own_order(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    local = bus.subscribe("**", maxsize=100_000)
+
+    def publish(thread: int) -> None:
+        for number in range(500):
+            bus.publish(f"thread/{thread}", number)
+
+    threads = [threading.Thread(target=publish, args=(each,)) for each in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert bus.flush(timeout=60)
+
+    sent = transport.messages()
+    received = [(m.topic, m.value) for m in (local.get(timeout=0) for _ in range(local.pending))]
+    for each in range(8):
+        topic = f"thread/{each}"
+        assert [value for name, value in sent if name == topic] == list(range(500))
+        assert [value for name, value in received if name == topic] == list(range(500))
+    assert len(sent) == 8 * 500
+
+
+def test_a_datagram_the_kernel_had_no_room_for_is_sent_later_and_once(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    transport.inner.is_jammed = True
+    entered = transport.entered
+    publisher = threading.Thread(target=bus.publish, args=("x", 1))
+    publisher.start()
+    assert wait_until(lambda: transport.entered > entered)
+    assert transport.messages() == []
+    transport.inner.is_jammed = False
+    publisher.join(30)
+    assert bus.flush(timeout=30)
+    assert transport.messages() == [("x", 1)]
+    assert bus.stats()["datagrams_unsent"] == 0
+
+
+def test_publishers_that_outrun_the_network_wait(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    transport.inner.is_jammed = True
+    published: list[int] = []
+    value = "x" * 10_000
+
+    def publish() -> None:
+        for number in range(300):
+            bus.publish("big", [number, value])
+            published.append(number)
+
+    publishers = [threading.Thread(target=publish) for _ in range(2)]
+    for publisher in publishers:
+        publisher.start()
+    # One of them is in the middle of its send; the other filled the outbox, and waits.
+    assert wait_until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 10_100)
+    assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 1
+    transport.inner.is_jammed = False
+    for publisher in publishers:
+        publisher.join(60)
+    assert bus.flush(timeout=60)
+    numbers = [message[1][0] for message in transport.messages()]
+    assert sorted(numbers) == sorted([*range(300)] * 2)
+
+
+def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
+    network: MemoryNetwork,
+    open_over: OpenBus,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 0.05)
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    transport.inner.is_jammed = True
+    assert bus.publish("x", 1)
+    assert bus.publish("x", 2)
+    assert wait_until(lambda: bus.flush(timeout=0))
+    assert bus.stats()["datagrams_unsent"] >= 1
+    transport.inner.is_jammed = False
+    assert bus.publish("x", 3)
+    assert bus.flush(timeout=30)
+    assert transport.messages() == [("x", 3)]
+    assert len([r for r in caplog.records if "taken nothing" in r.getMessage()]) == 1
+
+
+def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothing(
+    network: MemoryNetwork, open_over: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport = network.open()
+    bus, other = open_over(transport), open_over(network.open())
+    subscription = other.subscribe("x")
+    assert bus.wait_for_subscribers("x", timeout=30)
+    with caplog.at_level(logging.WARNING, "jsonbus.bus"):
+        transport.is_plugged = False
+        for number in range(5):
+            bus.publish("x", number)
+        assert wait_until(lambda: bus.flush(timeout=0))
+    assert bus.stats()["datagrams_unsent"] >= 1
+    assert bus.stats()["send_failures"] >= 1
+    assert len([r for r in caplog.records if "not sent" in r.getMessage()]) == 1
+
+    transport.is_plugged = True
+    bus.publish("x", "again")
+    assert subscription.get(timeout=30).value == "again"
+    # Others may have missed what it announced meanwhile, so it announces itself anew.
+    assert wait_until(lambda: bus.id in {node.node for node in other.nodes()})
+
+
+def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    transport = network.open()
+    jammed, other = open_over(transport), open_over(network.open())
+    subscription = jammed.subscribe("x")
+    assert other.wait_for_subscribers("x", timeout=30)
+    transport.is_jammed = True
+    jammed.subscribe("new")  # its announcement finds no room
+    for number in range(3):
+        other.publish("x", number)
+    assert [subscription.get(timeout=30).value for _ in range(3)] == [0, 1, 2]
+    transport.is_jammed = False
+    assert other.wait_for_subscribers("new", timeout=30)
+
+
+def test_a_log_handler_may_publish_what_it_is_told_of_a_failed_send(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+
+    class Publish(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            transport.inner.is_plugged = True
+            bus.publish("log", record.levelname)
+
+    handler = Publish(logging.WARNING)
+    logger = logging.getLogger("jsonbus.bus")
+    logger.addHandler(handler)
+    try:
+        transport.inner.is_plugged = False
+        bus.publish("x", 1)
+        bus.publish("x", 2)
+    finally:
+        logger.removeHandler(handler)
+    assert bus.flush(timeout=30)
+    assert ("log", "WARNING") in transport.messages()
+    assert ("x", 2) in transport.messages()
+
+
+def test_a_turn_that_was_interrupted_is_given_back(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+
+    send, here = outgoing.Outgoing.send, threading.current_thread()
+
+    def interrupt(self: outgoing.Outgoing, until: float) -> bool:
+        if threading.current_thread() is here:
+            raise KeyboardInterrupt
+        return send(self, until)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outgoing.Outgoing, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bus.publish("x", 1)
+    # The receive thread sends what was left behind.
+    assert wait_until(lambda: transport.messages() == [("x", 1)])
+    assert bus.publish("x", 2)
+    assert bus.flush(timeout=30)
+    assert transport.messages() == [("x", 1), ("x", 2)]
+
+
+def test_messages_published_just_before_closing_arrive(open_bus: OpenBus) -> None:
+    reader = open_bus()
+    subscription = reader.subscribe("x")
+    with jsonbus.Bus(port=reader.config.port, interface="lo") as publisher:
+        for number in range(50):
+            publisher.publish("x", number)
+    got = [subscription.get(timeout=30).value for _ in range(50)]
+    assert got == list(range(50))
