@@ -64,6 +64,7 @@ class Agreement:
 
     def hear_unknown(self, sender: str, now: float) -> None:
         """Somebody talks who is not in the list."""
+        self._joining.hear_settled()
         if self._joining.is_settled:
             self._differences.note(sender, None, None, False, now)
 

@@ -78,8 +78,8 @@ class Joining:
         self._announce_from(now, at)
 
     def hear_settled(self) -> None:
-        """A settled node is here: silence no longer means that there is nobody."""
-        if self.state == JOINING:
+        """A settled node, or a stranger, is here: there is no silence."""
+        if self.state != SURE:
             self._awaits_silence = False
             self._silent_at = math.inf
 

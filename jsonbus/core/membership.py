@@ -326,6 +326,8 @@ class Membership:
             self._state_changed(now)
             if self.state == SURE:
                 self._speaker.send_presence(now)  # the others wait for somebody settled
+            elif self._is_alone():  # whoever was heard is gone again: only silence can tell
+                self._doubt(now, self.joining.reason, anew=True)
 
     def _handle_liveness(self, due: float, now: float) -> None:
         self.list.forget_tombstones(before=now - self._lease_s())
@@ -342,9 +344,10 @@ class Membership:
     def _joined(self, now: float) -> None:
         """Joining is over, one way or another."""
         self._speaker.settled(now)
-        if self._settings.mode == "master" and not self._is_alone():
-            if not any(entry.is_master for entry in self.list):
-                self._emit(MasterMissing())
+        if self._settings.mode != "master" or any(entry.is_master for entry in self.list):
+            return
+        if self.state == DOUBTING or not self._is_alone():
+            self._emit(MasterMissing())
 
     def _lease_s(self) -> float:
         return lease_s(len(self.list))

@@ -204,7 +204,7 @@ class Speaker:
 
         A node that answers would share them; but not every node answers.
         """
-        if not self._joining.is_settled:
+        if not (self._joining.is_settled and self._seems_to_differ()):
             return []
         return [
             (entry, max(0.0, now - self._list.heard_at(entry.node)))
