@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,23 @@ def test_a_message_is_gone_when_its_last_reader_has_read_it() -> None:
     assert len(queue) == 2
     assert queue.get("bob") == "x"
     assert len(queue) == 1
+
+
+def test_the_queue_lets_go_of_a_message_that_is_gone() -> None:
+    class Letter:
+        pass
+
+    queue = queue_with(3, "ann")
+    letters = [Letter() for _ in range(3)]
+    freed = [weakref.ref(letter) for letter in letters]
+    for letter in letters:
+        queue.put(letter)
+    del letter
+    queue.get("ann")
+    queue.remove(letters[1])
+    queue.unsubscribe("ann")
+    letters.clear()
+    assert wait_until(lambda: [each() for each in freed] == [None, None, None])
 
 
 def test_a_subscriber_reads_only_what_came_after_it() -> None:
@@ -248,6 +266,16 @@ def test_a_removed_message_is_read_by_nobody_any_more() -> None:
     assert read_all(queue, "bob") == ["w", "y", "z"]
     assert read_all(queue, "ann") == ["z"]
     assert len(queue) == 0
+
+
+def test_removing_a_later_message_keeps_the_place_of_who_has_yet_to_read_it() -> None:
+    queue = queue_with(4, "ann", "bob")
+    for message in "wxyz":
+        queue.put(message)
+    assert queue.get("ann") == "w"
+    assert queue.remove("y")
+    assert read_all(queue, "ann") == ["x", "z"]
+    assert read_all(queue, "bob") == ["w", "x", "z"]
 
 
 def test_of_equal_messages_the_oldest_is_removed() -> None:

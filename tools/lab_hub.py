@@ -13,6 +13,7 @@ from lab_relay import shape_line
 from lab_shape import Shape
 
 RELAY = Path(__file__).with_name("lab_relay.py")
+BRIDGE = "bridge"
 STOP_TIMEOUT_S = 60
 
 
@@ -49,6 +50,14 @@ class Hub:
         """Lay a cable from a port of the hub to an interface of the host."""
         connect(self.namespace, port, host, interface)
         self._ports.append(port)
+
+    def reconnect(self, host: Namespace, port: str, interface: str) -> None:
+        """Replace a cable: port and interface are new ones, with the old names."""
+        if self.kind != "bridge":
+            raise LabError("only the cables of a bridge can be replaced")
+        self.namespace.run("ip", "link", "del", port)
+        connect(self.namespace, port, host, interface)
+        self.namespace.run("ip", "link", "set", port, "master", BRIDGE)
 
     def start(self, shape: Shape) -> None:
         if self.kind == "auto":
@@ -94,13 +103,13 @@ class Hub:
 
     def _start_bridge(self) -> None:
         run = self.namespace.run
-        run("ip", "link", "add", "bridge", "type", "bridge")
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
         # No snooping: with nobody to ask who is in which group, a bridge would stop forwarding to
         # hosts it has not heard from for some minutes.
-        run("ip", "link", "set", "bridge", "type", "bridge", "mcast_snooping", "0")
-        run("ip", "link", "set", "bridge", "up")
+        run("ip", "link", "set", BRIDGE, "type", "bridge", "mcast_snooping", "0")
+        run("ip", "link", "set", BRIDGE, "up")
         for port in self._ports:
-            run("ip", "link", "set", port, "master", "bridge")
+            run("ip", "link", "set", port, "master", BRIDGE)
 
     def _start_relay(self) -> None:
         argv = [self._python, str(RELAY), str(self._seed), *self._ports]

@@ -46,15 +46,11 @@ class Lab:
             self._wait_for_carriers()
             self._stack = stack.pop_all()
 
-    def _wait_for_carriers(self) -> None:
-        """Return once all links work: the kernel takes a moment, up to a second, to notice."""
-        deadline = time.monotonic() + CARRIER_TIMEOUT_S
-        for host in self.hosts:
-            for namespace, name in ((host.namespace, INTERFACE), (self.hub.namespace, host.name)):
-                while not namespace.has_carrier(name):
-                    if time.monotonic() >= deadline:
-                        raise LabError(f"the link of {host.name} did not come up")
-                    time.sleep(0.01)
+    def replace_interface(self, host: Host) -> None:
+        """Give a host a new interface under the old name, as a driver that restarts does."""
+        self.hub.reconnect(host.namespace, host.name, INTERFACE)
+        host.configure()
+        self._wait_for_carriers()
 
     def report(self) -> str:
         """What every process said last."""
@@ -68,3 +64,13 @@ class Lab:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+    def _wait_for_carriers(self) -> None:
+        """Return once all links work: the kernel takes a moment, up to a second, to notice."""
+        deadline = time.monotonic() + CARRIER_TIMEOUT_S
+        for host in self.hosts:
+            for namespace, name in ((host.namespace, INTERFACE), (self.hub.namespace, host.name)):
+                while not namespace.has_carrier(name):
+                    if time.monotonic() >= deadline:
+                        raise LabError(f"the link of {host.name} did not come up")
+                    time.sleep(0.01)

@@ -312,9 +312,11 @@ class Loop:
                 self.must_wait = True
 
     async def _wait_until(self, condition: Callable[[Node], bool]) -> None:
-        while not condition(self._node):
+        while True:
             if self._is_closing:
                 raise closed_error()
+            if condition(self._node):
+                return
             await self._changed.wait()
 
     async def _wait_until_ended(self, timeout_s: float) -> None:

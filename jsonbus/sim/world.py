@@ -127,9 +127,9 @@ class World:
         else:
             assert isinstance(participant, SimNode)
             self._boot(participant, node_id)
-            participant.core.open(participant.local(self.clock.now))
             for pattern in patterns:
                 self._subscribe(participant, pattern, None)
+            participant.core.open(participant.local(self.clock.now))
         self._loop.settle(participant)
 
     def crash(self, participant: Participant) -> None:

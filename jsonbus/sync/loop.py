@@ -263,14 +263,15 @@ class Loop:
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
         """Lock held, and released while waiting."""
-        while not condition(self._node):
+        while True:
             if self._is_closing:
                 raise closed_error()
+            if condition(self._node):
+                return True
             remaining_s = deadline - monotonic()
             if remaining_s <= 0:
                 return False
             self._changed.wait(remaining_s)
-        return True
 
     def _deliver_own(self, deliveries: Deliveries) -> None:
         """Put messages published here into mailboxes; wait, if they are full, where that ends."""

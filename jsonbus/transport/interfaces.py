@@ -53,8 +53,9 @@ def follow_interfaces(
 ) -> tuple[Interface, ...]:
     """What of the choices is there now; may be empty, never raises for a missing one.
 
-    "auto" moves only for a reason: to the default route's interface when there is one, else it
-    stays where it is (`current`) as long as that exists.
+    An interface that lost its address, but is still there, stays, as not up: what was joined on it
+    works again when the address is back. "auto" moves only for a reason: to the default route's
+    interface when there is one, else it stays where it is as long as that exists.
     """
     candidates = _list_candidates()
     found: list[Interface] = []
@@ -62,7 +63,7 @@ def follow_interfaces(
         try:
             found.append(_choose_one(choice, candidates, current))
         except TransportError:
-            continue
+            found.extend(_still_there(choice, candidates, current))
     return _each_once(found)
 
 
@@ -106,6 +107,18 @@ def _choose_auto(candidates: Sequence[_Candidate], current: Sequence[Interface])
         "no network interface with an IPv4 address is up: bring one up (`ip link set lo up` is "
         "enough for this machine alone)"
     )
+
+
+def _still_there(
+    choice: str, candidates: Sequence[_Candidate], current: Sequence[Interface]
+) -> list[Interface]:
+    existing = {(candidate.name, candidate.index) for candidate in candidates}
+    return [
+        replace(interface, is_up=False)
+        for interface in current
+        if choice in (interface.name, interface.address, AUTO)
+        and (interface.name, interface.index) in existing
+    ]
 
 
 def _as_interface(candidate: _Candidate, address: str) -> Interface:

@@ -167,6 +167,11 @@ class Link:
         for pattern in patterns:
             node.subscribe(pattern, "sink", self.now)
 
+    def agrees(self) -> bool:
+        """Whether all nodes are sure of one and the same list."""
+        digests = {node._membership.list.digest for node in self.nodes}
+        return len(digests) == 1 and all(node.state == "sure" for node in self.nodes)
+
     def values(self, name: str) -> list[Any]:
         return [message.value for message in self.received[name]]
 

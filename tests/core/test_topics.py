@@ -41,7 +41,7 @@ VALID = [
 ]
 
 INVALID = [
-    ("", "empty"),
+    ("", "it is empty"),
     ("/a", "levels"),
     ("a/", "levels"),
     ("a//b", "levels"),

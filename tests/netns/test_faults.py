@@ -132,3 +132,15 @@ def test_a_publisher_whose_interface_goes_down_says_so_and_goes_on(lab: MakeLab)
     heard = len(values(listener))
     assert listener.wait_until(lambda p: len(values(p)) > heard, TIMEOUT_S)
     assert publisher.returncode is None
+
+
+def test_nodes_follow_an_interface_that_is_replaced(lab: MakeLab) -> None:
+    network = lab(2, hub="bridge")
+    one, two = network.hosts
+    listener = one.start("sub", "tick", "--name", "reader")
+    two.start("pub", "tick", "1", "--rate", "10")
+    assert listener.wait_until(lambda p: values(p), TIMEOUT_S)
+    for host in (one, two):
+        network.replace_interface(host)
+        heard = len(values(listener))
+        assert listener.wait_until(lambda p, n=heard: len(values(p)) > n, TIMEOUT_S)

@@ -147,6 +147,12 @@ def test_a_link_taken_down_is_silent_until_it_is_up_again(lab: MakeLab) -> None:
     assert wait_until(is_heard, 60)
 
 
+def test_only_a_bridge_can_have_its_cables_replaced(lab: MakeLab) -> None:
+    network = lab(1, hub="relay")
+    with pytest.raises(LabError, match="only the cables of a bridge"):
+        network.replace_interface(network.hosts[0])
+
+
 def test_a_hub_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="none of auto, bridge, relay"):
         Hub("ring", 1)

@@ -254,9 +254,7 @@ def test_messages_of_a_plain_sender_arrive(open_bus: OpenBus) -> None:
     bus = open_bus()
     subscription = bus.subscribe("hello")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sensor:
-        sensor.setsockopt(
-            socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1")
-        )
+        sensor.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         sensor.sendto(b'{"topic":"hello","payload":1}', (bus.config.group, bus.config.port))
     message = subscription.get(timeout=30)
     assert (message.value, message.sequence) == (1, None)

@@ -19,10 +19,15 @@ from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
 
 
+def is_served(topic: str, bus: jsonbus.Bus) -> bool:
+    """Whether the bus knows a node that serves the topic."""
+    return any(f"jsonbus.request/{topic}" in node.patterns for node in bus.nodes())
+
+
 def test_a_request_gets_what_the_handler_of_another_bus_returns(open_bus: OpenBus) -> None:
     asking, serving = open_bus(), open_bus()
     serving.serve("add", lambda message: message.value["a"] + message.value["b"])
-    assert wait_until(lambda: "jsonbus.request/add" in asking.subscriptions())
+    assert wait_until(lambda: is_served("add", asking))
     assert asking.request("add", {"a": 1, "b": 2}, timeout=30) == 3
 
 
@@ -42,7 +47,7 @@ def test_a_bus_can_ask_itself(open_bus: OpenBus) -> None:
 def test_many_threads_each_get_their_own_answer(open_bus: OpenBus) -> None:
     asking, serving = open_bus(), open_bus(workers=2)
     serving.serve("double", lambda message: 2 * message.value)
-    assert wait_until(lambda: "jsonbus.request/double" in asking.subscriptions())
+    assert wait_until(lambda: is_served("double", asking))
     answers: dict[int, object] = {}
 
     def ask(number: int) -> None:
@@ -70,7 +75,7 @@ def test_a_handler_that_fails_is_told_to_who_asked_and_logged(
         raise ValueError("spilt milk")
 
     serving.serve("fail", fail)
-    assert wait_until(lambda: "jsonbus.request/fail" in asking.subscriptions())
+    assert wait_until(lambda: is_served("fail", asking))
     with pytest.raises(RequestFailedError, match="ValueError: spilt milk") as caught:
         asking.request("fail", timeout=30)
     assert caught.value.node == serving.id
@@ -89,7 +94,7 @@ def test_no_answer_in_time_is_a_timeout(open_bus: OpenBus) -> None:
     asking, serving = open_bus(), open_bus()
     go_on = threading.Event()
     serving.serve("slow", lambda message: go_on.wait(60))
-    assert wait_until(lambda: "jsonbus.request/slow" in asking.subscriptions())
+    assert wait_until(lambda: is_served("slow", asking))
     with pytest.raises(RequestTimeoutError) as caught:
         asking.request("slow", timeout=0.05)
     assert (caught.value.topic, caught.value.timeout_s) == ("slow", 0.05)
@@ -119,7 +124,7 @@ def test_what_is_asked_must_be_json(open_bus: OpenBus) -> None:
 def test_a_handler_may_ask_another_bus(open_bus: OpenBus) -> None:
     front, back = open_bus(), open_bus()
     back.serve("back", lambda message: message.value + 1)
-    assert wait_until(lambda: "jsonbus.request/back" in front.subscriptions())
+    assert wait_until(lambda: is_served("back", front))
     front.serve("front", lambda message: front.request("back", message.value, timeout=30) * 10)
     assert front.request("front", 1, timeout=30) == 20
 

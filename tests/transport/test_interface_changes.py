@@ -67,19 +67,32 @@ def test_a_replaced_address_becomes_the_source_without_a_rejoin() -> None:
 
 
 @in_private_namespace
-def test_an_interface_without_its_address_is_joined_again_once_it_is_back() -> None:
+def test_an_interface_without_its_address_stays_joined_and_shows_as_not_up() -> None:
     add_cable("one", "10.1.0.1")
     with opened(2416, "one") as transport:
         ip("addr del 10.1.0.1/24 dev one")
         assert transport.rejoin()
+        (interface,) = transport.describe().interfaces
+        assert (interface.name, interface.is_up) == ("one", False)
+        assert not transport.rejoin()
+        ip("addr add 10.1.0.7/24 dev one")
+        assert transport.send(b"back")
+        assert hear(transport, 1) == [(b"back", "10.1.0.7")]
+        assert transport.rejoin()
+        (interface,) = transport.describe().interfaces
+        assert (interface.address, interface.is_up) == ("10.1.0.7", True)
+
+
+@in_private_namespace
+def test_an_interface_that_is_gone_is_left() -> None:
+    add_cable("one", "10.1.0.1")
+    with opened(2416, "one") as transport:
+        ip("link del one")
+        assert transport.rejoin()
         assert transport.describe().interfaces == ()
-        with pytest.raises(TransportError, match="no interface of 'one' is there now"):
+        with pytest.raises(TransportError, match="no chosen interface is there now"):
             transport.send(b"lost")
         assert not transport.rejoin()
-        ip("addr add 10.1.0.1/24 dev one")
-        assert transport.rejoin()
-        assert transport.send(b"back")
-        assert hear(transport, 1) == [(b"back", "10.1.0.1")]
 
 
 @in_private_namespace
@@ -95,14 +108,12 @@ def test_a_pinned_address_works_again_when_it_is_back() -> None:
 
 
 @in_private_namespace
-def test_a_recreated_interface_is_followed_by_rejoin_alone() -> None:
+def test_a_recreated_interface_is_joined_by_rejoin() -> None:
     add_cable("one", "10.1.0.1")
     with opened(2416, "one") as transport:
         before = index_of(transport)
         ip("link del one")
         add_cable("one", "10.1.0.2")
-        with pytest.raises(TransportError, match="cannot send"):
-            transport.send(b"lost")
         assert transport.rejoin()
         assert index_of(transport) != before
         assert transport.send(b"back")
@@ -110,6 +121,40 @@ def test_a_recreated_interface_is_followed_by_rejoin_alone() -> None:
         with opened(2416, give_far_end("one", "10.1.0.3")) as far:
             assert reaches(far, transport)
             assert reaches(transport, far)
+
+
+@in_private_namespace
+def test_a_recreated_interface_is_joined_by_the_send_that_fails_for_it() -> None:
+    add_cable("one", "10.1.0.1")
+    with opened(2416, "one") as transport:
+        ip("link del one")
+        add_cable("one", "10.1.0.2")
+        with pytest.raises(TransportError, match="cannot send .* on one"):
+            transport.send(b"lost")
+        assert transport.send(b"back")
+        assert hear(transport, 1) == [(b"back", "10.1.0.2")]
+        # The owner is still told.
+        assert transport.rejoin()
+        assert not transport.rejoin()
+
+
+@in_private_namespace
+def test_failing_sends_look_for_an_interface_until_it_is_back() -> None:
+    add_cable("one", "10.1.0.1")
+
+    def is_sent(transport: MulticastTransport) -> bool:
+        try:
+            return transport.send(b"x")
+        except TransportError:
+            return False
+
+    with opened(2416, "one") as transport:
+        ip("link del one")
+        assert not is_sent(transport)
+        assert not is_sent(transport)
+        add_cable("one", "10.1.0.2")
+        assert wait_until(lambda: is_sent(transport))
+        assert hear(transport, 1) == [(b"x", "10.1.0.2")]
 
 
 @in_private_namespace

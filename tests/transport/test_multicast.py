@@ -8,7 +8,13 @@ import socket
 import pytest
 
 from jsonbus.errors import TransportError
-from jsonbus.transport import DATAGRAM_BYTES_MAX, Transport, open_multicast, refusals
+from jsonbus.transport import (
+    DATAGRAM_BYTES_MAX,
+    Transport,
+    open_multicast,
+    platforms,
+    refusals,
+)
 from jsonbus.transport.base import Interface
 from tests.helpers import find_free_port, wait_until
 from tests.transport.listening import GROUP, hear, opened
@@ -209,3 +215,18 @@ def test_a_send_without_room_is_repeated_only_where_it_had_none() -> None:
         assert len(hear(listener, taken + 1)) == taken + 1
         assert listener.receive(listener.sockets()[0]) is None
         assert transport.send_failures == 0
+
+
+def test_joining_by_address_as_on_windows_works_here_too(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platforms, "IS_LINUX", False)
+    monkeypatch.setattr(platforms, "IS_WINDOWS", True)
+    with opened(port, receive_buffer_bytes=100_000) as transport:
+        info = transport.describe()
+        assert [(each.name, each.index) for each in info.interfaces] == [("lo", 0)]
+        assert info.receive_buffer_obtained_bytes >= 100_000
+        assert transport.send(b"x")
+        assert hear(transport, 1) == [(b"x", "127.0.0.1")]
+        assert not transport.rejoin()
+        assert transport.kernel_drops() == 0

@@ -1,0 +1,275 @@
+"""The end of a bus: said goodbye, bounded in time, nothing left waiting."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import jsonbus
+from jsonbus.errors import ClosedError
+from jsonbus.transport import MemoryNetwork
+from tests.helpers import find_free_port, wait_until
+from tests.sync.conftest import OpenBus
+
+
+def names_known_to(bus: jsonbus.Bus) -> set[str]:
+    return {node.name for node in bus.nodes()}
+
+
+def test_closing_says_goodbye(open_bus: OpenBus) -> None:
+    staying, leaving = open_bus(name="staying"), open_bus(name="leaving")
+    assert wait_until(lambda: "leaving" in names_known_to(staying))
+    leaving.close()
+    assert leaving.is_closed
+    assert leaving.state == "closed"
+    # Far sooner than its lease would end: that is seven seconds.
+    assert wait_until(lambda: "leaving" not in names_known_to(staying), timeout_s=30)
+
+
+def test_an_exception_in_the_with_block_closes_too(open_bus: OpenBus) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with open_bus() as bus:
+            raise ZeroDivisionError
+    assert bus.is_closed
+
+
+def test_closing_twice_is_fine(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    bus.close()
+    bus.close()
+    with pytest.raises(ClosedError):
+        bus.__enter__()
+
+
+def test_many_threads_may_close_at_once(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    bus.subscribe("x", print)
+    threads = [threading.Thread(target=bus.close) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda bus: bus.publish("x", 1),
+        lambda bus: bus.subscribe("x"),
+        lambda bus: bus.serve("x", print),
+        lambda bus: bus.request("x"),
+        lambda bus: bus.ping(),
+        lambda bus: bus.wait_for_subscribers("x"),
+        lambda bus: bus.wait_until_sure(),
+        lambda bus: bus.flush(),
+    ],
+)
+def test_a_closed_bus_is_not_used(open_bus: OpenBus, use: Callable[[jsonbus.Bus], object]) -> None:
+    bus = open_bus()
+    bus.close()
+    with pytest.raises(ClosedError):
+        use(bus)
+
+
+def test_a_closed_bus_may_still_be_looked_at(open_bus: OpenBus) -> None:
+    bus = open_bus(receive_buffer_bytes=70_000)
+    subscription = bus.subscribe("x")
+    bus.publish("x", 1)
+    bus.close()
+    assert bus.stats()["messages_dropped"] == 1
+    assert bus.stats()["receive_buffer_asked_bytes"] == 70_000
+    assert bus.nodes() is not None
+    assert "closed" in repr(bus)
+    assert "closed" in repr(subscription)
+    subscription.close()
+
+
+def test_closing_ends_everything_that_waits(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x")
+    ended: list[str] = []
+
+    def iterate() -> None:
+        for _ in subscription:
+            pass
+        ended.append("iteration")
+
+    def get() -> None:
+        with pytest.raises(ClosedError):
+            subscription.get()
+        ended.append("get")
+
+    def wait() -> None:
+        with pytest.raises(ClosedError):
+            bus.wait_for_subscribers("nobody", timeout=60)
+        ended.append("wait")
+
+    threads = [threading.Thread(target=each) for each in (iterate, get, wait)]
+    for thread in threads:
+        thread.start()
+    bus.close()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(ended) == ["get", "iteration", "wait"]
+
+
+def test_a_handler_may_close_the_bus(open_bus: OpenBus) -> None:
+    bus = open_bus(workers=2)
+    closed = threading.Event()
+
+    def handler(message: jsonbus.Message) -> None:
+        bus.close()
+        bus.close()
+        closed.set()
+
+    bus.subscribe("x", handler)
+    bus.publish("x", 1)
+    assert closed.wait(30)
+    assert bus.is_closed
+
+
+def test_handlers_get_the_time_to_finish(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    started, go_on, finished = threading.Event(), threading.Event(), threading.Event()
+
+    def handler(message: jsonbus.Message) -> None:
+        started.set()
+        assert go_on.wait(60)
+        finished.set()
+
+    bus.subscribe("x", handler)
+    bus.publish("x", 1)
+    assert started.wait(30)
+    timer = threading.Timer(0.05, go_on.set)
+    timer.start()
+    bus.close(timeout=60)
+    assert finished.is_set()
+    timer.join()
+
+
+def test_a_handler_that_does_not_end_is_left_behind_with_a_warning(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus()
+    started, go_on = threading.Event(), threading.Event()
+
+    def handler(message: jsonbus.Message) -> None:
+        started.set()
+        assert go_on.wait(60)
+
+    subscription = bus.subscribe("x", handler)
+    for number in range(3):
+        bus.publish("x", number)
+    assert started.wait(30)
+    with caplog.at_level(logging.WARNING, "jsonbus.bus"):
+        bus.close(timeout=0.01)
+    assert "still runs a handler" in caplog.text
+    go_on.set()
+    assert wait_until(lambda: subscription.dropped == 2)
+
+
+def test_closing_a_jammed_bus_ends_in_time_and_counts_what_did_not_leave(
+    network: MemoryNetwork,
+) -> None:
+    transport = network.open()
+    bus = jsonbus.Bus.over(transport, mode="basic")
+    assert bus.flush(timeout=30)
+    transport.is_jammed = True
+    publisher = threading.Thread(target=bus.publish, args=("x", 1))
+    publisher.start()
+    bus.close(timeout=0.05)
+    publisher.join(30)
+    assert not publisher.is_alive()
+    assert bus.stats()["datagrams_unsent"] >= 1
+
+
+def test_a_forgotten_bus_warns_and_says_goodbye(open_bus: OpenBus) -> None:
+    staying = open_bus()
+    port = staying.config.port
+    with pytest.warns(ResourceWarning, match="unclosed <Bus forgotten"):
+        bus = jsonbus.Bus(port=port, interface="lo", name="forgotten")
+        assert wait_until(lambda: "forgotten" in names_known_to(staying))
+        del bus
+        gc.collect()
+    assert wait_until(lambda: "forgotten" not in names_known_to(staying))
+
+
+def test_a_bus_that_is_open_when_the_program_ends_says_goodbye(open_bus: OpenBus) -> None:
+    staying = open_bus()
+    program = (
+        "import jsonbus\n"
+        f"bus = jsonbus.Bus(port={staying.config.port}, interface='lo', name='script')\n"
+        "bus.subscribe('x', print)\n"
+        "bus.wait_until_sure(timeout=30)\n"
+        "input()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
+        assert wait_until(lambda: "script" in names_known_to(staying))
+        process.communicate(b"\n", timeout=60)
+    assert process.returncode == 0
+    assert wait_until(lambda: "script" not in names_known_to(staying))
+
+
+FORK = """
+import os, sys
+import jsonbus
+from jsonbus.errors import ForkedError
+
+port = int(sys.argv[1])
+parent = jsonbus.Bus(port=port, interface="lo", name="parent")
+other = jsonbus.Bus(port=port, interface="lo", name="other")
+subscription = parent.subscribe("x")
+parent.subscribe("y", print)
+assert other.wait_for_subscribers("x", timeout=30)
+with parent:
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for use in (
+            lambda: parent.publish("x", 1),
+            lambda: parent.subscribe("z"),
+            lambda: parent.stats(),
+            lambda: parent.flush(),
+            lambda: parent.wait_until_sure(),
+            lambda: subscription.get(timeout=0),
+            lambda: next(subscription),
+        ):
+            try:
+                use()
+            except ForkedError:
+                refused += 1
+        assert refused == 7, refused
+        subscription.close()
+        parent.close()
+        other.close()
+        with jsonbus.Bus(port=port, interface="lo") as own:
+            assert own.publish("x", "from the child")
+            assert own.flush(timeout=30)
+        sys.exit(7)  # runs exit handlers, leaves with blocks
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert subscription.get(timeout=30).value == "from the child"
+    assert parent.id in {node.node for node in other.nodes()}
+    for number in range(20):
+        other.publish("x", number)
+    assert [subscription.get(timeout=30).value for _ in range(20)] == list(range(20))
+other.close()
+print("fine")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
+def test_a_forked_child_cannot_use_the_bus_and_does_the_parent_no_harm() -> None:
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, str(find_free_port())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.returncode, result.stdout) == (0, "fine\n"), result.stderr
