@@ -142,17 +142,25 @@ class Subscription(Mail):
 
     async def run_handler(self) -> bool:
         """Handle some messages; True if there are more. Only by the worker it is with."""
-        for _ in range(BATCH_MAX):
-            lost = self._mailbox.take_overflow()
-            if lost:
-                error = QueueFullError(self.pattern, lost)
-                self._log.warn_once(("overflow", self.pattern), "%s", error)
-            message = self._next_pending()
-            if message is None:
-                break
-            await self._handle(message)
-        self._is_scheduled = self._mailbox.pending > 0
-        return self._is_scheduled
+        has_more = False
+        try:
+            for _ in range(BATCH_MAX):
+                lost = self._mailbox.take_overflow()
+                if lost:
+                    error = QueueFullError(self.pattern, lost)
+                    self._log.warn_once(("overflow", self.pattern), "%s", error)
+                message = self._next_pending()
+                if message is None:
+                    break
+                await self._handle(message)
+            has_more = self._mailbox.pending > 0
+        finally:
+            self._is_scheduled = has_more
+        return has_more
+
+    def put_off(self) -> None:
+        """There is no worker: the next message is to find one."""
+        self._is_scheduled = False
 
     def end(self) -> None:
         """Drop what is pending and wake whoever waits."""

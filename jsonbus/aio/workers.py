@@ -53,7 +53,7 @@ class Workers:
         if len(self._tasks) < self._count and not self._is_stopping:
             task = self._event_loop.create_task(self._run(), name=f"jsonbus-worker-{self._name}")
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._end)
 
     def are_current(self) -> bool:
         """Whether the calling task is one of these."""
@@ -84,21 +84,19 @@ class Workers:
         try:
             while self._queue and not self._is_stopping:
                 subscription = _running[task] = self._queue.popleft()
-                if not await self._run_one(subscription):
-                    continue
-                self._queue.append(subscription)
-                await asyncio.sleep(0)  # a flood must not keep the loop from everything else
+                if await subscription.run_handler():
+                    self._queue.append(subscription)
+                    await asyncio.sleep(0)  # a flood must not keep the loop from everything else
         finally:
             _running.pop(task, None)
-            # Not only in the callback, which comes later: a subscription that is scheduled in
-            # between would wait for a worker that has gone.
+            # Not only in `_end`, which comes later: a subscription that is scheduled in between
+            # would wait for a worker that has gone.
             self._tasks.discard(task)
 
-    async def _run_one(self, subscription: Subscription) -> bool:
-        try:
-            return await subscription.run_handler()
-        except asyncio.CancelledError:
-            # Somebody cancelled every task there is. The rest is for the next worker, which
-            # comes with the next message.
-            self._queue.append(subscription)
-            raise
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._tasks:
+            return
+        # Somebody cancelled every task there is. A message starts a new worker.
+        while self._queue:
+            self._queue.popleft().put_off()

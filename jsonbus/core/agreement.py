@@ -95,12 +95,15 @@ class Agreement:
             )
 
     def _hear_agreement(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
-        self._speaker.trickle.hear_agreement()
         self._sharing.release(sender)
         self._differences.forget(sender)
         if isinstance(frame, ListFrame) and frame.covers is not None:
             self._sharing.hear_identical(sender, frame.covers)
             self._speaker.cancel_announcement()
+        if frame.settled:
+            # Joiners do not count: whoever waits for somebody settled must not wait in vain
+            # because a joiner said the same.
+            self._speaker.trickle.hear_agreement()
         if not frame.settled or self._list.is_full:
             self._joining.confirm()
             return

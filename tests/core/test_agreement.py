@@ -1,0 +1,284 @@
+"""Nodes that join, agree and doubt, on one wire."""
+
+from __future__ import annotations
+
+import pytest
+
+from jsonbus.core.events import InterestChanged, NodeJoined, StateChanged
+from jsonbus.core.frames import Digest, Frame, ListFrame, PresenceFrame
+from jsonbus.core.wire_encode import encode_bye, encode_ping, encode_presence
+from tests.core.link import Link, forge, is_announcement, is_share
+
+
+def is_presence(frame: Frame) -> bool:
+    return isinstance(frame, PresenceFrame)
+
+
+def strange_presence(counter: int = 1) -> bytes:
+    """Of a settled node that has another list."""
+    return forge(
+        encode_presence,
+        counter=counter,
+        version=1,
+        name="stranger",
+        mode="delayed",
+        is_master=False,
+        settled=True,
+        digest=Digest(9, 99),
+        sums=None,
+    )
+
+
+def states(link: Link, name: str) -> list[str]:
+    return [event.state for event in link.events_of(name, StateChanged)]
+
+
+# --- Joining --------------------------------------------------------------------------------------
+
+
+def test_first_node_is_sure_by_silence() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(0.74)
+    assert a.state == "joining"
+    link.run(0.02)
+    assert a.state == "sure"
+    assert link.times("a", is_announcement) == [0.0, 0.25, 0.5]
+
+
+def test_joiner_is_sure_by_agreement_as_soon_as_it_is_answered() -> None:
+    link = Link()
+    link.add("a", share_delay_s=0.01)
+    link.run(5)
+    b = link.add("b")
+    assert b.state == "joining"
+    link.run(0.011)
+    assert b.state == "sure"
+    assert b.state_reason == "another node has the same list"
+
+
+def test_joiner_that_agreed_does_not_repeat_itself() -> None:
+    link = Link()
+    link.add("a", share_delay_s=0.01)
+    link.run(5)
+    link.add("b")
+    link.run(1.5)
+    assert len(link.times("b", is_announcement)) == 1
+
+
+def test_unanswered_joiner_repeats_at_250_500_and_1000_ms_and_doubts_after_1500() -> None:
+    link = Link()
+    link.add("a", mode="master")  # nobody who answers
+    link.run(5.0)
+    link.drop = lambda sender, receiver, frame: (
+        receiver.settings.name == "b" and isinstance(frame, ListFrame)
+    )
+    link.run_until(lambda: is_presence(link.sent[-1][2]), 3)  # one more comes within 2 s
+    begun = link.now
+    b = link.add("b")
+    link.inject(strange_presence())
+    link.run(1.49)
+    at = [when - begun for name, when, frame in link.sent if name == "b"]
+    assert at == pytest.approx([0.0, 0.25, 0.5, 1.0])
+    assert b.state == "joining"
+    link.run(0.02)
+    assert b.state == "doubting"
+
+
+def test_two_joiners_that_know_nothing_do_not_make_each_other_sure() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.run(0.2)
+    assert (a.state, b.state) == ("joining", "joining")
+    assert link.senders(is_share) == []
+    link.run(2)
+    assert link.agrees()
+
+
+def test_nodes_that_start_together_do_not_answer_each_other() -> None:
+    link = Link()
+    nodes = [link.add(f"n{number}", opened=False) for number in range(30)]
+    for node in nodes:
+        link.subscribe(node, "t")
+        link.open(node)
+        link.run(0.01)
+    link.run(5)
+    assert link.agrees()
+    assert all(len(node.nodes(link.now)) == 30 for node in nodes)
+    assert len(link.senders(is_share)) <= 2
+
+
+def test_node_that_is_sure_by_silence_lets_waiting_joiners_know() -> None:
+    link = Link()
+    link.add("a")
+    link.run(0.3)
+    b = link.add("b")
+    link.run(0.5)  # a's silence ended
+    assert is_presence(link.sent[-1][2]) or b.state == "sure"
+    link.run(0.25)
+    assert b.state == "sure"
+
+
+def test_node_that_hears_strangers_does_not_become_sure_by_silence() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    for counter in range(1, 20):
+        link.inject(strange_presence(counter))
+        link.run(0.3)
+        if counter > 1:
+            assert a.state == "doubting"
+    link.run(5)  # they fell silent
+    assert a.state == "sure"
+
+
+def test_messages_of_an_unknown_node_are_no_silence_either() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    for counter in range(1, 20):
+        link.inject(forge(encode_ping, counter=counter, ping_id=1))
+        link.run(0.3)
+        if counter > 1:
+            assert a.state == "doubting"
+    link.run(5)
+    assert a.state == "sure"
+
+
+def test_joiner_that_gave_up_and_is_alone_becomes_sure_in_the_end() -> None:
+    link = Link()
+    a = link.add("a")
+    link.inject(strange_presence())
+    link.run(1.6)
+    assert a.state == "doubting"
+    link.run(5)
+    assert a.state == "sure"
+
+
+def test_events_tell_who_joined_and_what_changed() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    b = link.add("b", opened=False)
+    link.subscribe(b, "t")
+    link.open(b)
+    assert link.events_of("a", NodeJoined) == [NodeJoined(b.settings.node, "b")]
+    assert link.events_of("a", InterestChanged) == [InterestChanged()]
+    link.run(3)
+    assert link.events_of("b", NodeJoined) == [NodeJoined(a.settings.node, "a")]
+    assert states(link, "a") == ["sure"]
+    assert states(link, "b") == ["sure"]
+
+
+# --- Agreement and doubt --------------------------------------------------------------------------
+
+
+def test_sure_node_doubts_when_a_settled_node_differs_and_sends_everything() -> None:
+    link = Link()
+    a, _ = link.add("a"), link.add("b")
+    link.run(5)
+    link.inject(strange_presence())
+    link.run(0.11)
+    assert a.state == "doubting"
+    assert link.publish(a, "nobody/wants", 1) == [True]
+
+
+def test_agreement_ends_the_doubt() -> None:
+    link = Link()
+    a, _ = link.add("a"), link.add("b")
+    link.run(5)
+    link.inject(strange_presence())
+    link.run(5)
+    assert a.state == "sure"
+    assert states(link, "a")[-2:] == ["doubting", "sure"]
+
+
+def test_datagram_that_crossed_a_change_makes_nobody_doubt() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.run(5)
+    link.drop = lambda sender, receiver, frame: sender is b
+    link.run_until(lambda: is_presence(link.sent[-1][2]) and link.sent[-1][0] == "b", 2.1)
+    under_way = link.datagrams[-1]
+    link.subscribe(a, "t")
+    link.run(0.01)
+    link.heal()
+    a.receive_datagram(under_way, ("10.0.0.2", 2416), link.now)
+    link.run(3)
+    assert states(link, "a") == states(link, "b") == ["sure"]
+    assert link.senders(is_share) == []
+
+
+def test_changed_interfaces_mean_doubt_until_somebody_agrees() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.run(5)
+    a.interfaces_changed(link.now)
+    assert a.state == "doubting"
+    assert link.publish(a, "nobody/wants", 1) == [True]
+    link.move()
+    assert link.senders(is_announcement)[-1] == "a"
+    link.run(3)
+    assert a.state == b.state == "sure"
+
+
+def test_changed_interfaces_of_a_lone_node_end_in_silence() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(5)
+    a.interfaces_changed(link.now)
+    link.run(0.7)
+    assert a.state == "doubting"
+    link.run(0.1)
+    assert a.state == "sure"
+
+
+def test_sending_that_failed_and_works_again_means_doubt() -> None:
+    link = Link()
+    a, _ = link.add("a"), link.add("b")
+    link.run(5)
+    a.send_works(link.now)
+    assert a.state == "sure"
+    a.send_failed(link.now)
+    assert a.state == "sure"
+    a.send_works(link.now)
+    assert a.state == "doubting"
+
+
+def test_merged_lists_of_two_groups_agree() -> None:
+    link = Link()
+    left = [link.add(f"l{number}") for number in range(3)]
+    link.run(3)
+    link.cut_off(*left)
+    right = [link.add(f"r{number}") for number in range(3)]
+    link.subscribe(left[0], "from/left")
+    link.subscribe(right[0], "from/right")
+    link.run(3)
+    link.heal()
+    link.run(4)
+    assert link.agrees()
+    assert all(len(node.nodes(link.now)) == 6 for node in link.nodes)
+    assert left[1].has_subscribers("from/right")
+    assert right[1].has_subscribers("from/left")
+
+
+def test_settled_nodes_that_keep_differing_do_not_storm() -> None:
+    link = Link()
+    link.add_many(3)
+    link.forget_sent()
+    for counter in range(1, 300):
+        link.inject(strange_presence(counter))
+        link.run(0.1)
+    assert len(link.sent) < 300
+
+
+def test_stranger_that_leaves_at_once_does_not_leave_a_lone_node_in_doubt() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    a.interfaces_changed(link.now)
+    link.run(0.3)
+    link.inject(forge(encode_ping, ping_id=1))
+    link.inject(forge(encode_bye, counter=2, version=2))
+    link.run(5)
+    assert a.state == "sure"
