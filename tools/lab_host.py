@@ -22,13 +22,12 @@ PLAIN_SENDER = (
 class Host:
     """Made by a Lab, which also closes it."""
 
-    def __init__(self, name: str, address: str, python: str, folder: Path) -> None:
+    def __init__(self, name: str, address: str, python: str) -> None:
         self.name = name
         self.address = address
         self.namespace = Namespace()
         self.processes: list[Process] = []
         self._python = python
-        self._folder = folder
 
     def configure(self) -> None:
         """Give the interface, once it is there, its address."""
@@ -63,14 +62,13 @@ class Host:
 
     def close(self) -> None:
         for process in self.processes:
-            if process.returncode is None:
-                process.kill()
+            process.close()
         self.namespace.close()
 
     def _start(self, kind: str, *python_arguments: str) -> Process:
         label = f"{self.name}-{len(self.processes) + 1}-{kind}"
         argv = self.namespace.command(self._python, *python_arguments)
-        process = Process(label, argv, self._environment(), self._folder)
+        process = Process(label, argv, self._environment())
         self.processes.append(process)
         return process
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from lab_host import INTERFACE, Host
 from lab_hub import Hub
@@ -33,11 +31,10 @@ class Lab:
     ) -> None:
         shape = shape or Shape()
         with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jsonbus-lab-")))
             self.hub = stack.enter_context(Hub(hub, seed, python))
             self.hosts: list[Host] = []
             for number in range(1, hosts + 1):
-                host = Host(f"host{number}", f"10.77.0.{number}", python, folder)
+                host = Host(f"host{number}", f"10.77.0.{number}", python)
                 stack.callback(host.close)
                 self.hub.connect(host.namespace, host.name, INTERFACE)
                 host.configure()

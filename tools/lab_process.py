@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 POLL_S = 0.02
 STOP_TIMEOUT_S = 60
@@ -16,18 +17,18 @@ SHOWN_LINES_MAX = 15
 
 
 class Process:
-    """Its output goes to files: nothing blocks when nobody reads, nothing is lost when it dies."""
+    """Its output goes to files: nothing blocks when nobody reads, nothing is lost when it dies.
 
-    def __init__(
-        self, label: str, argv: Sequence[str], environment: Mapping[str, str], folder: Path
-    ) -> None:
+    The files have no names, so there is nothing to remove.
+    """
+
+    def __init__(self, label: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         self.label = label
-        self._out = folder / f"{label}.out"
-        self._err = folder / f"{label}.err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._popen = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment
-            )
+        self._out = tempfile.TemporaryFile()
+        self._err = tempfile.TemporaryFile()
+        self._popen = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=environment
+        )
 
     @property
     def returncode(self) -> int | None:
@@ -36,8 +37,7 @@ class Process:
 
     def lines(self) -> list[str]:
         """The whole lines it has printed so far."""
-        text = self._out.read_bytes().decode(errors="replace")
-        return text.split("\n")[:-1]
+        return _read(self._out).split("\n")[:-1]
 
     def objects(self) -> list[dict[str, Any]]:
         """The same as JSON objects."""
@@ -45,7 +45,7 @@ class Process:
 
     def errors(self) -> str:
         """What it has written to stderr so far."""
-        return self._err.read_bytes().decode(errors="replace")
+        return _read(self._err)
 
     def wait_until(self, condition: Callable[[Process], object], timeout_s: float) -> bool:
         """Whether the condition came true in time, before the process ended."""
@@ -77,3 +77,16 @@ class Process:
         state = "running" if self.returncode is None else f"exit {self.returncode}"
         last = [*self.lines()[-SHOWN_LINES_MAX:], *self.errors().splitlines()[-SHOWN_LINES_MAX:]]
         return "\n".join([f"--- {self.label} ({state})", *last])
+
+    def close(self) -> None:
+        """Kill it if it still runs, and forget what it said."""
+        if self.returncode is None:
+            self.kill()
+        self._out.close()
+        self._err.close()
+
+
+def _read(file: IO[bytes]) -> str:
+    """All there is, without moving the position, which the process writes at."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), size, 0).decode(errors="replace")

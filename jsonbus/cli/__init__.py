@@ -1,6 +1,7 @@
 """The command line: `jsonbus`, one file per command. It uses the public API and nothing else.
 
-main.py        the entry point: closed streams, signals, the last line of defence
+main.py        the entry point: closed streams, the last line of defence
+signals.py     Ctrl-C and its kin
 group.py       the list of commands, imported one by one; errors become exit codes
 exit_codes.py  what the process tells its caller
 command.py     the options that every command shares, and the log

@@ -16,6 +16,8 @@ import click
 import jsonbus
 from jsonbus.config import MODES, BusSettings
 
+from . import signals
+
 logger = logging.getLogger("jsonbus.cli")
 
 
@@ -47,6 +49,8 @@ class BusCommand(click.Command):
             if value is not None and value is not False and value != ()
         }
         ctx.params["settings"] = cast(BusSettings, given)
+        _ = jsonbus.Bus  # imports it
+        signals.raise_interrupt()
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -24,6 +24,7 @@ import click
 
 from jsonbus import BusConfig
 
+from . import signals
 from .demo_process import DemoProcess, Inbox, end_processes
 from .demo_report import Part, Report, Tally, add_up
 
@@ -197,6 +198,7 @@ class Stage:
             self._take(REFRESH_S / 2)
             now = time.monotonic()
             if now >= show_at:
+                signals.check()
                 self._check_processes()
                 self.scene.elapsed_s = max(0.0, now - self._ready_at)
                 self._view.show(self.scene)

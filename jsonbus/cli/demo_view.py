@@ -175,12 +175,12 @@ def _draw_topics(scene: Scene) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim")
     table.add_column("pid", style="dim", no_wrap=True)
     table.add_column("topic", style="cyan", no_wrap=True)
     for heading in ("value", SUBSCRIBER, "published", "sent", "suppressed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("now", no_wrap=True, min_width=9)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=7)
+    table.add_column("now", no_wrap=True, min_width=11)
     seen = scene.reports.get(SUBSCRIBER, Report()).seen if scene.has_subscriber else {}
     for name, process in scene.processes.items():
         if not process.part.publishes:
@@ -197,7 +197,7 @@ def _draw_topics(scene: Scene) -> Table:
                 f"{report.published:,}",
                 Text(f"{report.sent:,}", "yellow" if report.sent else "dim"),
                 Text(f"{report.suppressed:,}", "green" if report.suppressed else "dim"),
-                _draw_route(report),
+                _draw_route(scene.mode, report),
             )
             pid = ""
     tally = scene.tally()
@@ -208,14 +208,14 @@ def _draw_topics(scene: Scene) -> Table:
     return table
 
 
-def _draw_route(report: TopicReport) -> Text:
+def _draw_route(mode: str, report: TopicReport) -> Text:
     """What happens to a topic's values now."""
     from rich.text import Text
 
-    if report.verdict == "sent" and report.wanted_by:
-        return Text(f"→ {', '.join(report.wanted_by)}", "bold green")
+    if report.verdict == "sent" and mode == "basic":
+        return Text("→ everybody", "yellow")  # nobody knows who wants it
     if report.verdict == "sent":
-        return Text("→ anybody", "yellow")
+        return Text(f"→ {', '.join(report.wanted_by) or 'everybody'}", "bold green")
     return Text({"suppressed": "not sent"}.get(report.verdict, report.verdict), "dim")
 
 

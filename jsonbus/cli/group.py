@@ -16,6 +16,8 @@ import click
 import jsonbus
 from jsonbus.errors import JsonBusError, LocalError
 
+from . import signals
+from .command import BusCommand
 from .exit_codes import INTERRUPTED, TIMED_OUT, WRONG_USAGE
 
 #: Name -> what it does. The command is `command` in the module of that name.
@@ -45,6 +47,14 @@ class CommandGroup(click.Group):
         command = importlib.import_module(f"{__package__}.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if not isinstance(command, BusCommand):  # those have more to import, and do it themselves
+            signals.raise_interrupt()
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -15,6 +15,7 @@ from time import localtime, monotonic, strftime
 
 import jsonbus
 
+from . import signals
 from .command import note
 from .output import Output
 from .values import message_to_json, printable, to_json
@@ -24,9 +25,6 @@ MAILBOX_MESSAGES_MAX = 10_000
 
 #: Messages between the workers and the main thread.
 INBOX_MESSAGES_MAX = 1_000
-
-#: How often an idle command looks whether its reader is still there.
-LOOK_AROUND_S = 0.5
 
 
 class Inbox:
@@ -90,10 +88,11 @@ class Listener:
         deadline = None if timeout_s is None else monotonic() + timeout_s
         try:
             while count is None or self.printed < count:
-                wait_s = LOOK_AROUND_S
+                wait_s = signals.CHECK_S
                 if deadline is not None:
                     wait_s = min(wait_s, deadline - monotonic())
                 messages = self._inbox.take(max(wait_s, 0.0))
+                signals.check()
                 if count is not None:
                     messages = messages[: count - self.printed]
                 for message in messages:

@@ -6,15 +6,16 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
+from . import signals
 from .exit_codes import FAILED, INTERRUPTED
 
 
 def main() -> None:
     """Run the command line and leave the process; never shows a traceback for Ctrl-C or a pipe."""
     try:
+        signals.leave_at_once()
         code = _run()
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -25,12 +26,6 @@ def main() -> None:
 
 def _run() -> int:
     _fill_closed_streams()
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            # Like Ctrl-C: the node says goodbye instead of being missed by the others.
-            signal.signal(number, signal.default_int_handler)
-
     from .group import cli
 
     try:
@@ -68,7 +63,7 @@ def _leave(code: int) -> None:
             except OSError:
                 # Python would try again at its end, and complain.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on it could only do harm
+        signals.ignore()
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:

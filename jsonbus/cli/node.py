@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import threading
-
 import click
 
 import jsonbus
 from jsonbus.config import BusSettings
 
+from . import signals
 from .command import NodeCommand, note
 from .listening import Listener
 from .output import Output
@@ -38,6 +37,6 @@ def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
             if patterns:
                 Listener(bus, patterns, Output()).run()
             else:
-                threading.Event().wait()
+                signals.stay()
         except KeyboardInterrupt:
             pass  # the usual end

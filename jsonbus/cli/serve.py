@@ -4,19 +4,15 @@ import os
 import signal
 import subprocess
 import threading
-import time
 
 import click
 
 import jsonbus
 from jsonbus.config import BusSettings
 
+from . import signals
 from .command import BusCommand, logger, note
 from .values import parse_argument, parse_json, shorten, to_json
-
-#: How often to look how many requests were answered, if it matters.
-LOOK_AROUND_S = 0.05
-LOOK_AROUND_IDLE_S = 3600.0
 
 
 @click.command(
@@ -47,16 +43,12 @@ Examples:
     metavar="SECONDS",
     help="End a command of --exec that takes longer; the request fails.",
 )
-@click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N requests."
-)
 def command(
     settings: BusSettings,
     topic: str,
     value: str | None,
     shell_command: str | None,
     timeout: float,
-    count: int | None,
 ) -> None:
     """Answer requests.
 
@@ -79,9 +71,7 @@ def command(
         bus.serve(topic, answer)
         note(f"{bus.name} serves {topic}; Ctrl-C ends")
         try:
-            # The bus counts a request when its reply is on its way; the handler cannot know.
-            while count is None or bus.stats()["requests_served"] < count:
-                time.sleep(LOOK_AROUND_S if count else LOOK_AROUND_IDLE_S)
+            signals.stay()
         except KeyboardInterrupt:
             pass  # the usual end
         finally:

@@ -54,22 +54,25 @@ class Agreement:
     def compare(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
         """Somebody told its digest; what its datagram held has been merged."""
         if frame.settled:
-            self._joining.hear_settled()
+            self._joining.hear_settled(now)
         if frame.digest == self._list.digest:
             self._hear_agreement(sender, frame, now)
         elif isinstance(frame, ListFrame) and frame.part[0] < frame.part[1] - 1:
             return  # more is to come
         elif self._joining.is_settled:
             self._hear_difference(sender, frame, now)
+        elif frame.digest is not None and frame.digest.nodes >= len(self._list):
+            self._joining.is_lacking = True
 
     def hear_unknown(self, sender: str, now: float) -> None:
         """Somebody talks who is not in the list."""
-        self._joining.hear_settled()
+        self._joining.hear_settled(now)
         if self._joining.is_settled:
             self._differences.note(sender, None, None, False, now)
 
     def leave_behind(self, digest: Digest, now: float) -> None:
         """The list changed; this was its digest until now."""
+        self._joining.is_lacking = False
         self._differences.leave_behind(digest, now)
 
     def stop(self) -> None:
@@ -105,7 +108,8 @@ class Agreement:
             # because a joiner said the same.
             self._speaker.trickle.hear_agreement()
         if not frame.settled or self._list.is_full:
-            self._joining.confirm()
+            if self._joining.is_settled:  # joiners who confirmed each other would all fall silent
+                self._joining.confirm()
             return
         self._sharing.hear_agreement()
         self._speaker.hear_agreement()

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from jsonbus.core.limits import ANNOUNCE_REPEATS_S, JOIN_S_MAX, SILENCE_S
+from jsonbus.core.limits import ANNOUNCE_REPEATS_S, HEARTBEAT_MIN_S, JOIN_S_MAX, SILENCE_S
 
 JOINING = "joining"
 SURE = "sure"
@@ -40,6 +40,7 @@ class Joining:
         "_repeats",
         "_silent_at",
         "announce_at",
+        "is_lacking",
         "reason",
         "state",
     )
@@ -48,6 +49,8 @@ class Joining:
         self.state = JOINING
         self.reason = "not opened yet"
         self.announce_at = math.inf
+        #: Another joiner knows of nodes that this one does not know of.
+        self.is_lacking = False
         self._begun_at = 0.0
         self._announced = 0
         self._awaits_silence = False
@@ -77,11 +80,14 @@ class Joining:
             return  # one is about to go out; it will say the newest
         self._announce_from(now, at)
 
-    def hear_settled(self) -> None:
+    def hear_settled(self, now: float) -> None:
         """A settled node, or a stranger, is here: there is no silence."""
-        if self.state != SURE:
+        if self.state == JOINING:
             self._awaits_silence = False
             self._silent_at = math.inf
+        elif self.state == DOUBTING and self._silent_at != math.inf:
+            # It may be the last word of somebody who leaves: wait longer than between heartbeats.
+            self._silent_at = now + 1.5 * HEARTBEAT_MIN_S
 
     def agree(self) -> bool:
         """A settled node has the same list; whether that changed the state."""
@@ -133,7 +139,10 @@ class Joining:
             self._silent_at = math.inf
             self._awaits_silence = False
             if self.state == JOINING:
-                self.state, self.reason = SURE, "nobody answered: this node is the first"
+                if self.is_lacking:
+                    self.state, self.reason = DOUBTING, "another joiner knows more"
+                else:
+                    self.state, self.reason = SURE, "nobody answered: this node is the first"
                 self._give_up_at = math.inf
                 return True
             if self.state == DOUBTING and is_alone:

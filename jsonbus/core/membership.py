@@ -35,7 +35,7 @@ from jsonbus.core.frames import (
     PresenceFrame,
     bucket_of,
 )
-from jsonbus.core.joining import DOUBTING, SURE, Joining
+from jsonbus.core.joining import DOUBTING, Joining
 from jsonbus.core.limits import (
     CHANGE_GATHER_S,
     LIST_ENTRIES_MAX,
@@ -324,9 +324,10 @@ class Membership:
             self._speaker.announce(now)
         if self.joining.take_verdict(due, is_alone=self._is_alone()):
             self._state_changed(now)
-            if self.state == SURE:
-                self._speaker.send_presence(now)  # the others wait for somebody settled
-            elif self._is_alone():  # whoever was heard is gone again: only silence can tell
+            self._speaker.send_presence(now)  # the others wait for somebody settled
+            if (
+                self.state == DOUBTING and self._is_alone()
+            ):  # whoever was heard is gone again: only silence can tell
                 self._doubt(now, self.joining.reason, anew=True)
 
     def _handle_liveness(self, due: float, now: float) -> None:

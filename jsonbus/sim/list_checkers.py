@@ -26,7 +26,7 @@ from jsonbus.sim.participants import (
     PlainPeer,
     SimNode,
 )
-from jsonbus.sim.records import Flight, Publication, Sink
+from jsonbus.sim.records import Flight, Publication, Sink, Wish
 
 CALM_PATIENCE_S = 0.1
 PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
@@ -126,14 +126,27 @@ class NothingIsWithheld(Checker):
                 continue
             if isinstance(subscriber, PlainPeer) and not self._is_known(subscriber, publisher):
                 continue
-            there = self.world.network.open_since(publisher.index, subscriber.index)
-            back = self.world.network.open_since(subscriber.index, publisher.index)
-            if there is None or back is None or now - max(there, back) <= settling:
+            connected_since = self._connected_since(publisher, wish)
+            if connected_since is None or now - connected_since <= settling:
                 continue
             self.fail(
                 f"{what} to {topic} was withheld by {publisher.name} ({publisher.core.state}) "
                 f"although {subscriber.name} has wanted {wish.pattern} since {wish.since:.3f} s"
             )
+
+    def _connected_since(self, publisher: SimNode, wish: Wish) -> float | None:
+        """Since when nothing has stood between a subscription and a publisher.
+
+        Who was there when it was made hears of it from the subscriber. Who came later depends on
+        what the others know, and they may have been cut off from the subscriber.
+        """
+        network = self.world.network
+        here, there = publisher.index, wish.participant.index
+        ways = [network.open_since(here, there), network.open_since(there, here)]
+        if publisher.started_at >= wish.since:
+            ways.append(network.whole_since)
+        known = [since for since in ways if since is not None]
+        return max(known) if len(known) == len(ways) else None
 
     def _is_known(self, peer: PlainPeer, publisher: SimNode) -> bool:
         met_at = max(peer.started_at, publisher.started_at)

@@ -55,6 +55,7 @@ class Network:
         self.options = options  # may be replaced at any time: it holds for later sends
         self._rng = rng
         self._cuts: list[Cut] = []
+        self._whole_since = -inf
         self._opened_at: dict[tuple[int, int], float] = {}  # links that were closed before
         self._last_arrival: dict[tuple[int, int], float] = {}  # only while links keep order
 
@@ -76,6 +77,7 @@ class Network:
     def mend(self, cut: Cut, now: float) -> None:
         """Open again what `cut` closed, except where another cut still holds."""
         self._cuts.remove(cut)
+        self._whole_since = now
         for sender in cut.senders:
             for receiver in cut.receivers:
                 if sender != receiver:
@@ -86,8 +88,9 @@ class Network:
             self.mend(cut, now)
 
     @property
-    def has_cuts(self) -> bool:
-        return bool(self._cuts)
+    def whole_since(self) -> float | None:
+        """Since when all links have been open; -inf: always. None if some are closed."""
+        return None if self._cuts else self._whole_since
 
     def is_open(self, sender: int, receiver: int) -> bool:
         """True if datagrams pass; a node always hears itself."""

@@ -1,72 +1,39 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
-from click.testing import Result
 
-import jsonbus
 from jsonbus.cli.serve import CommandFailed, Shell
-from jsonbus.errors import NobodyServesError, RequestFailedError
 from tests.cli.running import Run, meanwhile
+from tests.helpers import wait_until
 
 
-def ask(bus: jsonbus.Bus, topic: str, value: object) -> object:
-    """Ask as soon as somebody serves it."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return bus.request(topic, value, timeout=30)
-        except NobodyServesError:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+@pytest.mark.parametrize(
+    ("shell_command", "value", "reply"),
+    [
+        ("cat", {"a": "é"}, {"a": "é"}),
+        ("echo '{\"a\": 1}'", None, {"a": 1}),
+        ("echo hello, world", None, "hello, world"),
+        ("true", None, ""),
+        ("exec <&-; echo 5", "not read", 5),
+    ],
+)
+def test_what_the_command_prints_is_the_reply(
+    shell_command: str, value: object, reply: object
+) -> None:
+    assert Shell(shell_command, 60).answer(value) == reply
 
 
-@pytest.fixture
-def replies(run: Run, bus: jsonbus.Bus) -> Callable[..., tuple[list[object], Result]]:
-    """Serve with these arguments until the values are answered."""
-
-    def serve(arguments: list[str], values: list[object]) -> tuple[list[object], Result]:
-        got: list[object] = []
-        with meanwhile(lambda: got.extend(ask(bus, "t", each) for each in values)):
-            result = run("serve", "t", "--count", str(len(values)), *arguments)
-        return got, result
-
-    return serve
-
-
-def test_the_reply_is_the_value_itself_unless_told_otherwise(replies) -> None:
-    got, result = replies([], [{"a": [1]}, None])
-    assert got == [{"a": [1]}, None]
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "serves t" in result.stderr
-
-
-def test_the_reply_may_be_fixed(replies) -> None:
-    assert replies(["--value", '"1.4.2"'], [1, 2])[0] == ["1.4.2", "1.4.2"]
-    assert replies(["--value", "null"], [1])[0] == [None]
-
-
-def test_the_reply_may_come_from_a_command(replies) -> None:
-    got, _ = replies(["--exec", "cat"], [{"a": "é"}, [1, 2]])
-    assert got == [{"a": "é"}, [1, 2]]
-
-
-def test_a_command_that_prints_no_json_replies_with_text(replies) -> None:
-    assert replies(["--exec", "echo hello, world"], [None])[0] == ["hello, world"]
-
-
-def test_a_command_that_fails_fails_the_request(run: Run, bus: jsonbus.Bus) -> None:
-    def expect_failure() -> None:
-        with pytest.raises(RequestFailedError, match="the command ended with 7: out of paper"):
-            ask(bus, "t", None)
-
-    with meanwhile(expect_failure):
-        result = run("serve", "t", "--count", "1", "--exec", "echo out of paper >&2; exit 7")
-    assert result.exit_code == 0
-    assert "out of paper" in result.stderr
-    assert "Traceback" not in result.stderr
+@pytest.mark.parametrize(
+    ("shell_command", "reason"),
+    [
+        ("echo first >&2; echo out of paper >&2; exit 7", "ended with 7: out of paper"),
+        ("exit 3", "ended with 3$"),
+        ("kill -9 $$", "ended with -9$"),
+    ],
+)
+def test_a_command_that_fails_gives_the_reason(shell_command: str, reason: str) -> None:
+    with pytest.raises(CommandFailed, match=reason):
+        Shell(shell_command, 60).answer(None)
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started() -> None:
@@ -86,8 +53,7 @@ def test_closing_ends_the_commands_that_run() -> None:
             failures.append(str(error))
 
     with meanwhile(wait_for_the_command):
-        while not shell._running:
-            time.sleep(0.001)
+        assert wait_until(lambda: shell._running)
         shell.close()
     assert failures == ["the command ended with -9"]
 
@@ -97,7 +63,6 @@ def test_closing_ends_the_commands_that_run() -> None:
     [
         ("t", "--value", "1", "--exec", "cat"),
         ("t", "--value", "{"),
-        ("t", "--count", "0"),
         ("t", "--timeout", "0"),
         ("a/*",),
         (),

@@ -94,6 +94,41 @@ def test_ctrl_c_at_any_moment_shows_no_traceback(desk: Desk, delay_s: float) -> 
     assert_no_traceback(process)
 
 
+def test_ctrl_c_that_python_loses_is_noticed_soon(desk: Desk) -> None:
+    script = """
+import os, signal, weakref
+from jsonbus.cli import signals
+
+class Thing:
+    pass
+
+signals.leave_at_once()
+signals.raise_interrupt()
+thing = Thing()
+reference = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))
+del thing
+print("lost", flush=True)
+try:
+    signals.stay()
+except KeyboardInterrupt:
+    print("noticed", flush=True)
+"""
+    process = desk.start_python(script)
+    assert process.wait() == 0
+    assert process.lines == ["lost", "noticed"]
+    assert process.complaints == []
+
+
+def test_a_signal_that_is_ignored_stays_ignored(desk: Desk) -> None:
+    process = desk.start_shell("trap '' HUP; exec jsonbus sub --name hardened x")
+    desk.wait_for_node("hardened")
+    process.send_signal(signal.SIGHUP)
+    desk.run("pub", "x", "1")
+    desk.wait_until(lambda: process.lines)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 0
+
+
 def test_a_reader_that_has_enough_ends_the_command_at_once(desk: Desk) -> None:
     process = desk.start_shell("set -o pipefail; jsonbus sub --name piped x | head -n 1")
     desk.wait_for_node("piped")

@@ -129,11 +129,27 @@ def test_a_killed_subscriber_hurts_nobody_and_is_noticed(desk: Desk) -> None:
     desk.wait_until(lambda: survivor.lines == ["1", "2"])
 
 
-def test_requests_are_answered_by_another_process(desk: Desk) -> None:
-    desk.start("serve", "--name", "adder", "echo", "--exec", "cat")
-    desk.wait_for_node("adder")
-    client = desk.run("request", "--timeout", "60", "echo", '{"a":1}')
-    assert client.results == [{"a": 1}]
+@pytest.mark.parametrize(
+    ("arguments", "reply"), [((), {"a": 1}), (("--value", "5"), 5), (("--exec", "wc -l"), 1)]
+)
+def test_requests_are_answered_by_another_process(
+    desk: Desk, arguments: tuple[str, ...], reply: object
+) -> None:
+    desk.start("serve", "--name", "server", "t", *arguments)
+    desk.wait_for_node("server")
+    assert desk.run("request", "--timeout", "60", "t", '{"a":1}').results == [reply]
+
+
+def test_a_request_whose_command_fails_is_told_why_on_both_sides(desk: Desk) -> None:
+    server = desk.start(
+        "serve", "--name", "server", "print", "--exec", "echo out of paper >&2; exit 7"
+    )
+    desk.wait_for_node("server")
+    client = desk.start("request", "--timeout", "60", "print")
+    assert client.wait() == 1
+    assert "out of paper" in client.complaints[-1]
+    desk.wait_until(lambda: any("out of paper" in line for line in server.complaints))
+    assert not any("Traceback" in line for line in server.complaints)
 
 
 def test_a_node_tells_who_joins_and_leaves(desk: Desk) -> None:

@@ -96,7 +96,9 @@ def test_a_link_is_open_again_only_when_every_cut_of_it_is_mended() -> None:
 def test_mending_everything_leaves_no_cut() -> None:
     network = make_network()
     network.partition([0], [1])
+    assert network.whole_since is None
     network.mend_all(3.0)
+    assert network.whole_since == 3.0
     assert sorted(receivers(network)) == EVERYBODY[1:]
     assert network.open_since(0, 1) == network.open_since(1, 0) == 3.0
 

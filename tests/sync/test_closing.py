@@ -22,14 +22,16 @@ def names_known_to(bus: jsonbus.Bus) -> set[str]:
     return {node.name for node in bus.nodes()}
 
 
-def test_closing_says_goodbye(open_bus: OpenBus) -> None:
+def test_closing_says_goodbye(open_bus: OpenBus, caplog: pytest.LogCaptureFixture) -> None:
     staying, leaving = open_bus(name="staying"), open_bus(name="leaving")
-    assert wait_until(lambda: "leaving" in names_known_to(staying))
-    leaving.close()
-    assert leaving.is_closed
-    assert leaving.state == "closed"
-    # Far sooner than its lease would end: that is seven seconds.
-    assert wait_until(lambda: "leaving" not in names_known_to(staying), timeout_s=30)
+    with caplog.at_level(logging.INFO, "jsonbus.bus"):
+        assert wait_until(lambda: "leaving" in names_known_to(staying))
+        leaving.close()
+        assert leaving.is_closed
+        assert leaving.state == "closed"
+        # It says so, rather than being missed after a while.
+        assert wait_until(lambda: f"staying: node 'leaving' ({leaving.id}) left" in caplog.text)
+    assert "leaving" not in names_known_to(staying)
 
 
 def test_an_exception_in_the_with_block_closes_too(open_bus: OpenBus) -> None:

@@ -1,0 +1,71 @@
+"""Signals that end a command: Ctrl-C, SIGTERM and SIGHUP, all of them alike.
+
+They become a KeyboardInterrupt in the main thread, wherever it just is. Python loses an exception
+that is raised in a callback of its own: of the import system, or of an object's end. So, while
+modules are imported, when there is nothing to clean up, a signal ends the process at once; and
+afterwards commands that stay call `check` from time to time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+#: How often a command that stays looks whether an interrupt got lost.
+CHECK_S = 0.5
+
+_was_interrupted = False
+
+
+def leave_at_once() -> None:
+    """From now on a signal ends the process, without a word."""
+    sys.unraisablehook = _report_unless_interrupt
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # One that the caller ignores stays so: nohup, and jobs in the background of a script.
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _leave)
+
+
+def raise_interrupt() -> None:
+    """From now on a signal raises KeyboardInterrupt; only if `leave_at_once` was called before."""
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, _interrupt)
+
+
+def ignore() -> None:
+    """From now on Ctrl-C does nothing: the process is about to end by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def check() -> None:
+    """Raise the KeyboardInterrupt of a signal that came before and got lost."""
+    if _was_interrupted:
+        raise KeyboardInterrupt
+
+
+def stay() -> NoReturn:
+    """Wait for a signal; raises KeyboardInterrupt."""
+    while True:
+        time.sleep(CHECK_S)
+        check()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)  # what shells show for a program that a signal ended
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    global _was_interrupted
+    _was_interrupted = True
+    raise KeyboardInterrupt
+
+
+def _report_unless_interrupt(lost: sys.UnraisableHookArgs) -> None:
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)

@@ -1,0 +1,186 @@
+"""Sending: at once when idle, together under load, in order, and never lost without a count."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import jsonbus
+from jsonbus.aio import outgoing
+from tests.aio.running import asynctest, buses, memory_buses, until
+from tests.sync.transports import RecordingTransport
+
+# Mode basic sends everything from the start: no joining, no lists. Its heartbeats may still come in
+# between; no test may depend on there being none.
+
+
+@asynctest
+async def test_the_first_publish_of_a_turn_has_left_when_it_returns() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        assert await bus.flush(timeout=30)
+        for number in range(10):
+            await asyncio.sleep(0)  # another turn
+            await asyncio.sleep(0)
+            await bus.publish("x", number)
+            assert transport.messages()[-1] == ("x", number)
+
+
+@asynctest
+async def test_what_is_published_in_the_rest_of_a_turn_shares_datagrams() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        assert await bus.flush(timeout=30)
+        for number in range(11):
+            await bus.publish("x", number)
+        assert transport.batches() == [[("x", 0)]]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert transport.batches() == [[("x", 0)], [("x", number) for number in range(1, 11)]]
+
+
+@asynctest
+async def test_a_publisher_that_never_yields_is_sent_for_and_lets_others_run() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        turns: list[int] = []
+
+        async def watch() -> None:
+            while True:
+                turns.append(len(transport.messages()))
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        for number in range(500):
+            await bus.publish("x", [number, "x" * 1000])
+        watching.cancel()
+        assert len(set(turns)) > 2
+        assert await bus.flush(timeout=30)
+        assert [value[0] for _, value in transport.messages()] == list(range(500))
+
+
+@asynctest
+async def test_a_datagram_the_kernel_had_no_room_for_is_sent_later_and_once() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        assert await bus.flush(timeout=30)
+        transport.inner.is_jammed = True
+        assert await bus.publish("x", 1)
+        assert await bus.publish("x", 2)
+        assert transport.messages() == []
+        transport.inner.is_jammed = False
+        assert await bus.flush(timeout=30)
+        assert transport.messages() == [("x", 1), ("x", 2)]
+        assert bus.stats()["datagrams_unsent"] == 0
+
+
+@asynctest
+async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        assert await bus.flush(timeout=30)
+        transport.inner.is_jammed = True
+        published: list[int] = []
+        value = "x" * 10_000
+
+        async def publish(pause_s: float | None) -> None:
+            for number in range(300):
+                await bus.publish("big", [number, value])
+                published.append(number)
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+
+        publishers = [asyncio.create_task(publish(None)), asyncio.create_task(publish(0))]
+        assert await until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 10_100)
+        assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 2
+        transport.inner.is_jammed = False
+        await asyncio.wait_for(asyncio.gather(*publishers), 60)
+        assert await bus.flush(timeout=60)
+        numbers = [message[1][0] for message in transport.messages()]
+        assert sorted(numbers) == sorted([*range(300)] * 2)
+
+
+@asynctest
+async def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 0.05)
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        assert await bus.flush(timeout=30)
+        transport.inner.is_jammed = True
+        assert await bus.publish("x", 1)
+        assert await bus.publish("x", 2)
+        assert await bus.flush(timeout=30)
+        assert bus.stats()["datagrams_unsent"] >= 1
+        transport.inner.is_jammed = False
+        assert await bus.publish("x", 3)
+        assert await bus.flush(timeout=30)
+        assert transport.messages() == [("x", 3)]
+        assert len([r for r in caplog.records if "taken nothing" in r.getMessage()]) == 1
+
+
+@asynctest
+async def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with memory_buses() as (network, open_over):
+        transport = network.open()
+        bus, other = open_over(transport), open_over(network.open())
+        subscription = other.subscribe("x")
+        assert await bus.wait_for_subscribers("x", timeout=30)
+        with caplog.at_level(logging.WARNING, "jsonbus.bus"):
+            transport.is_plugged = False
+            for number in range(5):
+                await bus.publish("x", number)
+            assert await bus.flush(timeout=30)
+        assert bus.stats()["datagrams_unsent"] >= 1
+        assert bus.stats()["send_failures"] >= 1
+        assert len([r for r in caplog.records if "not sent" in r.getMessage()]) == 1
+
+        transport.is_plugged = True
+        await bus.publish("x", "again")
+        assert (await subscription.get(timeout=30)).value == "again"
+        # Others may have missed what it announced meanwhile, so it announces itself anew.
+        assert await until(lambda: bus.id in {node.node for node in other.nodes()})
+
+
+@asynctest
+async def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    async with memory_buses() as (network, open_over):
+        transport = network.open()
+        jammed, other = open_over(transport), open_over(network.open())
+        subscription = jammed.subscribe("x")
+        assert await other.wait_for_subscribers("x", timeout=30)
+        transport.is_jammed = True
+        jammed.subscribe("new")  # its announcement finds no room
+        for number in range(3):
+            await other.publish("x", number)
+        got = [(await subscription.get(timeout=30)).value for _ in range(3)]
+        assert got == [0, 1, 2]
+        transport.is_jammed = False
+        assert await other.wait_for_subscribers("new", timeout=30)
+
+
+@asynctest
+async def test_messages_published_just_before_closing_arrive() -> None:
+    async with buses() as open_bus:
+        reader = open_bus()
+        subscription = reader.subscribe("x")
+        async with jsonbus.AsyncBus(port=reader.config.port, interface="lo") as publisher:
+            for number in range(50):
+                await publisher.publish("x", number)
+        got = [(await subscription.get(timeout=30)).value for _ in range(50)]
+        assert got == list(range(50))

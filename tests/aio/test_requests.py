@@ -1,0 +1,241 @@
+"""Requests: answered, failed, unserved, late, and never waiting for themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import jsonbus
+from jsonbus.errors import (
+    ClosedError,
+    LocalError,
+    NobodyServesError,
+    PayloadError,
+    RequestFailedError,
+    RequestTimeoutError,
+)
+from tests.aio.running import asynctest, buses, until
+
+
+def is_served(topic: str, bus: jsonbus.AsyncBus) -> bool:
+    """Whether the bus knows a node that serves the topic."""
+    return any(f"jsonbus.request/{topic}" in node.patterns for node in bus.nodes())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@asynctest
+async def test_a_request_gets_what_the_handler_of_another_bus_returns(is_async: bool) -> None:
+    def plain(message: jsonbus.Message) -> int:
+        return int(message.value["a"] + message.value["b"])
+
+    async def handler(message: jsonbus.Message) -> int:
+        await asyncio.sleep(0)
+        return plain(message)
+
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus()
+        serving.serve("add", handler if is_async else plain)
+        assert await until(lambda: is_served("add", asking))
+        assert await asking.request("add", {"a": 1, "b": 2}, timeout=30) == 3
+
+
+@asynctest
+async def test_a_request_is_held_until_it_is_known_who_serves() -> None:
+    async with buses() as open_bus:
+        serving = open_bus()
+        serving.serve("hello", lambda message: "there")
+        assert await serving.wait_until_sure(timeout=30)
+
+        async def ask_early() -> bool:
+            try:
+                return bool(await open_bus().request("hello", timeout=30) == "there")
+            except NobodyServesError:
+                return False  # one that was stalled for half a second counts as absent
+
+        assert await until(ask_early)
+
+
+@asynctest
+async def test_a_bus_can_ask_itself() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        bus.serve("double", lambda message: 2 * message.value)
+        assert await bus.request("double", 21, timeout=30) == 42
+
+
+@asynctest
+async def test_many_tasks_each_get_their_own_answer() -> None:
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus(workers=2)
+        serving.serve("double", lambda message: 2 * message.value)
+        assert await until(lambda: is_served("double", asking))
+        requests = [asking.request("double", number, timeout=60) for number in range(20)]
+        assert await asyncio.gather(*requests) == [2 * number for number in range(20)]
+
+
+@asynctest
+async def test_nobody_serving_is_told_as_soon_as_it_is_known() -> None:
+    async with buses() as open_bus:
+        with pytest.raises(NobodyServesError, match="'nothing'"):
+            await open_bus().request("nothing", timeout=60)
+
+
+@asynctest
+async def test_a_handler_that_fails_is_told_to_who_asked_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus()
+
+        async def fail(message: jsonbus.Message) -> None:
+            raise ValueError("spilt milk")
+
+        serving.serve("fail", fail)
+        assert await until(lambda: is_served("fail", asking))
+        with pytest.raises(RequestFailedError, match="ValueError: spilt milk") as caught:
+            await asking.request("fail", timeout=30)
+        assert caught.value.node == serving.id
+        assert "'fail'" in caplog.text
+
+
+@pytest.mark.parametrize("value", [object(), "x" * 100_000])
+@asynctest
+async def test_an_answer_that_cannot_be_sent_is_a_failure(value: object) -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        bus.serve("odd", lambda message: value)
+        with pytest.raises(RequestFailedError, match="the reply"):
+            await bus.request("odd", timeout=30)
+
+
+@asynctest
+async def test_no_answer_in_time_is_a_timeout() -> None:
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus()
+        go_on = asyncio.Event()
+        serving.serve("slow", lambda message: go_on.wait())
+        assert await until(lambda: is_served("slow", asking))
+        with pytest.raises(RequestTimeoutError) as caught:
+            await asking.request("slow", timeout=0.05)
+        assert (caught.value.topic, caught.value.timeout_s) == ("slow", 0.05)
+        go_on.set()
+
+
+@asynctest
+async def test_a_request_may_be_cancelled() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=2)
+        go_on = asyncio.Event()
+        bus.serve("slow", lambda message: go_on.wait())
+        asking = asyncio.create_task(bus.request("slow", timeout=60))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        go_on.set()
+        assert await bus.request("slow", timeout=30) is True
+
+
+@asynctest
+async def test_a_topic_is_served_once_by_a_bus_and_again_after_closing() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        service = bus.serve("x", lambda message: 1)
+        with pytest.raises(LocalError, match="already"):
+            bus.serve("x", lambda message: 2)
+        service.close()
+        service.close()
+        with pytest.raises(NobodyServesError):
+            await bus.request("x", timeout=60)
+        bus.serve("x", lambda message: 3)
+        assert await bus.request("x", timeout=30) == 3
+
+
+@asynctest
+async def test_what_is_asked_must_be_json() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        bus.serve("x", lambda message: 1)
+        with pytest.raises(PayloadError):
+            await bus.request("x", object())
+
+
+@asynctest
+async def test_a_handler_may_ask_another_bus() -> None:
+    async with buses() as open_bus:
+        front, back = open_bus(), open_bus()
+        back.serve("back", lambda message: message.value + 1)
+        assert await until(lambda: is_served("back", front))
+
+        async def ask_back(message: jsonbus.Message) -> int:
+            return int(await front.request("back", message.value, timeout=30) * 10)
+
+        front.serve("front", ask_back)
+        assert await front.request("front", 1, timeout=30) == 20
+
+
+@asynctest
+async def test_a_handler_that_would_wait_for_its_own_worker_is_told() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=1)
+        raised: list[LocalError] = []
+
+        async def handler(message: jsonbus.Message) -> None:
+            try:
+                await bus.request("helper", timeout=60)
+            except LocalError as error:
+                raised.append(error)
+
+        bus.serve("helper", lambda message: 1)
+        bus.subscribe("x", handler)
+        await bus.publish("x", 1)
+        assert await until(lambda: raised)
+        assert "more workers" in str(raised[0])
+
+
+@asynctest
+async def test_with_another_worker_a_handler_may_ask_its_own_bus() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=2)
+        got: list[object] = []
+
+        async def handler(message: jsonbus.Message) -> None:
+            got.append(await bus.request("helper", timeout=60))
+
+        bus.serve("helper", lambda message: 1)
+        bus.subscribe("x", handler)
+        await bus.publish("x", 1)
+        await bus.publish("x", 1)
+        assert await until(lambda: got == [1, 1])
+
+
+@asynctest
+async def test_services_that_would_wait_for_each_other_are_told() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=8)
+        bus.serve("a", lambda message: bus.request("b", timeout=60))
+        bus.serve("b", lambda message: bus.request("a", timeout=60))
+        with pytest.raises(RequestFailedError, match="LocalError"):
+            await bus.request("a", timeout=60)
+        bus.serve("self", lambda message: bus.request("self", timeout=60))
+        with pytest.raises(RequestFailedError, match="LocalError"):
+            await bus.request("self", timeout=60)
+
+
+@asynctest
+async def test_closing_ends_a_request_that_waits() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        serving, go_on = asyncio.Event(), asyncio.Event()
+
+        async def serve(message: jsonbus.Message) -> None:
+            serving.set()
+            await go_on.wait()
+
+        bus.serve("slow", serve)
+        asking = asyncio.create_task(bus.request("slow", timeout=60))
+        await asyncio.wait_for(serving.wait(), 30)
+        await bus.close(timeout=0)
+        with pytest.raises(ClosedError):
+            await asking

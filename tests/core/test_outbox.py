@@ -1,0 +1,162 @@
+"""Messages that share datagrams, and the order of everything that leaves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jsonbus.core.codec import dumps
+from jsonbus.core.frames import Frame, MessagesFrame, PingFrame
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.wire_decode import decode
+from jsonbus.core.wire_encode import Stamp, encode_ping
+from tests.core.generated import unhurried
+
+NOW = 1000.0
+
+
+def make_outbox(datagram_bytes_max: int = 1400, *, batching: bool = True) -> Outbox:
+    return Outbox(Stamp("k3v9aaaabbbbcccc", 1), datagram_bytes_max, 500.0, batching=batching)
+
+
+def put(outbox: Outbox, *values: object, topic: str = "t", now: float = NOW) -> list[int]:
+    return [outbox.put_message(dumps(topic), dumps(value), now) for value in values]
+
+
+def take(outbox: Outbox, now: float = NOW) -> list[Frame]:
+    return [decode(datagram) for datagram in outbox.take(now)]
+
+
+def items(frames: list[Frame]) -> list[list[object]]:
+    return [frame.items for frame in frames if isinstance(frame, MessagesFrame)]
+
+
+def test_lone_message_is_a_plain_readable_datagram() -> None:
+    outbox = make_outbox()
+    put(outbox, 1)
+    (datagram,) = outbox.take(NOW)
+    assert datagram.startswith(b'{"topic":"t","payload":1,')
+    assert not outbox
+
+
+def test_messages_that_wait_share_a_datagram_in_order() -> None:
+    outbox = make_outbox()
+    assert put(outbox, 1, 2, 3) == [1, 2, 3]
+    (frame,) = take(outbox)
+    assert isinstance(frame, MessagesFrame)
+    assert frame.items == [["t", 1], ["t", 2], ["t", 3]]
+    assert frame.header is not None and frame.header.first_message == 1
+
+
+def test_numbers_go_on_from_datagram_to_datagram() -> None:
+    outbox = make_outbox()
+    put(outbox, 1, 2)
+    take(outbox)
+    put(outbox, 3)
+    (frame,) = take(outbox)
+    assert frame.header is not None
+    assert (frame.header.counter, frame.header.first_message) == (2, 3)
+    assert (outbox.datagrams_sent, outbox.messages_sent) == (2, 3)
+
+
+def test_batches_end_before_they_exceed_a_datagram() -> None:
+    outbox = make_outbox()
+    put(outbox, *("x" * 300 for _ in range(20)))
+    datagrams = outbox.take(NOW)
+    assert max(map(len, datagrams)) <= 1400
+    assert [len(frame) for frame in items([decode(d) for d in datagrams])] == [4] * 5
+
+
+@settings(unhurried, max_examples=60)
+@given(
+    st.lists(st.integers(0, 2**53) | st.text(max_size=300), max_size=30), st.integers(300, 3_000)
+)
+def test_whatever_is_put_in_comes_out_once_in_order_and_fits(
+    values: list[object], datagram_bytes_max: int
+) -> None:
+    outbox = make_outbox(datagram_bytes_max)
+    put(outbox, *values)
+    datagrams = outbox.take(NOW)
+    frames = items([decode(datagram) for datagram in datagrams])
+    assert [value for frame in frames for _, value in frame] == values  # type: ignore[misc]
+    for datagram, frame in zip(datagrams, frames, strict=True):
+        assert len(datagram) <= datagram_bytes_max or len(frame) == 1
+
+
+def test_message_larger_than_a_datagram_goes_alone() -> None:
+    outbox = make_outbox()
+    put(outbox, 1, "x" * 5_000, 2)
+    assert [len(frame) for frame in items(take(outbox))] == [1, 1, 1]
+
+
+def test_without_batching_every_message_goes_alone() -> None:
+    outbox = make_outbox(batching=False)
+    put(outbox, 1, 2, 3)
+    assert items(take(outbox)) == [[["t", 1]], [["t", 2]], [["t", 3]]]
+
+
+def test_unbatched_until_the_instant_given_and_not_longer() -> None:
+    outbox = make_outbox()
+    outbox.send_unbatched(NOW + 60)
+    outbox.send_unbatched(NOW + 10)  # a shorter wish does not shorten
+    put(outbox, 1, 2, now=NOW + 59)
+    assert [len(frame) for frame in items(take(outbox))] == [1, 1]
+    put(outbox, 1, 2, now=NOW + 60)
+    assert [len(frame) for frame in items(take(outbox))] == [2]
+
+
+def test_control_datagram_never_overtakes_messages() -> None:
+    outbox = make_outbox()
+    put(outbox, 1, 2)
+    outbox.put_control(encode_ping, NOW, ping_id=7)
+    put(outbox, 3)
+    frames = take(outbox)
+    assert [type(frame) for frame in frames] == [MessagesFrame, PingFrame, MessagesFrame]
+    counters = [frame.header.counter for frame in frames if frame.header is not None]
+    assert counters == [1, 2, 3]
+
+
+def test_control_datagram_tells_the_number_of_the_next_message() -> None:
+    outbox = make_outbox()
+    put(outbox, 1, 2)
+    outbox.put_control(encode_ping, NOW, ping_id=7)
+    _, ping = take(outbox)
+    assert ping.header is not None and ping.header.first_message == 3
+
+
+def test_datagrams_carry_the_wall_clock() -> None:
+    outbox = make_outbox()
+    put(outbox, 1)
+    (frame,) = take(outbox)
+    assert frame.header is not None and frame.header.sent_us == 1_500_000_000
+    outbox.wall_offset_s = 1.0
+    put(outbox, 1)
+    (frame,) = take(outbox)
+    assert frame.header is not None and frame.header.sent_us == 1_001_000_000
+
+
+def test_outbox_knows_whether_and_about_how_much_waits() -> None:
+    outbox = make_outbox()
+    assert not outbox and outbox.size_bytes == 0
+    put(outbox, "x" * 100)
+    assert outbox and 100 < outbox.size_bytes < 200
+    outbox.put_control(encode_ping, NOW, ping_id=7)
+    assert outbox.size_bytes > 250
+    outbox.take(NOW)
+    assert not outbox and outbox.size_bytes == 0
+    assert outbox.take(NOW) == []
+
+
+def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
+    outbox = make_outbox()
+
+    def fail(*args: object, **fields: object) -> bytes:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        outbox.put_control(fail, NOW)
+    assert not outbox
+    put(outbox, 1)
+    (frame,) = take(outbox)
+    assert frame.header is not None and frame.header.counter == 1
