@@ -110,6 +110,14 @@ def test_a_name_that_is_not_a_topic_matches_nothing(name: str) -> None:
     assert map_.match(name) == ()
 
 
+def test_a_result_is_kept_until_something_changes() -> None:
+    map_ = PatternMap[str]()
+    map_.add("a/*", "x")
+    kept = map_.match("a/b")
+    map_.match("a/c")
+    assert map_.match("a/b") is kept
+
+
 def test_more_topics_than_the_cache_holds_are_still_matched_right() -> None:
     map_ = PatternMap[str]()
     map_.add("a/**", "x")

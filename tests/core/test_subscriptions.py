@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import weakref
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -76,7 +78,9 @@ def test_removing_a_subscriber_ends_all_its_subscriptions_and_only_those() -> No
     for pattern in ("a", "b/*", "**"):
         store.subscribe(pattern, "ann")
     store.subscribe("a", "bob")
+    generation = store.generation
     assert store.remove("ann") == ("a", "b/*", "**")
+    assert store.generation > generation
     assert store.patterns() == ["a"]
     assert store.subscribers_of("a") == ("bob",)
     assert store.patterns_of("ann") == ()
@@ -101,6 +105,21 @@ def test_subscribers_that_look_alike_are_kept_apart() -> None:
     store.subscribe("a", first)
     store.subscribe("a", second)
     assert store.subscribers_of("a") == (first, second)
+
+
+def test_a_subscriber_without_subscriptions_is_let_go() -> None:
+    class Subscriber:
+        pass
+
+    store = SubscriptionStore[Subscriber]()
+    for end in (lambda each: store.unsubscribe("a/*", each), store.remove):
+        subscriber = Subscriber()
+        store.subscribe("a/*", subscriber)
+        assert store.subscribers_of("a/b") == (subscriber,)
+        end(subscriber)
+        freed = weakref.ref(subscriber)
+        del subscriber
+        assert freed() is None
 
 
 class StoreAgainstPairs(RuleBasedStateMachine):
@@ -173,8 +192,11 @@ def test_wildcards_do_not_make_a_node_serve_requests() -> None:
 
 def test_the_generation_rises_only_when_a_pattern_appears_or_disappears() -> None:
     interest = Interest()
+    at_first = interest.generation
     interest.add(["a"])
     generation = interest.generation
+    assert generation > at_first
+    assert "a" in interest
     interest.add(["a"])
     interest.remove(["a"])
     assert interest.generation == generation

@@ -75,6 +75,10 @@ class Process:
             reader.join(timeout_s)
         return code
 
+    def expect_exit(self, code: int) -> None:
+        """Wait for its end, which must be this one."""
+        assert self.wait() == code, self.complaints
+
     def end(self) -> None:
         """Kill it and whatever it started, and forget it."""
         if self._popen.stdin is not None:
@@ -121,7 +125,7 @@ class Desk:
     def run(self, *args: str) -> Process:
         """Run `jsonbus` with these arguments to its end; it must succeed."""
         process = self.start(*args)
-        assert process.wait() == 0, process.complaints
+        process.expect_exit(0)
         return process
 
     def subscribe(self, *args: str) -> Process:

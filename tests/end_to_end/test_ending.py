@@ -37,7 +37,7 @@ def test_a_signal_ends_a_command_that_stays(
     process = desk.start(*arguments, "--name", "staying")
     desk.wait_for_node("staying")
     process.send_signal(number)
-    assert process.wait() == 0
+    process.expect_exit(0)
     assert_no_traceback(process)
     desk.wait_until(lambda: not desk.names())
 
@@ -48,9 +48,9 @@ def test_ctrl_c_ends_a_request_that_is_being_served_by_a_command(desk: Desk) -> 
     client = desk.start("request", "--timeout", "600", "x")
     desk.wait_until(lambda: _children(server.pid))
     client.send_signal(signal.SIGINT)
-    assert client.wait() == 130
+    client.expect_exit(130)
     server.send_signal(signal.SIGINT)
-    assert server.wait() == 0
+    server.expect_exit(0)
     assert_no_traceback(client)
     assert_no_traceback(server)
 
@@ -58,7 +58,7 @@ def test_ctrl_c_ends_a_request_that_is_being_served_by_a_command(desk: Desk) -> 
 def test_ctrl_c_before_the_count_is_full_is_told_by_the_exit_code(desk: Desk) -> None:
     process = desk.subscribe("--count", "5", "x")
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    process.expect_exit(130)
     assert_no_traceback(process)
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_a_publisher_that_waits(desk: Desk) -> None:
     process = desk.start("pub", "--name", "waiting", "--wait", "600", "x", "1")
     desk.wait_until(lambda: "waiting" in desk.names())
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
+    process.expect_exit(130)
     assert_no_traceback(process)
 
 
@@ -75,7 +75,7 @@ def test_ctrl_c_is_the_usual_end_of_a_publisher_that_repeats(desk: Desk) -> None
     process = desk.start("pub", "--rate", "50", "x", "1")
     desk.wait_until(lambda: len(subscriber.lines) > 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 0
+    process.expect_exit(0)
     assert_no_traceback(process)
 
 
@@ -114,7 +114,7 @@ except KeyboardInterrupt:
     print("noticed", flush=True)
 """
     process = desk.start_python(script)
-    assert process.wait() == 0
+    process.expect_exit(0)
     assert process.lines == ["lost", "noticed"]
     assert process.complaints == []
 
@@ -126,7 +126,7 @@ def test_a_signal_that_is_ignored_stays_ignored(desk: Desk) -> None:
     desk.run("pub", "x", "1")
     desk.wait_until(lambda: process.lines)
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 0
+    process.expect_exit(0)
 
 
 def test_a_reader_that_has_enough_ends_the_command_at_once(desk: Desk) -> None:
@@ -134,7 +134,7 @@ def test_a_reader_that_has_enough_ends_the_command_at_once(desk: Desk) -> None:
     desk.wait_for_node("piped")
     desk.run("pub", "x", "1")
     # No second message is needed to notice.
-    assert process.wait() == 0
+    process.expect_exit(0)
     assert len(process.lines) == 1
     assert_no_traceback(process)
 
@@ -144,7 +144,7 @@ def test_a_reader_that_has_enough_ends_the_command_at_once(desk: Desk) -> None:
 )
 def test_a_closed_pipe_is_no_trouble(desk: Desk, script: str) -> None:
     process = desk.start_shell(f"set -o pipefail; {script}")
-    assert process.wait() == 0
+    process.expect_exit(0)
     assert_no_traceback(process)
 
 
@@ -165,7 +165,7 @@ def test_closed_and_full_streams_end_without_a_traceback(
     desk: Desk, script: str, exit_code: int
 ) -> None:
     process = desk.start_shell(script)
-    assert process.wait() == exit_code
+    process.expect_exit(exit_code)
     assert_no_traceback(process)
     if exit_code == 1:
         assert len(process.complaints) == 1
@@ -181,9 +181,9 @@ def test_ctrl_c_ends_a_subscriber_whose_reader_does_not_read(desk: Desk) -> None
         publisher = desk.start("pub", "x", stdin=subprocess.PIPE)
         publisher.stdin.write("".join(f'"{"y" * 1000}"\n' for _ in range(500)))
         publisher.stdin.close()
-        assert publisher.wait() == 0
+        publisher.expect_exit(0)
         process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
+        process.expect_exit(0)
         assert_no_traceback(process)
     finally:
         os.close(read_end)
@@ -196,7 +196,7 @@ def test_on_a_terminal_output_is_for_people(desk: Desk) -> None:
         os.close(theirs)
         desk.wait_for_node("screen")
         desk.run("pub", "--name", "kitchen", "sensors/k", '"\\u009b31mred"')
-        assert process.wait() == 0
+        process.expect_exit(0)
         shown = _read_all(ours)
     finally:
         os.close(ours)

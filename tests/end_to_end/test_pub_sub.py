@@ -34,9 +34,9 @@ def test_a_publisher_that_waits_serves_a_late_subscriber(desk: Desk) -> None:
     publisher = desk.start("pub", "--wait", "120", "--name", "early", "door", '"open"')
     desk.wait_until(lambda: "early" in desk.names())
     subscriber = desk.start("sub", "--value", "--count", "1", "door")
-    assert subscriber.wait() == 0
+    subscriber.expect_exit(0)
     assert subscriber.lines == ['"open"']
-    assert publisher.wait() == 0
+    publisher.expect_exit(0)
     assert publisher.complaints == []
 
 
@@ -49,7 +49,7 @@ def test_a_late_subscriber_gets_what_is_published_from_then_on(desk: Desk) -> No
     late = desk.subscribe("--value", "count")
     publisher.stdin.write("2\n")
     publisher.stdin.close()
-    assert publisher.wait() == 0
+    publisher.expect_exit(0)
     desk.wait_until(lambda: early.lines == ["1", "2"])
     desk.wait_until(lambda: late.lines == ["2"])
 
@@ -59,9 +59,9 @@ def test_every_subscriber_gets_every_value_in_order(desk: Desk) -> None:
     publisher = desk.start("pub", "--rate", "2000", "n", stdin=subprocess.PIPE)
     publisher.stdin.write("".join(f"{number}\n" for number in range(200)))
     publisher.stdin.close()
-    assert publisher.wait() == 0
+    publisher.expect_exit(0)
     for subscriber in subscribers:
-        assert subscriber.wait() == 0
+        subscriber.expect_exit(0)
         assert subscriber.results == list(range(200))
 
 
@@ -72,14 +72,14 @@ def test_what_sub_prints_goes_back_out_under_its_own_topics(desk: Desk, tmp_path
     for topic, value in pairs:
         publisher.stdin.write(json.dumps({"topic": topic, "value": value}) + "\n")
     publisher.stdin.close()
-    assert publisher.wait() == 0
-    assert subscriber.wait() == 0
+    publisher.expect_exit(0)
+    subscriber.expect_exit(0)
 
     kept = tmp_path / "kept.jsonl"
     kept.write_text("".join(f"{line}\n" for line in subscriber.lines), encoding="utf-8")
     again = desk.subscribe("--count", "5", "**")
-    assert desk.start_shell(f"jsonbus pub < {kept}").wait() == 0
-    assert again.wait() == 0
+    desk.start_shell(f"jsonbus pub < {kept}").expect_exit(0)
+    again.expect_exit(0)
     assert [(line["topic"], line["value"]) for line in again.results] == pairs
 
 
@@ -92,8 +92,8 @@ def test_a_pipe_from_sub_to_pub_copies_a_bus_to_another(desk: Desk) -> None:
     desk.wait_for_node("copier")
     for number in range(3):
         desk.run("pub", f"a/{number}", str(number))
-    assert receiver.wait() == 0
-    assert copier.wait() == 0
+    receiver.expect_exit(0)
+    copier.expect_exit(0)
     assert [(line["topic"], line["value"]) for line in receiver.results] == [
         (f"a/{number}", number) for number in range(3)
     ]
@@ -110,7 +110,7 @@ def test_a_plain_datagram_of_a_sensor_is_printed(desk: Desk) -> None:
         )
         sensor.sendto(b'{"topic":"hello","payload":[1,2]}', ("239.255.24.16", desk.port))
         address = f"127.0.0.1:{sensor.getsockname()[1]}"
-    assert subscriber.wait() == 0
+    subscriber.expect_exit(0)
     (message,) = subscriber.results
     assert (message["topic"], message["value"], message["sequence"]) == ("hello", [1, 2], None)
     assert message["node"] == f"plain:{address}"
@@ -120,7 +120,7 @@ def test_a_killed_subscriber_hurts_nobody_and_is_noticed(desk: Desk) -> None:
     survivor = desk.subscribe("--value", "door")
     victim = desk.subscribe("door")
     victim.send_signal(signal.SIGKILL)
-    assert victim.wait() == -signal.SIGKILL
+    victim.expect_exit(-signal.SIGKILL)
     desk.run("pub", "door", "1")
     desk.wait_until(lambda: survivor.lines == ["1"])
     # Its lease runs out: some heartbeats later nobody counts on it any more.
@@ -146,7 +146,7 @@ def test_a_request_whose_command_fails_is_told_why_on_both_sides(desk: Desk) -> 
     )
     desk.wait_for_node("server")
     client = desk.start("request", "--timeout", "60", "print")
-    assert client.wait() == 1
+    client.expect_exit(1)
     assert "out of paper" in client.complaints[-1]
     desk.wait_until(lambda: any("out of paper" in line for line in server.complaints))
     assert not any("Traceback" in line for line in server.complaints)
@@ -162,5 +162,5 @@ def test_a_node_tells_who_joins_and_leaves(desk: Desk) -> None:
 
     desk.wait_until(lambda: told("joined"))
     guest.send_signal(signal.SIGINT)
-    assert guest.wait() == 0
+    guest.expect_exit(0)
     desk.wait_until(lambda: told("left"))

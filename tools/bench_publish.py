@@ -1,0 +1,187 @@
+"""What a publisher process can be asked to do, with threads or in an event loop.
+
+A system gives `publish`, or `burst` where it can do better than one call after the other. The rest
+is the same for all: who may go how fast, and where CPU time is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from time import monotonic, monotonic_ns, process_time
+from typing import Any
+
+from bench_flow import PAUSE_S, Credit, open_slots
+from bench_spec import SENSOR, Spec, make_value
+
+PROBE_S = 0.1
+READY_S = 30.0
+#: Messages between two looks at the clock when the rate is given.
+BURST_MAX = 1000
+#: A publisher that cannot keep up with the rate it was given stops after so many times the span.
+OVERTIME = 3.0
+
+
+class PublisherBase:
+    """What both kinds have in common. `ask` is a name of the methods that return a dict."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.topic = spec.topic
+        self.value = make_value(spec.value_bytes)
+        self.slots = open_slots(spec.slots_fd, spec.subscribers)
+        self.credit = Credit(self.slots, spec.window)
+
+    def stats(self) -> dict[str, int]:
+        return {}
+
+    def all_have_heard(self) -> bool:
+        return bool(min(self.slots))
+
+
+class Publisher(PublisherBase):
+    """A system with calls that block."""
+
+    def publish(self, topic: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def burst(self, count: int) -> None:
+        """Publish the value so many times; some may be kept back until `push`."""
+        publish, topic, value = self.publish, self.topic, self.value
+        for _ in range(count):
+            publish(topic, value)
+
+    def push(self) -> None:
+        """Let go of what is kept back."""
+
+    def finish(self) -> None:
+        """Return once everything has been given to the system."""
+        self.push()
+
+    def close(self) -> None:
+        pass
+
+    def probe(self) -> dict[str, Any]:
+        """Publish until every subscriber has heard something, and all that is under way arrived."""
+        sent = 0
+        deadline = monotonic() + READY_S
+        while not self.all_have_heard() and monotonic() < deadline:
+            self.burst(1)
+            self.push()
+            sent += 1
+            until = monotonic() + PROBE_S
+            while not self.all_have_heard() and monotonic() < until:
+                time.sleep(PAUSE_S)
+        _wait_for_the_rest(self, sent)
+        return {"ready": self.all_have_heard()}
+
+    def flood(self, count: int) -> dict[str, Any]:
+        """Publish as fast as the window allows."""
+        self.credit.begin()
+        started_at, cpu_s = monotonic(), process_time()
+        for chunk in self.credit.chunks(count, self.push):
+            self.burst(chunk)
+        self.finish()
+        return _figures(count, started_at, cpu_s)
+
+    def offer(self, rate: float, seconds: float) -> dict[str, Any]:
+        """Publish at that rate, whether or not anybody keeps up; 0: as fast as possible."""
+        started_at, cpu_s = monotonic(), process_time()
+        total = int(rate * seconds)
+        sent = 0
+        while True:
+            elapsed_s = monotonic() - started_at
+            if rate:
+                due = min(total, int(elapsed_s * rate) + 1) - sent
+                if sent >= total or elapsed_s > OVERTIME * seconds:
+                    break
+            else:
+                due = BURST_MAX
+                if elapsed_s > seconds:
+                    break
+            if due > 0:
+                due = min(due, BURST_MAX)
+                self.burst(due)
+                self.push()
+                sent += due
+            else:
+                time.sleep(PAUSE_S)
+        self.finish()
+        return _figures(sent, started_at, cpu_s)
+
+    def tick(self, count: int, rate: float) -> dict[str, Any]:
+        """Publish one value after the other at a low rate, each with the instant in it."""
+        started_at, cpu_s = monotonic(), process_time()
+        value: dict[str, Any] = dict(SENSOR)
+        for number in range(count):
+            time.sleep(max(0.0, started_at + number / rate - monotonic()))
+            value["at"] = monotonic_ns()
+            self.publish(self.topic, value)
+            self.push()
+        return _figures(count, started_at, cpu_s)
+
+
+class AsyncPublisher(PublisherBase):
+    """A system with calls that are awaited."""
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def publish(self, topic: str, value: Any) -> None:
+        raise NotImplementedError
+
+    async def burst(self, count: int) -> None:
+        publish, topic, value = self.publish, self.topic, self.value
+        for _ in range(count):
+            await publish(topic, value)
+
+    async def finish(self) -> None:
+        """Return once everything has been given to the system."""
+
+    async def close(self) -> None:
+        pass
+
+    async def probe(self) -> dict[str, Any]:
+        sent = 0
+        deadline = monotonic() + READY_S
+        while not self.all_have_heard() and monotonic() < deadline:
+            await self.burst(1)
+            sent += 1
+            until = monotonic() + PROBE_S
+            while not self.all_have_heard() and monotonic() < until:
+                await asyncio.sleep(PAUSE_S)
+        await asyncio.to_thread(_wait_for_the_rest, self, sent)
+        return {"ready": self.all_have_heard()}
+
+    async def flood(self, count: int) -> dict[str, Any]:
+        self.credit.begin()
+        started_at, cpu_s = monotonic(), process_time()
+        async for chunk in self.credit.async_chunks(count):
+            await self.burst(chunk)
+        await self.finish()
+        return _figures(count, started_at, cpu_s)
+
+    async def tick(self, count: int, rate: float) -> dict[str, Any]:
+        started_at, cpu_s = monotonic(), process_time()
+        value: dict[str, Any] = dict(SENSOR)
+        for number in range(count):
+            await asyncio.sleep(max(0.0, started_at + number / rate - monotonic()))
+            value["at"] = monotonic_ns()
+            await self.publish(self.topic, value)
+        return _figures(count, started_at, cpu_s)
+
+
+def _wait_for_the_rest(publisher: PublisherBase, sent: int) -> None:
+    """Until each subscriber has all that was sent to it; one that joined late never will."""
+    unchanged_until = monotonic() + 1.0
+    before = list(publisher.slots)
+    while min(publisher.slots) < sent and monotonic() < unchanged_until:
+        time.sleep(PAUSE_S)
+        if list(publisher.slots) != before:
+            before = list(publisher.slots)
+            unchanged_until = monotonic() + 1.0
+
+
+def _figures(sent: int, started_at: float, started_cpu_s: float) -> dict[str, Any]:
+    cpu_s = process_time() - started_cpu_s
+    return {"sent": sent, "cpu_s": cpu_s, "started_at": started_at, "ended_at": monotonic()}

@@ -1,0 +1,139 @@
+"""A process of a benchmark: publisher or subscriber of one system.
+
+Started by bench_run.py with a Spec as its only argument. Commands come as lines of JSON on
+standard input, answers go out as lines of JSON. When standard input ends, so does the process:
+nothing is left behind by a benchmark that is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench_flow import Tally, open_slots
+from bench_publish import AsyncPublisher, Publisher
+from bench_spec import Spec
+
+READ_BYTES = 65_536
+
+
+class Subscriber(Protocol):
+    def run(self, ready: Callable[[], None]) -> None:
+        """Subscribe, call `ready`, and handle messages until `stop`, in the main thread."""
+
+    def stop(self) -> None:
+        """From another thread."""
+
+    def stats(self) -> dict[str, int]:
+        """Once `run` has returned."""
+
+
+def main() -> None:
+    spec = Spec.from_json(sys.argv[1])
+    try:
+        if spec.role == "subscriber":
+            _run_subscriber(spec)
+        else:
+            publisher = _module_of(spec.system).make_publisher(spec)
+            if isinstance(publisher, AsyncPublisher):
+                asyncio.run(_run_async_publisher(publisher))
+            else:
+                _run_publisher(publisher)
+    except BaseException:
+        _answer({"failed": traceback.format_exc()})
+        raise
+    finally:
+        sys.stderr.flush()
+        os._exit(0)  # libraries of peers have threads that outlive the interpreter
+
+
+def _module_of(system: str) -> Any:
+    # Imported on demand: a subscriber's memory is measured, and must be that of its system alone.
+    if system.startswith("jsonbus"):
+        import bench_jsonbus
+
+        return bench_jsonbus
+    if system.startswith(("raw", "bare")):
+        import bench_floor
+
+        return bench_floor
+    import bench_peers
+
+    return bench_peers
+
+
+def _run_publisher(publisher: Publisher) -> None:
+    _answer({"ready": True})
+    for command in _commands():
+        ask = command.pop("ask")
+        if ask == "close":
+            publisher.close()
+            _answer({"stats": publisher.stats()})
+            return
+        _answer(getattr(publisher, ask)(**command))
+
+
+async def _run_async_publisher(publisher: AsyncPublisher) -> None:
+    await publisher.open()
+    _answer({"ready": True})
+    commands = _commands()
+    while (command := await asyncio.to_thread(next, commands, None)) is not None:
+        ask = command.pop("ask")
+        if ask == "close":
+            await publisher.close()
+            _answer({"stats": publisher.stats()})
+            return
+        _answer(await getattr(publisher, ask)(**command))
+
+
+def _run_subscriber(spec: Spec) -> None:
+    slots = open_slots(spec.slots_fd, spec.subscribers)
+    tally = Tally(
+        slots, spec.index, spec.window, has_stamps=spec.has_stamps, handler_us=spec.handler_us
+    )
+    subscriber: Subscriber = _module_of(spec.system).make_subscriber(spec, tally)
+    threading.Thread(target=_obey, args=(subscriber, tally), daemon=True).start()
+    subscriber.run(lambda: _answer({"ready": True}))
+    _answer({"stats": subscriber.stats(), **tally.report()})
+
+
+def _obey(subscriber: Subscriber, tally: Tally) -> None:
+    for command in _commands():
+        if command["ask"] == "begin":
+            tally.begin(command["expected"])
+            _answer({})
+        elif command["ask"] == "report":
+            _answer(tally.report())
+        else:
+            subscriber.stop()
+            return
+
+
+def _commands() -> Iterator[dict[str, Any]]:
+    """From the file descriptor: sys.stdin's lock would be in the way when the process ends."""
+    waiting = b""
+    while True:
+        while b"\n" in waiting:
+            line, _, waiting = waiting.partition(b"\n")
+            yield json.loads(line)
+        more = os.read(0, READ_BYTES)
+        if not more:
+            os._exit(1)
+        waiting += more
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
