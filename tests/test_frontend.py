@@ -39,7 +39,7 @@ from jsonbus.frontend.events import (
     handle_events,
     read_answer,
 )
-from jsonbus.frontend.mail import Mail
+from jsonbus.frontend.mail import Discards, Mail
 from jsonbus.frontend.opening import make_name, make_node
 from jsonbus.frontend.waits import ServiceWaits
 
@@ -184,7 +184,14 @@ def test_a_failure_is_told_in_bounded_length() -> None:
 
 
 def make_mail(maxsize: int, overflow: str) -> Mail:
-    return Mail("x", maxsize=maxsize, overflow=overflow, as_type=None, log=BusLog("kitchen"))
+    return Mail(
+        "x",
+        maxsize=maxsize,
+        overflow=overflow,
+        as_type=None,
+        log=BusLog("kitchen"),
+        discards=Discards(),
+    )
 
 
 def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
@@ -218,6 +225,7 @@ def test_mail_that_ended_counts_what_it_had_and_what_comes_late() -> None:
     mail._end()
     mail._put(make_messages(3))
     assert (mail.pending, mail.dropped, mail.holds_up) == (0, 4, False)
+    assert (mail.overflowed, mail._discards.count) == (0, 4)
 
 
 # --- waits ----------------------------------------------------------------------------------------

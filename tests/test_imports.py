@@ -63,6 +63,8 @@ def test_an_import_that_points_the_wrong_way_is_found(module: str, source: str) 
         ("jsonbus.sync.loop", "from ..transport import base\nfrom ..core.node import Node"),
         ("jsonbus.cli.pub", "import click\nfrom jsonbus import Bus\nimport jsonbus.errors"),
         ("tools.simulate", "from jsonbus.sim.world import World"),
+        ("tools.bench_bus", "import jsonbus\nfrom jsonbus.transport import multicast"),
+        ("tools.bench_peers", "import zmq"),
         ("tools.test", "from _setup import set_up"),
     ],
 )

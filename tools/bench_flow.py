@@ -13,7 +13,6 @@ whatever happens, and tells how much arrived.
 
 from __future__ import annotations
 
-import asyncio
 import mmap
 import os
 import time
@@ -71,6 +70,8 @@ class Credit:
 
     async def async_chunks(self, count: int) -> AsyncIterator[int]:
         """The same in an event loop."""
+        import asyncio  # here: a process without an event loop does without it
+
         while count:
             if self._is_used_up(self._window):
                 while self._is_used_up(self._window // 2):

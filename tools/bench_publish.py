@@ -1,4 +1,4 @@
-"""What a publisher process can be asked to do, with threads or in an event loop.
+"""What a publisher process can be asked to do; bench_publish_aio.py does it in an event loop.
 
 A system gives `publish`, or `burst` where it can do better than one call after the other. The rest
 is the same for all: who may go how fast, and where CPU time is read.
@@ -6,7 +6,6 @@ is the same for all: who may go how fast, and where CPU time is read.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from time import monotonic, monotonic_ns, process_time
 from typing import Any
@@ -72,7 +71,7 @@ class Publisher(PublisherBase):
             until = monotonic() + PROBE_S
             while not self.all_have_heard() and monotonic() < until:
                 time.sleep(PAUSE_S)
-        _wait_for_the_rest(self, sent)
+        wait_for_the_rest(self, sent)
         return {"ready": self.all_have_heard()}
 
     def flood(self, count: int) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class Publisher(PublisherBase):
         for chunk in self.credit.chunks(count, self.push):
             self.burst(chunk)
         self.finish()
-        return _figures(count, started_at, cpu_s)
+        return figures(count, started_at, cpu_s)
 
     def offer(self, rate: float, seconds: float) -> dict[str, Any]:
         """Publish at that rate, whether or not anybody keeps up; 0: as fast as possible."""
@@ -107,7 +106,7 @@ class Publisher(PublisherBase):
             else:
                 time.sleep(PAUSE_S)
         self.finish()
-        return _figures(sent, started_at, cpu_s)
+        return figures(sent, started_at, cpu_s)
 
     def tick(self, count: int, rate: float) -> dict[str, Any]:
         """Publish one value after the other at a low rate, each with the instant in it."""
@@ -118,60 +117,10 @@ class Publisher(PublisherBase):
             value["at"] = monotonic_ns()
             self.publish(self.topic, value)
             self.push()
-        return _figures(count, started_at, cpu_s)
+        return figures(count, started_at, cpu_s)
 
 
-class AsyncPublisher(PublisherBase):
-    """A system with calls that are awaited."""
-
-    async def open(self) -> None:
-        raise NotImplementedError
-
-    async def publish(self, topic: str, value: Any) -> None:
-        raise NotImplementedError
-
-    async def burst(self, count: int) -> None:
-        publish, topic, value = self.publish, self.topic, self.value
-        for _ in range(count):
-            await publish(topic, value)
-
-    async def finish(self) -> None:
-        """Return once everything has been given to the system."""
-
-    async def close(self) -> None:
-        pass
-
-    async def probe(self) -> dict[str, Any]:
-        sent = 0
-        deadline = monotonic() + READY_S
-        while not self.all_have_heard() and monotonic() < deadline:
-            await self.burst(1)
-            sent += 1
-            until = monotonic() + PROBE_S
-            while not self.all_have_heard() and monotonic() < until:
-                await asyncio.sleep(PAUSE_S)
-        await asyncio.to_thread(_wait_for_the_rest, self, sent)
-        return {"ready": self.all_have_heard()}
-
-    async def flood(self, count: int) -> dict[str, Any]:
-        self.credit.begin()
-        started_at, cpu_s = monotonic(), process_time()
-        async for chunk in self.credit.async_chunks(count):
-            await self.burst(chunk)
-        await self.finish()
-        return _figures(count, started_at, cpu_s)
-
-    async def tick(self, count: int, rate: float) -> dict[str, Any]:
-        started_at, cpu_s = monotonic(), process_time()
-        value: dict[str, Any] = dict(SENSOR)
-        for number in range(count):
-            await asyncio.sleep(max(0.0, started_at + number / rate - monotonic()))
-            value["at"] = monotonic_ns()
-            await self.publish(self.topic, value)
-        return _figures(count, started_at, cpu_s)
-
-
-def _wait_for_the_rest(publisher: PublisherBase, sent: int) -> None:
+def wait_for_the_rest(publisher: PublisherBase, sent: int) -> None:
     """Until each subscriber has all that was sent to it; one that joined late never will."""
     unchanged_until = monotonic() + 1.0
     before = list(publisher.slots)
@@ -182,6 +131,6 @@ def _wait_for_the_rest(publisher: PublisherBase, sent: int) -> None:
             unchanged_until = monotonic() + 1.0
 
 
-def _figures(sent: int, started_at: float, started_cpu_s: float) -> dict[str, Any]:
+def figures(sent: int, started_at: float, started_cpu_s: float) -> dict[str, Any]:
     cpu_s = process_time() - started_cpu_s
     return {"sent": sent, "cpu_s": cpu_s, "started_at": started_at, "ended_at": monotonic()}

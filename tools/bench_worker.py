@@ -7,7 +7,6 @@ nothing is left behind by a benchmark that is killed.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -15,13 +14,16 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench_flow import Tally, open_slots
-from bench_publish import AsyncPublisher, Publisher
 from bench_spec import Spec
+
+if TYPE_CHECKING:
+    from bench_publish import Publisher
+    from bench_publish_aio import AsyncPublisher
 
 READ_BYTES = 65_536
 
@@ -44,7 +46,9 @@ def main() -> None:
             _run_subscriber(spec)
         else:
             publisher = _module_of(spec.system).make_publisher(spec)
-            if isinstance(publisher, AsyncPublisher):
+            if hasattr(publisher, "open"):
+                import asyncio
+
                 asyncio.run(_run_async_publisher(publisher))
             else:
                 _run_publisher(publisher)
@@ -58,7 +62,11 @@ def main() -> None:
 
 def _module_of(system: str) -> Any:
     # Imported on demand: a subscriber's memory is measured, and must be that of its system alone.
-    if system.startswith("jsonbus"):
+    if system == "jsonbus-aio":
+        import bench_jsonbus_aio
+
+        return bench_jsonbus_aio
+    if system == "jsonbus":
         import bench_jsonbus
 
         return bench_jsonbus
@@ -83,6 +91,8 @@ def _run_publisher(publisher: Publisher) -> None:
 
 
 async def _run_async_publisher(publisher: AsyncPublisher) -> None:
+    import asyncio
+
     await publisher.open()
     _answer({"ready": True})
     commands = _commands()

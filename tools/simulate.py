@@ -34,8 +34,9 @@ try:
         measure_late_joins,
         measure_mass_start,
     )
+    from jsonbus.sim.plan import MODES, draw_plan
     from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
-    from jsonbus.sim.scenario import MODES, Chaos, draw_plan
+    from jsonbus.sim.scenario import Chaos
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise

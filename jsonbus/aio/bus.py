@@ -59,10 +59,11 @@ class AsyncBus:
     ) -> None:
         self._config = config
         self._node = make_node(config)
-        self._loop = Loop(self._node, transport, config.workers, event_loop)
-        self._requests = Requests(self._loop, config.workers)
         self._is_entered = False
-        self._loop.start()
+        loop = Loop(self._node, transport, config.workers, event_loop)
+        loop.start()
+        self._loop = loop
+        self._requests = Requests(loop, config.workers)
 
     @property
     def name(self) -> str:
@@ -263,7 +264,7 @@ class AsyncBus:
         return f"<AsyncBus {self.name} {self._config.group}:{self._config.port} {self.state}>"
 
     def __del__(self) -> None:
-        # Opening may have failed before there was a loop.
+        # Opening may have failed: then there is none.
         loop: Loop | None = getattr(self, "_loop", None)
         if loop is not None and not loop.is_closed:
             loop.abandon()
@@ -288,6 +289,7 @@ class AsyncBus:
             overflow=overflow,
             as_type=as_type,
             log=self._loop.log,
+            discards=self._loop.discards,
             event_loop=self._loop.event_loop,
             check_here=self._loop.check_here,
             schedule=self._loop.workers.schedule,

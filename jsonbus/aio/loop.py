@@ -5,9 +5,6 @@ wait: a socket is readable (receiving.py), the node's timer is due, or the appli
 each of them `_tend` passes on what it caused: datagrams (outgoing.py), messages, events, and the
 instant of the next timer. There is no lock and no thread; using the bus from another loop or thread
 is refused, since nothing would hold against it.
-
-One timer of the event loop serves all of the node's. It is left alone as long as it is not too
-late: it then comes early, finds nothing due, and is set anew.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 
+from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.receiving import Deliveries, Receiving
 from jsonbus.aio.subscription import Subscription
@@ -28,6 +26,7 @@ from jsonbus.core.node import Node
 from jsonbus.errors import LocalError, TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
+from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import transport_figures
 from jsonbus.transport.base import Sender, Transport
 
@@ -35,6 +34,10 @@ T = TypeVar("T")
 
 #: A node that did not listen for this long may have missed what others announced.
 DEAF_S = 1.0
+
+#: Publishes after which one yields. Awaiting alone does not: a task that publishes without a pause
+#: what nobody wants would keep the bus from ever hearing that somebody does.
+PUBLISHED_MAX = 256
 
 CLOSE_S = 1.0
 
@@ -55,6 +58,7 @@ class Loop:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
+        self.discards = Discards()
         self.workers = Workers(name, workers, event_loop, self.log)
         self.event_loop = event_loop
         self._node = node
@@ -70,12 +74,11 @@ class Loop:
         )
         self._outgoing = Outgoing(node, transport, event_loop, self.log, self._tend_soon)
         self._subscriptions: set[Subscription] = set()
-        self._dropped = 0  # by subscriptions that are closed
+        self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._alarm = Alarm(event_loop, self._handle_timer)
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
-        self._is_tending_soon = False
+        self._published = 0  # since a publisher last had to yield
         self._is_closing = False
         self._is_cut_off = False
         self._ended = asyncio.Event()
@@ -108,6 +111,9 @@ class Loop:
 
     def publish(self, topic: str, value: Any) -> bool:
         """See `AsyncBus.publish`. The hot path: the clock is read once."""
+        self._published += 1
+        if self._published >= PUBLISHED_MAX:
+            self.must_wait = True
         node, now = self._node, monotonic()
         if not node.publish(topic, value, now):
             return False
@@ -121,6 +127,7 @@ class Loop:
     async def wait_for_room(self) -> None:
         """After a publish that `must_wait`: let others run, and what was published leave."""
         self.must_wait = False
+        self._published = 0
         full, self._full = self._full, []
         await asyncio.sleep(0)
         await self._outgoing.wait_for_room()
@@ -182,8 +189,10 @@ class Loop:
         self.check_here()
         figures = self._node.stats()
         figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
-        figures["messages_dropped"] = self._dropped + sum(
-            subscription.dropped for subscription in self._subscriptions
+        figures["messages_dropped"] = (
+            self.discards.count
+            + self._overflowed
+            + sum(subscription.overflowed for subscription in self._subscriptions)
         )
         figures |= self._figures or transport_figures(self._transport)
         return figures
@@ -267,31 +276,15 @@ class Loop:
             self._deliver_own(deliveries)
         if node.has_output:
             self._outgoing.send(monotonic())
-        self._set_timer()
+        timer_at = node.timer_at()
+        if timer_at is not None and not self._is_closing:
+            self._alarm.set(timer_at)
         handle_events(events, self.answers, self.log)
 
     def _tend_soon(self) -> None:
-        if not self._is_tending_soon:
-            self._is_tending_soon = True
-            self.event_loop.call_soon(self._tend_later)
-
-    def _tend_later(self) -> None:
-        self._is_tending_soon = False
-        self._tend()
-
-    def _set_timer(self) -> None:
-        at = self._node.timer_at()
-        if self._is_closing or at is None:
-            return
-        if self._timer is not None:
-            if self._timer_at <= at:
-                return
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self.event_loop.call_later(max(0.0, at - monotonic()), self._handle_timer)
+        self.event_loop.call_soon(self._tend)
 
     def _handle_timer(self) -> None:
-        self._timer = None
         now = monotonic()
         at = self._node.timer_at()
         if at is not None and at <= now:
@@ -328,7 +321,7 @@ class Loop:
 
     def _end_subscription(self, subscription: Subscription) -> None:
         subscription.end()
-        self._dropped += subscription.dropped
+        self._overflowed += subscription.overflowed
 
     def _say_goodbye(self) -> None:
         now = monotonic()
@@ -346,8 +339,7 @@ class Loop:
         self.workers.request_stop()
         self._receiving.stop()
         self._outgoing.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         self._figures = transport_figures(self._transport)
         self._transport.close()
         note_closed(self)

@@ -61,8 +61,12 @@ class Outgoing:
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
-        #: Datagrams that were made and never left.
-        self.datagrams_unsent = 0
+        self._refused = 0
+
+    @property
+    def datagrams_unsent(self) -> int:
+        """Datagrams that were made and will never leave."""
+        return self._refused + (len(self._unsent) if self._is_closed else 0)
 
     @property
     def is_full(self) -> bool:
@@ -114,8 +118,6 @@ class Outgoing:
         if self._retry is not None:
             self._retry.cancel()
         self._unsent.extend(self._node.datagrams_to_send(monotonic()))
-        self.datagrams_unsent += len(self._unsent)
-        self._unsent.clear()
         self._progress.fire()
 
     def _end_turn(self) -> None:
@@ -151,7 +153,7 @@ class Outgoing:
 
     def _failed(self, error: TransportError, now: float) -> None:
         self._is_failing = True
-        self.datagrams_unsent += 1
+        self._refused += 1
         self._node.send_failed(now)
         cause = getattr(error.__cause__, "errno", None) or str(error)
         self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)

@@ -11,7 +11,6 @@ is half empty.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable
 from time import monotonic
@@ -61,7 +60,14 @@ class Receiving:
         self._is_stopped = False
 
     def start(self) -> None:
-        self._listen()
+        """Raises TransportError, with the transport closed, if the event loop cannot do it."""
+        try:
+            self._listen()
+        except NotImplementedError as error:
+            self._transport.close()
+            raise TransportError(
+                "this event loop cannot watch sockets: on Windows, use asyncio.SelectorEventLoop"
+            ) from error
 
     def wake(self) -> None:
         """Listen again if nobody holds up any more."""
@@ -123,7 +129,5 @@ class Receiving:
                 self._event_loop.add_reader(sock, self._drain, sock)
 
     def _stop_listening(self) -> None:
-        # The event loop may be closed already, when the interpreter ends.
-        with contextlib.suppress(RuntimeError):
-            for sock in self._transport.sockets():
-                self._event_loop.remove_reader(sock)
+        for sock in self._transport.sockets():
+            self._event_loop.remove_reader(sock)

@@ -19,7 +19,7 @@ from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_optional_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.mail import BATCH_MAX, Mail
+from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
 
 Handler = Callable[[Message], Any] | Callable[[Message], Awaitable[Any]]
 
@@ -43,13 +43,21 @@ class Subscription(Mail):
         overflow: str,
         as_type: Any,
         log: BusLog,
+        discards: Discards,
         event_loop: asyncio.AbstractEventLoop,
         check_here: Callable[[], None],
         schedule: Callable[[Subscription], None],
         release: Callable[[Subscription], None],
         wake: Callable[[], None],
     ) -> None:
-        super().__init__(pattern, maxsize=maxsize, overflow=overflow, as_type=as_type, log=log)
+        super().__init__(
+            pattern,
+            maxsize=maxsize,
+            overflow=overflow,
+            as_type=as_type,
+            log=log,
+            discards=discards,
+        )
         self._handler = handler
         self._event_loop = event_loop
         self._check_here = check_here  # raises in a wrong thread, loop or process
@@ -203,7 +211,7 @@ class Subscription(Mail):
             message = self._converted(message)
             if message is not None:
                 return message
-            self._discarded += 1
+            self._discard(1)
         return None
 
     def _make_way(self) -> None:

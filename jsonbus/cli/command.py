@@ -49,7 +49,7 @@ class BusCommand(click.Command):
             if value is not None and value is not False and value != ()
         }
         ctx.params["settings"] = cast(BusSettings, given)
-        _ = jsonbus.Bus  # imports it
+        _ = jsonbus.Bus  # imports all of it, while a signal may still end the process at once
         signals.raise_interrupt()
         return super().invoke(ctx)
 
@@ -154,7 +154,7 @@ def _shared_options() -> list[click.Option]:
             ["-v", "--verbose"],
             count=True,
             envvar="JSONBUS_VERBOSE",
-            help="Log who joins and leaves; twice: every frame.",
+            help="Log who joins and leaves; twice: changes of state, and tracebacks.",
         ),
         SharedOption(
             ["-q", "--quiet"],

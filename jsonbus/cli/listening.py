@@ -28,9 +28,13 @@ INBOX_MESSAGES_MAX = 1_000
 
 
 class Inbox:
-    """Messages of several subscriptions, each message once although several patterns match it."""
+    """Messages of several subscriptions, each message once although several patterns match it.
 
-    def __init__(self) -> None:
+    `may_repeat`: there are several patterns.
+    """
+
+    def __init__(self, *, may_repeat: bool) -> None:
+        self._may_repeat = may_repeat
         self._changed = threading.Condition()
         self._messages: deque[jsonbus.Message] = deque()
         self._is_closed = False
@@ -41,14 +45,11 @@ class Inbox:
     def put(self, message: jsonbus.Message) -> None:
         """Add a message, as soon as there is room; for workers."""
         with self._changed:
-            if id(message) in self._recent:
+            if self._may_repeat and self._is_repeat(message):
                 return
             while len(self._messages) >= INBOX_MESSAGES_MAX and not self._is_closed:
                 self._changed.wait()
             self._messages.append(message)
-            self._recent[id(message)] = message
-            if len(self._recent) > 2 * MAILBOX_MESSAGES_MAX:
-                self._recent.popitem(last=False)
             self._changed.notify_all()
 
     def take(self, timeout_s: float) -> list[jsonbus.Message]:
@@ -59,6 +60,14 @@ class Inbox:
             self._messages.clear()
             self._changed.notify_all()
             return taken
+
+    def _is_repeat(self, message: jsonbus.Message) -> bool:
+        if id(message) in self._recent:
+            return True
+        self._recent[id(message)] = message
+        if len(self._recent) > 2 * MAILBOX_MESSAGES_MAX:
+            self._recent.popitem(last=False)
+        return False
 
     def close(self) -> None:
         """Nobody takes any more: let the workers go."""
@@ -77,10 +86,11 @@ class Listener:
         self._bus = bus
         self._output = output
         self._value_only = value_only
-        self._inbox = Inbox()
+        distinct = dict.fromkeys(patterns)
+        self._inbox = Inbox(may_repeat=len(distinct) > 1)
         self._subscriptions = [
             bus.subscribe(pattern, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
-            for pattern in dict.fromkeys(patterns)
+            for pattern in distinct
         ]
 
     def run(self, count: int | None = None, timeout_s: float | None = None) -> None:

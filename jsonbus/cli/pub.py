@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
 
@@ -18,6 +17,9 @@ from .values import parse_argument
 
 #: Topics named when values were not sent; who needs more has `jsonbus explain`.
 TOPICS_NAMED_MAX = 3
+
+#: Topics whose subscribers were waited for; lines may bring new ones for ever.
+TOPICS_REMEMBERED_MAX = 100_000
 
 
 @click.command(
@@ -75,16 +77,15 @@ def command(
     What nobody subscribes to is not sent; that is told on standard error and is not a failure.
     Lines that cannot be published are told, too, and make the exit code 1.
     """
+    lines = None
     is_endless = False
     if value is None or value == "-":
         lines = LineReader(None if topic == "-" else topic, is_text=is_text)
         pairs: Iterator[Pair] = itertools.islice(lines, count)
     else:
         assert topic is not None  # click fills TOPIC first
-        lines = None
-        parsed = parse_argument(value, is_text)
+        pair = (topic, parse_argument(value, is_text))
         is_endless = count is None and rate is not None
-        pair = (topic, parsed)
         pairs = itertools.repeat(pair) if is_endless else itertools.repeat(pair, count or 1)
 
     with jsonbus.Bus(**settings) as bus:
@@ -93,7 +94,8 @@ def command(
         try:
             for each_topic, each_value in _paced(pairs, rate):
                 publisher.publish(each_topic, each_value)
-            bus.flush()
+            if not bus.flush():
+                raise click.ClickException("the network did not take everything in time")
         except KeyboardInterrupt:
             if not is_endless:
                 raise
@@ -115,14 +117,15 @@ class _Publisher:
         self._lines = lines
         self._waited_for: set[str] = set()
         self._published = 0
-        self._unwanted: Counter[str] = Counter()
+        self._unwanted = 0
+        self._unwanted_topics: list[str] = []
 
     def publish(self, topic: str, value: object) -> None:
         try:
             if self._wait_s is not None:
                 self._wait_for_subscriber(topic, self._wait_s)
             if not self._bus.publish(topic, value):
-                self._unwanted[topic] += 1
+                self._note_unwanted(topic)
             self._published += 1
         except LocalError as error:
             if self._lines is None:
@@ -130,23 +133,30 @@ class _Publisher:
             self._lines.refuse(str(error))  # the next line may be right
 
     def report(self) -> None:
-        unwanted = self._unwanted.total()
-        if not unwanted:
+        if not self._unwanted:
             return
-        topics = ", ".join(sorted(self._unwanted)[:TOPICS_NAMED_MAX])
-        if len(self._unwanted) > TOPICS_NAMED_MAX:
+        topics = ", ".join(self._unwanted_topics[:TOPICS_NAMED_MAX])
+        if len(self._unwanted_topics) > TOPICS_NAMED_MAX:
             topics += ", …"
         if self._published == 1:
             note(f"nobody subscribes to {topics}: nothing was sent")
         else:
             note(
-                f"{unwanted:,} of {self._published:,} values were not sent: "
+                f"{self._unwanted:,} of {self._published:,} values were not sent: "
                 f"nobody subscribes to {topics}"
             )
+
+    def _note_unwanted(self, topic: str) -> None:
+        self._unwanted += 1
+        # One more than are named, to know that there are more.
+        if len(self._unwanted_topics) <= TOPICS_NAMED_MAX and topic not in self._unwanted_topics:
+            self._unwanted_topics.append(topic)
 
     def _wait_for_subscriber(self, topic: str, wait_s: float) -> None:
         if topic in self._waited_for:
             return
+        if len(self._waited_for) >= TOPICS_REMEMBERED_MAX:
+            self._waited_for.clear()  # whoever has that many may wait again
         self._waited_for.add(topic)
         if not self._bus.wait_for_subscribers(topic, timeout=wait_s):
             self.waited_in_vain = True

@@ -62,7 +62,7 @@ def command(
     shell = None if shell_command is None else Shell(shell_command, timeout)
 
     def answer(message: jsonbus.Message) -> object:
-        logger.debug("%s asks %s", message.name, shorten(to_json(message.value)))
+        logger.debug("%r asks %s", message.name, shorten(to_json(message.value)))
         if shell is not None:
             return shell.answer(message.value)
         return message.value if value is None else fixed

@@ -99,10 +99,10 @@ def explain(
             if any(matches(pattern, topic) for pattern in entry.patterns)
         )
     )
-    if wanted_by:
-        verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
-    elif mode == "basic":
+    if mode == "basic":
         verdict, reason = "sent", "mode basic sends everything"
+    elif wanted_by:
+        verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
     elif state == DOUBTING:
         verdict, reason = "sent", f"this node is not sure who is here ({state_reason})"
     elif state == JOINING:

@@ -11,6 +11,7 @@ that cannot wait (`Subscription.wait_for_room` says who).
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -28,14 +29,35 @@ MAXSIZE_DEFAULT = 1024
 BATCH_MAX = 64
 
 
+class Discards:
+    """Messages that all subscriptions of a bus dropped, open or closed, but for want of room."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        """Any thread."""
+        with self._lock:
+            self.count += count
+
+
 class Mail:
     """The messages of one subscription; the base of `Subscription` in both front ends."""
 
     def __init__(
-        self, pattern: str, *, maxsize: int, overflow: str, as_type: Any, log: BusLog
+        self,
+        pattern: str,
+        *,
+        maxsize: int,
+        overflow: str,
+        as_type: Any,
+        log: BusLog,
+        discards: Discards,
     ) -> None:
         self._pattern = pattern
         self._log = log
+        self._discards = discards
         self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
         self._convert = None if as_type is None else make_converter(as_type)
         self._is_blocking = overflow == "block"
@@ -62,6 +84,11 @@ class Mail:
         return self._mailbox.dropped + self._discarded
 
     @property
+    def overflowed(self) -> int:
+        """How many of the dropped ones there was no room for."""
+        return self._mailbox.dropped
+
+    @property
     def is_closed(self) -> bool:
         """Whether it gets no more messages."""
         return self._is_closed
@@ -77,7 +104,7 @@ class Mail:
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
-            self._discarded += len(messages)
+            self._discard(len(messages))
             return
         if not self._is_blocking:
             self._mailbox.put_many(messages)
@@ -106,8 +133,12 @@ class Mail:
         """No more messages; the pending ones are dropped."""
         self._is_closed = True
         self._holds_up = False
-        self._discarded += self._mailbox.clear() + len(self._excess)
+        self._discard(self._mailbox.clear() + len(self._excess))
         self._excess.clear()
+
+    def _discard(self, count: int) -> None:
+        self._discarded += count
+        self._discards.add(count)
 
     def _converted(self, message: Message) -> Message | None:
         """The message with its value as the type asked for; None, warned of once, if it is not.

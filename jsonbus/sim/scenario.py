@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jsonbus.core.wire_names import SERVED_PREFIX
@@ -23,76 +22,25 @@ from jsonbus.sim.checkers import (
     PublishersKeepOrder,
     RepliesAreTrue,
 )
+from jsonbus.sim.group_checkers import AllAgree, NobodyStorms, ProbesArrive, QuietGroupsAreQuiet
 from jsonbus.sim.list_checkers import (
     CALM_PATIENCE_S,
-    AllAgree,
     NothingIsWasted,
     NothingIsWithheld,
-    ProbesArrive,
-    QuietGroupsAreQuiet,
     VersionsNeverGoBack,
     settling_s,
 )
 from jsonbus.sim.network import Cut, NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode
+from jsonbus.sim.plan import Plan
 from jsonbus.sim.world import World
 
 Choice = TypeVar("Choice")
-
-MODES = ("basic", "master", "delayed", "mixed")
 
 TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
 PROBE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the dice said about a history before it began; fields given by hand are kept."""
-
-    seed: int
-    mode: str
-    nodes: int
-    chaos_s: float
-    pause_s: float  # mean time between two things that happen
-    plain_peers: int
-    options: NetworkOptions
-
-    @property
-    def is_calm(self) -> bool:
-        """Whether every datagram arrives soon; links may still be cut."""
-        options = self.options
-        return not (options.loss or options.repeat or options.late)
-
-    @property
-    def is_harmless(self) -> bool:
-        """Calm, and no links are cut: what plain peers, who say things once, need to be heard."""
-        return self.is_calm and self.plain_peers > 0
-
-
-def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None = None) -> Plan:
-    assert mode in MODES
-    dice = random.Random(f"{seed}/{mode}/plan")
-    weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
-    is_lossy, is_disorderly = weather in ("lossy", "foul"), weather in ("disorderly", "foul")
-    drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
-    options = NetworkOptions(
-        loss=drawn_loss if loss is None else loss,
-        repeat=dice.uniform(0, 0.3) if is_disorderly else 0.0,
-        late=dice.uniform(0, 0.2) if is_disorderly else 0.0,
-        keeps_order=weather == "calm" and dice.random() < 0.5,
-        loops_back=dice.random() < 0.2,
-    )
-    return Plan(
-        seed=seed,
-        mode=mode,
-        nodes=nodes or dice.choice((3, 4, 5, 6, 8, 12)),
-        chaos_s=dice.uniform(8, 25),
-        pause_s=dice.choice((0.05, 0.1, 0.3)),
-        plain_peers=dice.choice((0, 0, 0, 1, 2)),
-        options=options,
-    )
 
 
 class Chaos:
@@ -103,6 +51,7 @@ class Chaos:
         self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
         patience_s = CALM_PATIENCE_S if plan.is_calm else settling_s(plan.nodes)
         self._quiet = QuietGroupsAreQuiet()
+        self._storms = NobodyStorms()
         self._agree = AllAgree()
         self._probes = ProbesArrive(judges_plain=plan.is_harmless)
         checkers = (
@@ -116,6 +65,7 @@ class Chaos:
             NothingIsWithheld(patience_s, judges_plain=plan.is_harmless),
             NothingIsWasted(),
             self._quiet,
+            self._storms,
             self._agree,
             self._probes,
         )
@@ -176,6 +126,7 @@ class Chaos:
         """End all faults; see to it that somebody is there who answers."""
         world = self.world
         world.note(None, "peace: all links are whole, nothing is lost")
+        self._storms.is_armed = True
         world.network.mend_all(world.clock.now)
         world.network.options = NetworkOptions(loops_back=self.plan.options.loops_back)
         answering = [
@@ -219,6 +170,7 @@ class Chaos:
             (self._serve, 2),
             (self._request, 5),
             (self._start, 9),
+            (self._start_many, 0.7),
             (self._crash, 3),
             (self._crash_many, 0.5),
             (self._leave, 3),
@@ -264,11 +216,18 @@ class Chaos:
 
     def _start(self) -> None:
         """Somebody who is down comes (back): mostly with a new id, as front ends do."""
-        down = [p for p in self.world.participants if not p.is_up]
-        if (participant := self._one_of(down)) is not None:
-            keeps_id = isinstance(participant, SimNode) and self._dice.random() < 0.3
-            node_id = participant.node_id if keeps_id else None  # type: ignore[attr-defined]
-            self.world.start(participant, self._some_patterns(), node_id)
+        if (participant := self._one_of(self._down())) is not None:
+            self._start_one(participant)
+
+    def _start_many(self) -> None:
+        for participant in self._down():
+            self._start_one(participant)
+
+    def _start_one(self, participant: Participant) -> None:
+        node_id = None
+        if isinstance(participant, SimNode) and self._dice.random() < 0.3:
+            node_id = participant.node_id
+        self.world.start(participant, self._some_patterns(), node_id)
 
     def _crash(self) -> None:
         if (participant := self._one_of(self._up())) is not None:
@@ -307,6 +266,9 @@ class Chaos:
 
     def _up(self) -> list[Participant]:
         return [participant for participant in self.world.participants if participant.is_up]
+
+    def _down(self) -> list[Participant]:
+        return [participant for participant in self.world.participants if not participant.is_up]
 
     def _one_of(self, choices: Sequence[Choice]) -> Choice | None:
         return self._dice.choice(choices) if choices else None

@@ -55,10 +55,11 @@ class Bus:
     def _open(self, config: BusConfig, transport: Transport) -> None:
         self._config = config
         self._node = make_node(config)
-        self._loop = Loop(self._node, transport, config.workers)
-        self._requests = Requests(self._loop, config.workers)
         self._is_entered = False
-        self._loop.start()
+        loop = Loop(self._node, transport, config.workers)
+        loop.start()
+        self._loop = loop
+        self._requests = Requests(loop, config.workers)
 
     @property
     def name(self) -> str:
@@ -243,7 +244,7 @@ class Bus:
         return f"<Bus {self.name} {self._config.group}:{self._config.port} {self.state}>"
 
     def __del__(self) -> None:
-        # Opening may have failed before there was a loop.
+        # Opening may have failed: then there is none.
         loop: Loop | None = getattr(self, "_loop", None)
         if loop is not None and not loop.is_closed:
             # Not close(): whichever thread this happens in may hold the lock.
@@ -270,6 +271,7 @@ class Bus:
             overflow=overflow,
             as_type=as_type,
             log=self._loop.log,
+            discards=self._loop.discards,
             schedule=self._loop.workers.schedule,
             release=release,
             wake=self._loop.wake,

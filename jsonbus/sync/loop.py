@@ -30,6 +30,7 @@ from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
+from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import transport_figures
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
@@ -67,6 +68,7 @@ class Loop:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
+        self.discards = Discards()
         self.workers = Workers(name, workers, self.log)
         self._node = node
         self._transport = transport
@@ -83,7 +85,7 @@ class Loop:
         )
         self._outgoing = Outgoing(node, transport, self._lock, self.log, self.wake)
         self._subscriptions: set[Subscription] = set()
-        self._dropped = 0  # by subscriptions that are closed
+        self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._tends_at = math.inf  # when the receive thread looks at the node's timers again
         self._is_closing = False
@@ -202,8 +204,10 @@ class Loop:
         with self._lock:
             figures = self._node.stats()
             figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
-            figures["messages_dropped"] = self._dropped + sum(
-                subscription.dropped for subscription in self._subscriptions
+            figures["messages_dropped"] = (
+                self.discards.count
+                + self._overflowed
+                + sum(subscription.overflowed for subscription in self._subscriptions)
             )
             figures |= self._figures or transport_figures(self._transport)
             return figures
@@ -282,7 +286,7 @@ class Loop:
     def _end_subscription(self, subscription: Subscription) -> None:
         subscription.end()
         with self._lock:
-            self._dropped += subscription.dropped
+            self._overflowed += subscription.overflowed
 
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""
@@ -326,7 +330,8 @@ class Loop:
 
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:
-            self.call(Node.interfaces_changed)
+            with self._lock:
+                self._node.interfaces_changed(monotonic())
 
     def _finish(self) -> None:
         with self._lock:

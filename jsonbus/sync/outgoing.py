@@ -75,8 +75,12 @@ class Outgoing:
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
-        #: Datagrams that were made and never left.
-        self.datagrams_unsent = 0
+        self._refused = 0
+
+    @property
+    def datagrams_unsent(self) -> int:
+        """Datagrams that were made and will never leave."""
+        return self._refused + (len(self._unsent) if self._is_closed else 0)
 
     @property
     def has_unsent(self) -> bool:
@@ -118,8 +122,8 @@ class Outgoing:
 
     def let_go(self) -> None:
         """Give the turn back if this thread has it: Ctrl-C may fall between taking and sending."""
-        if self._holder == get_ident():
-            self._give_back_turn()
+        self._give_back_turn()
+        if self._unsent or self._node.has_output:
             self._wake()
 
     def wait_for_room(self) -> None:
@@ -144,8 +148,6 @@ class Outgoing:
             while self._holder is not None and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
                 self._wait(ROOM_WAIT_S)
             self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
-            self.datagrams_unsent += len(self._unsent)
-            self._unsent.clear()
             self._room.notify_all()
 
     def _help(self, deadline: float) -> None:
@@ -201,7 +203,7 @@ class Outgoing:
 
     def _failed(self, error: TransportError) -> None:
         self._is_failing = True
-        self.datagrams_unsent += 1
+        self._refused += 1
         cause = getattr(error.__cause__, "errno", None) or str(error)
         self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)
         with self._lock:

@@ -127,9 +127,11 @@ class Receiving:
             except Exception:
                 self._log.fail("the receive loop failed, and goes on: this is a bug")
                 time.sleep(TROUBLE_PAUSE_S)
-        self._finish()
-        self._selector.close()
-        self._bell.close()
+        try:
+            self._finish()
+        finally:
+            self._selector.close()
+            self._bell.close()
 
     def _wait_and_read(self, until: float) -> None:
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())

@@ -18,7 +18,7 @@ from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.mail import BATCH_MAX, Mail
+from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
 from jsonbus.sync.workers import current_subscription
 
 Handler = Callable[[Message], Any]
@@ -43,11 +43,19 @@ class Subscription(Mail):
         overflow: str,
         as_type: Any,
         log: BusLog,
+        discards: Discards,
         schedule: Callable[[Subscription], None],
         release: Callable[[Subscription], None],
         wake: Callable[[], None],
     ) -> None:
-        super().__init__(pattern, maxsize=maxsize, overflow=overflow, as_type=as_type, log=log)
+        super().__init__(
+            pattern,
+            maxsize=maxsize,
+            overflow=overflow,
+            as_type=as_type,
+            log=log,
+            discards=discards,
+        )
         self._handler = handler
         self._schedule = schedule
         # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
@@ -155,7 +163,7 @@ class Subscription(Mail):
             self._log.warn_once(("overflow", self.pattern), "%s", error)
         for number, message in enumerate(batch):
             if self._is_closed:
-                self._discard(len(batch) - number)
+                self._discard_taken(len(batch) - number)
                 break
             self._handle(message)
         with self._lock:
@@ -234,9 +242,9 @@ class Subscription(Mail):
             return message
         converted = self._converted(message)
         if converted is None:
-            self._discard(1)
+            self._discard_taken(1)
         return converted
 
-    def _discard(self, count: int) -> None:
+    def _discard_taken(self, count: int) -> None:
         with self._lock:
-            self._discarded += count
+            self._discard(count)

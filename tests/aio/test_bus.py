@@ -12,6 +12,7 @@ import pytest
 
 import jsonbus
 from jsonbus.errors import ConfigError, InvalidTopicError, LocalError, PayloadError, TransportError
+from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
 
 
@@ -238,6 +239,23 @@ async def test_wrong_settings_and_a_missing_interface_open_nothing() -> None:
         jsonbus.AsyncBus(colour="red")  # type: ignore[call-arg]
     with pytest.raises(TransportError):
         jsonbus.AsyncBus(interface="no-such-interface")
+
+
+def test_an_event_loop_that_cannot_watch_sockets_opens_nothing() -> None:
+    class Blind(asyncio.SelectorEventLoop):
+        def add_reader(self, *arguments: Any) -> None:  # type: ignore[override]  # none is used
+            raise NotImplementedError
+
+    transport = MemoryNetwork().open()
+
+    async def open_bus() -> None:
+        jsonbus.AsyncBus.over(transport)
+
+    with asyncio.Runner(loop_factory=Blind) as runner:
+        with pytest.raises(TransportError, match="cannot watch sockets"):
+            runner.run(open_bus())
+    with pytest.raises(TransportError, match="closed"):
+        transport.send(b"{}")
 
 
 @pytest.mark.parametrize(

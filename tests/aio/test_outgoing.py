@@ -65,6 +65,18 @@ async def test_a_publisher_that_never_yields_is_sent_for_and_lets_others_run() -
 
 
 @asynctest
+async def test_publishing_what_nobody_wants_without_a_pause_lets_others_run() -> None:
+    async with buses() as open_bus:
+        publisher, reader = open_bus(), open_bus()
+        assert await publisher.wait_until_sure(timeout=30)
+        asyncio.get_running_loop().call_later(0.05, reader.subscribe, "x")
+        deadline = asyncio.get_running_loop().time() + 60
+        while not publisher.has_subscribers("x"):
+            await publisher.publish("x", 1)
+            assert asyncio.get_running_loop().time() < deadline
+
+
+@asynctest
 async def test_a_datagram_the_kernel_had_no_room_for_is_sent_later_and_once() -> None:
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)

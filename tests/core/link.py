@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from jsonbus.core.events import Event
 from jsonbus.core.frames import ALL_BUCKETS, Entry, Frame, ListFrame
@@ -36,17 +36,17 @@ def forge(
     return encode(stamp, *args, first_message, 0, **fields)
 
 
-def is_share(frame: Frame) -> bool:
+def is_share(frame: Frame) -> TypeGuard[ListFrame]:
     """Whether a full list begins with it."""
     return isinstance(frame, ListFrame) and frame.covers == ALL_BUCKETS and frame.part[0] == 0
 
 
-def is_repair(frame: Frame) -> bool:
+def is_repair(frame: Frame) -> TypeGuard[ListFrame]:
     """Whether it holds some buckets of a list."""
     return isinstance(frame, ListFrame) and frame.covers not in (None, ALL_BUCKETS)
 
 
-def is_announcement(frame: Frame) -> bool:
+def is_announcement(frame: Frame) -> TypeGuard[ListFrame]:
     """Whether it holds no more than its sender's entry."""
     return isinstance(frame, ListFrame) and frame.covers is None
 

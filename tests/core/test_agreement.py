@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.core.events import InterestChanged, NodeJoined, StateChanged
-from jsonbus.core.frames import Digest, Frame, ListFrame, PresenceFrame
-from jsonbus.core.wire_encode import encode_bye, encode_ping, encode_presence
+from jsonbus.core.frames import Digest, Entry, Frame, ListFrame, PresenceFrame
+from jsonbus.core.wire_encode import encode_bye, encode_list, encode_ping, encode_presence
 from tests.core.link import Link, forge, is_announcement, is_share
 
 
@@ -95,6 +95,39 @@ def test_two_joiners_that_know_nothing_do_not_make_each_other_sure() -> None:
     assert link.agrees()
 
 
+def test_joiners_do_not_stop_each_others_repeats() -> None:
+    # A third joiner may have missed the first announcements.
+    link = Link()
+    link.add("a")
+    link.add("b")
+    link.run(0.6)
+    assert link.times("a", is_announcement) == [0.0, 0.25, 0.5]
+    assert link.times("b", is_announcement) == [0.0, 0.25, 0.5]
+
+
+def test_joiner_is_not_sure_by_silence_when_another_joiner_knows_more() -> None:
+    link = Link()
+    a = link.add("a")
+    other = Entry("joiner", 5, 1, "joiner")
+    for counter in (1, 2):
+        link.inject(
+            forge(
+                encode_list,
+                node="joiner",
+                incarnation=5,
+                counter=counter,
+                entries=[(other, 0.0)],
+                digest=Digest(4, 44),
+                sums=None,
+                covers=None,
+                settled=False,
+            )
+        )
+        link.run(0.5)
+    assert a.state == "doubting"
+    assert link.publish(a, "t", 1) == [True]
+
+
 def test_nodes_that_start_together_do_not_answer_each_other() -> None:
     link = Link()
     nodes = [link.add(f"n{number}", opened=False) for number in range(30)]
@@ -129,6 +162,20 @@ def test_node_that_hears_strangers_does_not_become_sure_by_silence() -> None:
         if counter > 1:
             assert a.state == "doubting"
     link.run(5)  # they fell silent
+    assert a.state == "sure"
+
+
+def test_heartbeats_of_strangers_keep_a_node_in_doubt() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    link.inject(strange_presence())
+    link.run(0.11)
+    for counter in range(2, 10):
+        assert states(link, "a") == ["sure", "doubting"]
+        link.run(2)
+        link.inject(strange_presence(counter))
+    link.run(5)
     assert a.state == "sure"
 
 

@@ -36,7 +36,7 @@ def test_nothing_happens_before_the_start() -> None:
 
 def test_joiner_announces_at_once_and_repeats_until_it_gives_up() -> None:
     joining = start()
-    joining.hear_settled()
+    joining.hear_settled(NOW)
     assert run(joining, 10.0) == [0.0, 0.25, 0.5, 1.0]
 
 
@@ -60,7 +60,7 @@ def test_confirmation_ends_the_repeats_but_does_not_make_sure() -> None:
     joining = start()
     joining.take_announcement(NOW)
     joining.confirm()
-    joining.hear_settled()
+    joining.hear_settled(NOW)
     assert run(joining, 1.0) == []
     assert joining.state == JOINING
 
@@ -96,14 +96,14 @@ def test_silence_counts_from_the_second_announcement_that_was_really_made() -> N
 def test_settled_node_heard_means_no_silence() -> None:
     joining = start()
     run(joining, 0.3)
-    joining.hear_settled()
+    joining.hear_settled(NOW)
     run(joining, 1.4)
     assert joining.state == JOINING
 
 
 def test_joiner_without_an_answer_doubts_after_a_second_and_a_half() -> None:
     joining = start()
-    joining.hear_settled()
+    joining.hear_settled(NOW)
     run(joining, 1.49)
     assert joining.state == JOINING
     run(joining, 1.5)
@@ -168,7 +168,7 @@ def test_change_is_repeated_until_confirmed() -> None:
 
 def test_change_while_joining_begins_the_repeats_anew_but_not_the_wait() -> None:
     joining = start()
-    joining.hear_settled()
+    joining.hear_settled(NOW)
     run(joining, 1.2)
     joining.announce_change(NOW + 1.2, NOW + 1.205)
     assert run(joining, 5.0) == [1.205, 1.45, 1.7, 2.2]
@@ -179,7 +179,7 @@ def test_change_while_joining_begins_the_repeats_anew_but_not_the_wait() -> None
 def test_settling_stops_every_timer(state: str) -> None:
     joining = Joining() if state == "new" else start()
     if state == "doubting":
-        joining.hear_settled()
+        joining.hear_settled(NOW)
         run(joining, 2.0)
     joining.settle("mode basic sends everything")
     assert joining.state == SURE

@@ -168,3 +168,14 @@ def test_timer_never_asks_for_an_instant_that_was_handled() -> None:
         assert watch.liveness.timer_at() > last
         last = at
     assert watch.liveness.timer_at() == math.inf
+
+
+def test_node_added_while_only_plain_peers_are_watched_is_checked_in_time() -> None:
+    watch = Watch()
+    watch.list.put(make_plain_entry("plain:10.0.0.7", ["t"]), 0.0)
+    watch.run(20.0)  # the next check is for the plain peer, minutes ahead
+    watch.list.put(Entry("x", 1, 1), 17.0)  # by a list that says: heard 3 s ago
+    watch.liveness.watch(20.0)
+    (asked, asked_at), (gone, _) = watch.run(60.0)
+    assert (asked, gone) == ("ask x", "x gone")
+    assert asked_at <= 20.0 + LEASE + 0.2

@@ -137,7 +137,7 @@ def test_last_of_the_others_to_leave_ends_the_doubt() -> None:
     link.run(0.11)
     assert a.state == "doubting"
     link.close(b)
-    link.run(3)
+    link.run(5)
     assert a.state == "sure"
 
 
@@ -254,3 +254,18 @@ def test_forged_last_version_is_not_believed() -> None:
     link.run(5)
     assert a.has_subscribers("t")
     assert b.own_entry() == mine
+
+
+def test_lone_node_forgets_tombstones_too() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    for number in range(5):
+        link.close(link.add(f"n{number}"))
+    link.run(9)
+    link.forget_sent()
+    link.add("late")
+    link.run(1)
+    (share,) = [frame for _, _, frame in link.sent if is_share(frame)]
+    assert len(share.entries) == 2
+    assert a.state == "sure"

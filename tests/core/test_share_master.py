@@ -74,13 +74,33 @@ def test_joiners_within_an_instant_share_one_answer() -> None:
     assert all(node.state == "sure" for node in joiners)
 
 
-def test_without_a_master_a_joiner_warns_and_sends_everything() -> None:
+def test_without_a_master_a_joiner_warns_and_sends_everything_until_it_knows() -> None:
     link = Link()
     for number in range(3):
         link.add(f"n{number}", mode="master")
     link.run(5)
     joiner = link.add("late", mode="master")
+    link.run(1.6)
+    assert link.events_of("late", MasterMissing) == [MasterMissing()]
+    assert joiner.state == "doubting"
+    assert link.publish(joiner, "anything", 1) == [True]
+    link.run(5)  # the others' digests do not agree: each tells what it knows of itself
+    assert joiner.state == "sure"
+    assert len(joiner.nodes(link.now)) == 4
+    assert link.senders(is_share) == []
+
+
+def test_uninformed_joiner_says_that_the_master_is_missing() -> None:
+    link = Link()
+    for number in range(3):
+        link.add(f"n{number}", mode="master")
     link.run(5)
+    link.drop = lambda sender, receiver, frame: (
+        receiver.settings.name == "late" and isinstance(frame, ListFrame)
+    )
+    joiner = link.add("late", mode="master")
+    link.nodes[0].ping(link.now)  # it is there, and never says what it wants
+    link.run(10)
     assert link.events_of("late", MasterMissing) == [MasterMissing()]
     assert joiner.state == "doubting"
     assert link.publish(joiner, "anything", 1) == [True]

@@ -7,14 +7,10 @@ from dataclasses import replace
 import pytest
 
 from jsonbus.core.events import RequestUnserved
-from jsonbus.sim import BrokenInvariantError, Checker, NetworkOptions, World
+from jsonbus.sim import BrokenInvariantError, Checker, World
 from jsonbus.sim.list_checkers import (
-    AllAgree,
-    FixedDelaysAnswerInOrder,
     NothingIsWasted,
     NothingIsWithheld,
-    ProbesArrive,
-    QuietGroupsAreQuiet,
     VersionsNeverGoBack,
     settling_s,
 )
@@ -32,25 +28,18 @@ def make_group(*checkers: Checker) -> tuple[World, SimNode, SimNode, SimNode]:
 
 
 def test_honest_nodes_break_nothing() -> None:
-    agree, probes, quiet = AllAgree(), ProbesArrive(), QuietGroupsAreQuiet()
     world, first, second, writer = make_group(
-        VersionsNeverGoBack(), NothingIsWithheld(), NothingIsWasted(), agree, probes, quiet
+        VersionsNeverGoBack(), NothingIsWithheld(), NothingIsWasted()
     )
-    agree.finished()
-    quiet.quiet_since = world.clock.now
-    world.run_for(20.0)
-    probes.is_armed = True
     for topic in "abc":
         world.publish(writer, topic)
-    world.run_for(0.1)
-    probes.finished()
-    quiet.quiet_since = float("inf")
     world.unsubscribe(first, "a")
     world.subscribe(second, "a")
+    world.run_for(0.5)
+    assert world.publish(writer, "a").accepted
     world.crash(second)
     world.run_for(settling_s(3) + 1)
     assert not world.publish(writer, "a").accepted
-    agree.finished()
 
 
 def test_an_entry_that_goes_back_is_noticed() -> None:
@@ -148,87 +137,3 @@ def test_a_basic_node_is_a_reason_to_send_everything() -> None:
     world.add_node("basic", mode="basic")
     world.run_for(1.0)
     assert world.publish(writer, "nobody/cares").accepted
-
-
-def test_a_full_share_in_a_quiet_group_is_noticed() -> None:
-    quiet = QuietGroupsAreQuiet()
-    world, _, _, _ = make_group(quiet)
-    quiet.quiet_since = world.clock.now
-    world.add_node("late")
-    with pytest.raises(BrokenInvariantError, match="sent a full share"):
-        world.run_for(1.0)
-
-
-def test_a_node_that_is_not_sure_in_the_end_is_noticed() -> None:
-    agree = AllAgree()
-    world, _, _, _ = make_group(agree)
-    world.add_node("late")
-    with pytest.raises(BrokenInvariantError, match="late is joining"):
-        agree.finished()
-
-
-def test_lists_that_are_not_the_truth_in_the_end_are_noticed() -> None:
-    agree = AllAgree()
-    world, first, _, _ = make_group(agree)
-    world.crash(first)  # a moment ago: the others still believe in it
-    with pytest.raises(BrokenInvariantError, match="believes"):
-        agree.finished()
-
-
-def test_lists_that_differ_in_versions_are_noticed() -> None:
-    agree = AllAgree()
-    world, first, _, writer = make_group(agree)
-    entry = first.core.own_entry()
-    writer.subscription_list.put(replace(entry, version=entry.version + 1), 0.0)
-    with pytest.raises(BrokenInvariantError, match="digests differ"):
-        agree.finished()
-
-
-def make_fixed_delays(checker: Checker) -> World:
-    world = World(1, checkers=(checker,))
-    for number, delay_s in enumerate((0.05, 0.1, 0.2)):
-        world.add_node(f"d{number}", share_delay_s=delay_s)
-    world.run_for(2.0)
-    return world
-
-
-def test_an_answer_out_of_the_order_of_fixed_delays_is_noticed() -> None:
-    world = make_fixed_delays(FixedDelaysAnswerInOrder())
-    world.nodes[2].settings["share_delay_s"] = 0.01  # its core was told 0.2
-    with pytest.raises(BrokenInvariantError, match="although d2 has a lower delay"):
-        world.add_node("late", share_delay_s=1.0)
-        world.run_for(1.0)
-
-
-def test_a_second_answer_is_noticed() -> None:
-    world = make_fixed_delays(FixedDelaysAnswerInOrder())
-    first, second, _ = world.nodes
-    world.network.cut([first.index], [second.index])  # it cannot know of the first answer
-    with pytest.raises(BrokenInvariantError, match="d1 answered too"):
-        world.add_node("late", share_delay_s=1.0)
-        world.run_for(1.0)
-
-
-def test_a_probe_that_does_not_arrive_is_noticed() -> None:
-    probes = ProbesArrive()
-    world, _, _, writer = make_group(probes)
-    probes.is_armed = True
-    world.network.options = NetworkOptions(loss=1.0)
-    world.publish(writer, "a")
-    world.run_for(0.1)
-    with pytest.raises(BrokenInvariantError, match="first never got publication 0 to a"):
-        probes.finished()
-
-
-def test_a_plain_peer_that_is_passed_over_is_noticed() -> None:
-    probes = ProbesArrive(judges_plain=True)
-    world, _, _, writer = make_group(probes)
-    peer = world.add_plain("peer", topics=["p"])
-    world.run_for(1.0)
-    probes.is_armed = True
-    world.publish(writer, "p")
-    world.run_for(0.1)
-    probes.finished()
-    peer.heard.clear()
-    with pytest.raises(BrokenInvariantError, match="peer never got publication 0 to p"):
-        probes.finished()

@@ -203,6 +203,21 @@ def test_wrong_settings_and_a_missing_interface_open_nothing() -> None:
         jsonbus.Bus(interface="no-such-interface")
 
 
+def test_a_system_without_a_thread_left_opens_nothing(
+    network: MemoryNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    transport = network.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(TransportError, match="new thread"):
+            jsonbus.Bus.over(transport)
+    with pytest.raises(TransportError, match="closed"):
+        transport.send(b"{}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

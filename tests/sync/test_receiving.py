@@ -109,6 +109,7 @@ def test_bad_datagrams_are_counted_and_warned_of_and_stop_nothing(
             stranger.send(b"\xff\x00 not json\nforged line")
         stranger.send(b'{"topic":"x","payload":1}')
         assert subscription.get(timeout=30).value == 1
+        assert wait_until(lambda: "dropped" in caplog.text)
     stranger.close()
     assert bus.stats()["datagrams_rejected"] == 3
     warnings = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]

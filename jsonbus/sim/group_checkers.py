@@ -1,0 +1,166 @@
+"""What must hold of the group as a whole: who answers, and how everything ends.
+
+Most of these are armed by a scenario, or judge when it calls `finished`: only the scenario knows
+when the world is healed and has had the time to settle (list_checkers.settling_s).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import inf
+
+from jsonbus.core.frames import ALL_BUCKETS, Frame, ListFrame
+from jsonbus.core.message import Message
+from jsonbus.core.requests import Request
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.participants import Participant, PlainPeer, SimNode
+from jsonbus.sim.records import Flight, Publication, Sink
+
+STORM_LISTS = 100
+STORM_S = 10.0
+
+
+class QuietGroupsAreQuiet(Checker):
+    """Armed by a scenario once the group agrees and nobody comes, goes or changes."""
+
+    invariant = "no full share in a quiet group"
+
+    def __init__(self) -> None:
+        self.quiet_since = inf
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if self.world.clock.now < self.quiet_since or sender.is_plain:
+            return
+        if isinstance(frame, ListFrame) and frame.covers == ALL_BUCKETS:
+            self.fail(f"{sender.name} sent a full share, quiet since {self.quiet_since:.3f} s")
+
+
+class NobodyStorms(Checker):
+    """Armed by a scenario once faults have ended: whatever lists still differ, they do so calmly.
+
+    Without a brake, two nodes whose lists cannot become equal answer each other at the rate of
+    their share delays, for ever.
+    """
+
+    invariant = "no node sends more than 100 lists in 10 s when nothing happens"
+
+    def __init__(self) -> None:
+        self.is_armed = False
+        self._sent_at: dict[Participant, deque[float]] = {}
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not self.is_armed or sender.is_plain or not isinstance(frame, ListFrame):
+            return
+        if frame.part[0] == 0:
+            last = self._sent_at.setdefault(sender, deque(maxlen=STORM_LISTS))
+            if len(last) == STORM_LISTS and self.world.clock.now - last[0] < STORM_S:
+                self.fail(f"{sender.name} did")
+            last.append(self.world.clock.now)
+
+
+class FixedDelaysAnswerInOrder(Checker):
+    """For worlds in which every node has a fixed share delay, nothing is lost, and joins are rare.
+
+    Delays closer to each other than a datagram's way count as equal.
+    """
+
+    invariant = "the live node with the lowest fixed share delay answers, and only that one"
+
+    def __init__(self) -> None:
+        self._joined_at = -inf
+        self._answered = True
+        self.answers: list[str] = []  # who answered each joiner, in order
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(sender, SimNode) or not isinstance(frame, ListFrame):
+            return
+        if frame.covers is None:
+            if not frame.settled:
+                self._joined_at, self._answered = self.world.clock.now, False
+        elif frame.part[0] == 0:
+            self._judge(sender)
+
+    def _judge(self, sender: SimNode) -> None:
+        if self._answered:
+            self.fail(f"{sender.name} answered too")
+        self._answered = True
+        self.answers.append(sender.name)
+        delay_s = sender.settings["share_delay_s"] - self.world.network.options.delay_max_s
+        for node in self.world.nodes:
+            is_witness = node.started_at < self._joined_at and node.core.state != "joining"
+            if is_witness and node.settings["share_delay_s"] < delay_s:
+                self.fail(f"{sender.name} answered, although {node.name} has a lower delay")
+
+
+class ProbesArrive(Checker):
+    """At the end, in a calm network: what is published reaches everybody, plain peers too."""
+
+    invariant = "in a healed world every subscription gets every message that it wants, once"
+
+    def __init__(self, judges_plain: bool = False) -> None:
+        self.is_armed = False
+        self._judges_plain = judges_plain
+        self._expected: set[tuple[Sink, int]] = set()
+        self._expected_plain: set[tuple[PlainPeer, int]] = set()
+
+    def published(self, publication: Publication) -> None:
+        if not self.is_armed:
+            return
+        for wish in self.world.wanted_by(publication.topic):
+            subscriber = wish.participant
+            if isinstance(subscriber, SimNode):
+                sink = subscriber.sinks[wish.pattern]
+                self._expected.add((sink, publication.number))
+            elif self._judges_plain and isinstance(subscriber, PlainPeer) and subscriber.answers:
+                self._expected_plain.add((subscriber, publication.number))
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        for message in messages:
+            if not isinstance(message, Request):
+                self._expected.discard((sink, message.value["number"]))
+
+    def finished(self) -> None:
+        for sink, number in self._expected:
+            self._miss(sink.participant, number)
+        for peer, number in self._expected_plain:
+            if not any(value["number"] == number for _, value in peer.heard):
+                self._miss(peer, number)
+
+    def _miss(self, subscriber: Participant, number: int) -> None:
+        publication = self.world.publications[number]
+        self.fail(
+            f"{subscriber.name} never got publication {number} to {publication.topic} by "
+            f"{publication.participant.name} ({'accepted' if publication.accepted else 'refused'})"
+        )
+
+
+class AllAgree(Checker):
+    """At the end: every list-keeping node is sure, and believes exactly the truth."""
+
+    invariant = "all connected live nodes agree, on exactly the live nodes' latest subscriptions"
+
+    def finished(self) -> None:
+        nodes = [node for node in self.world.nodes if node.mode != "basic"]
+        for node in nodes:
+            if node.core.state != "sure":
+                self.fail(f"{node.name} is {node.core.state}")
+        truth = {node.node_id: self._truth_of(node) for node in self.world.nodes}
+        for node in nodes:
+            known = {
+                entry.node: (entry.incarnation, tuple(sorted(entry.patterns)))
+                for entry in node.subscription_list
+                if not entry.is_plain
+            }
+            if known != truth:
+                self.fail(f"{node.name} believes {known}, true is {truth}")
+        digests = {node.subscription_list.digest for node in nodes}
+        if len(digests) > 1:
+            self.fail(f"digests differ: {sorted(map(str, digests))}")
+
+    def _truth_of(self, node: SimNode) -> tuple[int, tuple[str, ...]]:
+        if node.mode == "basic":
+            return node.incarnation, ("**",)
+        wishes = self.world.wishes
+        wanted = {w.pattern for w in wishes if w.participant is node and w.until == inf}
+        return node.incarnation, tuple(sorted(wanted))

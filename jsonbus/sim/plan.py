@@ -1,0 +1,65 @@
+"""What a seed and a mode decide about a random history before it begins."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from jsonbus.core.limits import WHOLE_LIST_NODES
+from jsonbus.sim.network import NetworkOptions
+
+MODES = ("basic", "master", "delayed", "mixed")
+
+# Lists of more nodes are compared in buckets and repaired in part. Such groups take as long to
+# simulate as fifty small ones, so they are rare and their chaos is short.
+LARGE_GROUP = WHOLE_LIST_NODES + 6
+LARGE_SHARE = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the dice said about a history before it began; fields given by hand are kept."""
+
+    seed: int
+    mode: str
+    nodes: int
+    chaos_s: float
+    pause_s: float  # mean time between two things that happen
+    plain_peers: int
+    options: NetworkOptions
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every datagram arrives soon; links may still be cut."""
+        options = self.options
+        return not (options.loss or options.repeat or options.late)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Calm, and no links are cut: what plain peers, who say things once, need to be heard."""
+        return self.is_calm and self.plain_peers > 0
+
+
+def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None = None) -> Plan:
+    assert mode in MODES
+    dice = random.Random(f"{seed}/{mode}/plan")
+    weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
+    is_lossy, is_disorderly = weather in ("lossy", "foul"), weather in ("disorderly", "foul")
+    drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
+    is_large = dice.random() < LARGE_SHARE
+    options = NetworkOptions(
+        loss=drawn_loss if loss is None else loss,
+        repeat=dice.uniform(0, 0.3) if is_disorderly else 0.0,
+        late=dice.uniform(0, 0.2) if is_disorderly else 0.0,
+        keeps_order=weather == "calm" and dice.random() < 0.5,
+        loops_back=dice.random() < 0.2,
+    )
+    return Plan(
+        seed=seed,
+        mode=mode,
+        nodes=nodes or (LARGE_GROUP if is_large else dice.choice((3, 4, 5, 6, 8, 12))),
+        chaos_s=dice.uniform(4, 8) if is_large else dice.uniform(8, 25),
+        pause_s=dice.choice((0.05, 0.1, 0.3)),
+        plain_peers=dice.choice((0, 0, 0, 1, 2)),
+        options=options,
+    )

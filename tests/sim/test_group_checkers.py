@@ -1,0 +1,142 @@
+"""Each checker watches a world that is broken on purpose, and must say so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from jsonbus.sim import BrokenInvariantError, Checker, NetworkOptions, World
+from jsonbus.sim.group_checkers import (
+    STORM_LISTS,
+    AllAgree,
+    FixedDelaysAnswerInOrder,
+    NobodyStorms,
+    ProbesArrive,
+    QuietGroupsAreQuiet,
+)
+from jsonbus.sim.list_checkers import settling_s
+from jsonbus.sim.participants import SimNode
+
+
+def make_group(*checkers: Checker) -> tuple[World, SimNode, SimNode, SimNode]:
+    """A reader of "a", a reader of "b" and a writer, all of them sure."""
+    world = World(1, checkers=checkers)
+    first = world.add_node("first", patterns=["a"])
+    second = world.add_node("second", patterns=["b"])
+    writer = world.add_node("writer")
+    world.run_for(2.0)
+    return world, first, second, writer
+
+
+def test_honest_nodes_break_nothing() -> None:
+    agree, probes, quiet, storms = AllAgree(), ProbesArrive(), QuietGroupsAreQuiet(), NobodyStorms()
+    world, first, _, writer = make_group(agree, probes, quiet, storms)
+    agree.finished()
+    storms.is_armed = True
+    quiet.quiet_since = world.clock.now
+    world.run_for(20.0)
+    quiet.quiet_since = inf
+    probes.is_armed = True
+    for topic in "abc":
+        world.publish(writer, topic)
+    world.run_for(0.1)
+    probes.finished()
+    world.crash(first)
+    world.run_for(settling_s(3) + 1)
+    agree.finished()
+
+
+def test_a_full_share_in_a_quiet_group_is_noticed() -> None:
+    quiet = QuietGroupsAreQuiet()
+    world, _, _, _ = make_group(quiet)
+    quiet.quiet_since = world.clock.now
+    world.add_node("late")
+    with pytest.raises(BrokenInvariantError, match="sent a full share"):
+        world.run_for(1.0)
+
+
+def test_a_node_that_is_not_sure_in_the_end_is_noticed() -> None:
+    agree = AllAgree()
+    world, _, _, _ = make_group(agree)
+    world.add_node("late")
+    with pytest.raises(BrokenInvariantError, match="late is joining"):
+        agree.finished()
+
+
+def test_lists_that_are_not_the_truth_in_the_end_are_noticed() -> None:
+    agree = AllAgree()
+    world, first, _, _ = make_group(agree)
+    world.crash(first)  # a moment ago: the others still believe in it
+    with pytest.raises(BrokenInvariantError, match="believes"):
+        agree.finished()
+
+
+def test_lists_that_differ_in_versions_are_noticed() -> None:
+    agree = AllAgree()
+    world, first, _, writer = make_group(agree)
+    entry = first.core.own_entry()
+    writer.subscription_list.put(replace(entry, version=entry.version + 1), 0.0)
+    with pytest.raises(BrokenInvariantError, match="digests differ"):
+        agree.finished()
+
+
+def make_fixed_delays(checker: Checker) -> World:
+    world = World(1, checkers=(checker,))
+    for number, delay_s in enumerate((0.05, 0.1, 0.2)):
+        world.add_node(f"d{number}", share_delay_s=delay_s)
+    world.run_for(2.0)
+    return world
+
+
+def test_an_answer_out_of_the_order_of_fixed_delays_is_noticed() -> None:
+    world = make_fixed_delays(FixedDelaysAnswerInOrder())
+    world.nodes[2].settings["share_delay_s"] = 0.01  # its core was told 0.2
+    with pytest.raises(BrokenInvariantError, match="although d2 has a lower delay"):
+        world.add_node("late", share_delay_s=1.0)
+        world.run_for(1.0)
+
+
+def test_a_second_answer_is_noticed() -> None:
+    world = make_fixed_delays(FixedDelaysAnswerInOrder())
+    first, second, _ = world.nodes
+    world.network.cut([first.index], [second.index])  # it cannot know of the first answer
+    with pytest.raises(BrokenInvariantError, match="d1 answered too"):
+        world.add_node("late", share_delay_s=1.0)
+        world.run_for(1.0)
+
+
+def test_a_probe_that_does_not_arrive_is_noticed() -> None:
+    probes = ProbesArrive()
+    world, _, _, writer = make_group(probes)
+    probes.is_armed = True
+    world.network.options = NetworkOptions(loss=1.0)
+    world.publish(writer, "a")
+    world.run_for(0.1)
+    with pytest.raises(BrokenInvariantError, match="first never got publication 0 to a"):
+        probes.finished()
+
+
+def test_a_plain_peer_that_is_passed_over_is_noticed() -> None:
+    probes = ProbesArrive(judges_plain=True)
+    world, _, _, writer = make_group(probes)
+    peer = world.add_plain("peer", topics=["p"])
+    world.run_for(1.0)
+    probes.is_armed = True
+    world.publish(writer, "p")
+    world.run_for(0.1)
+    probes.finished()
+    peer.heard.clear()
+    with pytest.raises(BrokenInvariantError, match="peer never got publication 0 to p"):
+        probes.finished()
+
+
+def test_a_node_that_sends_list_after_list_is_noticed() -> None:
+    storms = NobodyStorms()
+    world, first, _, _ = make_group(storms)
+    storms.is_armed = True
+    with pytest.raises(BrokenInvariantError, match="first did"):
+        for number in range(STORM_LISTS + 1):
+            world.subscribe(first, f"c/{number}")
+            world.run_for(0.02)

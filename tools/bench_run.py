@@ -1,0 +1,285 @@
+"""One run: the processes of one system, started, asked, and ended.
+
+The publisher starts first, then the subscribers; then the publisher probes until all of them have
+heard it. CPU times are the processes' own, over exactly what was asked for; a broker's is read
+from the kernel's clock for its process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench_arena import Arena
+from bench_flow import make_slots, open_slots
+from bench_spec import SENSOR_BYTES, TOPIC, Spec
+
+WORKER = Path(__file__).resolve().parent / "bench_worker.py"
+ANSWER_S = 60.0
+#: Subscribers that stopped counting for so long have got all they will ever get.
+QUIET_S = 0.3
+WINDOW_MAX = 2048
+
+
+class RunError(Exception):
+    """A process failed or did not answer; the text says what it said last."""
+
+
+class Child:
+    """A process that answers. Ended by its own id, and by the end of its standard input."""
+
+    def __init__(self, spec: Spec, arena: Arena) -> None:
+        self.label = f"{spec.system} {spec.role} {spec.index}"
+        self._errors = tempfile.TemporaryFile()
+        self._waiting = b""
+        self._process = subprocess.Popen(
+            [sys.executable, str(WORKER), spec.to_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            pass_fds=(spec.slots_fd,),
+            env=arena.environment,
+            start_new_session=True,  # Ctrl-C is for the parent, which ends the others
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell(self, ask: str, **arguments: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"ask": ask, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise RunError(f"{self.label} is gone: {self._last_words()}") from error
+
+    def hear(self, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+        """The next answer."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        fd = self._process.stdout.fileno()
+        while b"\n" not in self._waiting:
+            readable, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+            more = os.read(fd, 1 << 16) if readable else b""
+            if not more:
+                what = "ended" if readable else f"did not answer within {timeout_s:.0f} s"
+                raise RunError(f"{self.label} {what}: {self._last_words()}")
+            self._waiting += more
+        line, _, self._waiting = self._waiting.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise RunError(f"{self.label}: {answer['failed']}")
+        return answer
+
+    def ask(self, ask: str, timeout_s: float = ANSWER_S, **arguments: Any) -> dict[str, Any]:
+        self.tell(ask, **arguments)
+        return self.hear(timeout_s)
+
+    def end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _last_words(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace").strip()[-2000:] or "it said nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What became of a flood."""
+
+    sent: int
+    received: tuple[int, ...]  # by each subscriber
+    publisher_cpu_s: float
+    subscribers_cpu_s: float
+    broker_cpu_s: float
+    wall_s: float  # from the first publish to the last message handled
+
+    @property
+    def deliveries(self) -> int:
+        return sum(self.received)
+
+    @property
+    def cpu_us_per_delivery(self) -> float:
+        cpu_s = self.publisher_cpu_s + self.subscribers_cpu_s + self.broker_cpu_s
+        return 1e6 * cpu_s / max(1, self.deliveries)
+
+    @property
+    def wall_us_per_message(self) -> float:
+        return 1e6 * self.wall_s / max(1, self.sent)
+
+
+class Run:
+    """A context manager: all processes are there inside, and none afterwards."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        system: str,
+        *,
+        subscribers: int = 1,
+        value_bytes: int = SENSOR_BYTES,
+        publisher_system: str | None = None,
+        publisher_options: dict[str, Any] | None = None,
+        subscriber_systems: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        self._children: list[Child] = []
+        self._broker: subprocess.Popen[bytes] | None = None
+        self._systems = subscriber_systems or [system] * subscribers
+        count = max(1, len(self._systems))
+        self._slots_fd = make_slots(count)
+        self._slots = open_slots(self._slots_fd, count)
+        port = arena.next_port()
+        try:
+            if system == "nats":
+                self._broker = _start_nats(port)
+
+            def start(name: str, role: str, index: int, **more: Any) -> Child:
+                spec = Spec(
+                    system=name,
+                    role=role,
+                    group=arena.group,
+                    port=port,
+                    interface=arena.interface,
+                    slots_fd=self._slots_fd,
+                    subscribers=count,
+                    index=index,
+                    window=window_for(value_bytes, arena.receive_buffer_bytes),
+                    value_bytes=value_bytes,
+                    **{"topic": TOPIC, **options, **more},
+                )
+                self._children.append(Child(spec, arena))
+                return self._children[-1]
+
+            self.publisher = start(
+                publisher_system or system, "publisher", 0, **(publisher_options or {})
+            )
+            self.publisher.hear()
+            self.subscribers = [
+                start(name, "subscriber", index) for index, name in enumerate(self._systems)
+            ]
+            for subscriber in self.subscribers:
+                subscriber.hear()
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._end()
+
+    def probe(self) -> None:
+        """Return once every subscriber hears the publisher."""
+        if not self.publisher.ask("probe")["ready"]:
+            raise RunError(f"{self.publisher.label}: the subscribers hear nothing")
+
+    def begin(self, expected: int) -> None:
+        for subscriber in self.subscribers:
+            subscriber.ask("begin", expected=expected)
+
+    def flood(self, count: int) -> Flood:
+        """Publish so many values as fast as they are handled."""
+        self.begin(count)
+        broker_cpu_s = self._broker_cpu_s()
+        published = self.publisher.ask("flood", ANSWER_S + count / 2_000, count=count)
+        reports = self.settle(count)
+        broker_cpu_s = self._broker_cpu_s() - broker_cpu_s
+        ends = [report["ended_at"] or published["ended_at"] for report in reports]
+        return Flood(
+            sent=published["sent"],
+            received=tuple(report["received"] for report in reports),
+            publisher_cpu_s=published["cpu_s"],
+            subscribers_cpu_s=sum(report["cpu_s"] for report in reports),
+            broker_cpu_s=broker_cpu_s,
+            wall_s=max(ends) - published["started_at"],
+        )
+
+    def settle(self, expected: int) -> list[dict[str, Any]]:
+        """The subscribers' reports, once all is there, or nothing more comes."""
+        quiet_since, before = time.monotonic(), [-1]
+        while True:
+            reports = [subscriber.ask("report") for subscriber in self.subscribers]
+            counts = [report["received"] for report in reports]
+            if min(counts) >= expected:
+                return reports
+            if counts != before:
+                quiet_since, before = time.monotonic(), counts
+            elif time.monotonic() - quiet_since > QUIET_S:
+                return reports
+            time.sleep(0.01)
+
+    def close(self) -> tuple[dict[str, int], list[dict[str, Any]]]:
+        """End in good order: the publisher's stats, and the subscribers' last reports."""
+        stats: dict[str, int] = self.publisher.ask("close")["stats"]
+        self.settle(1 << 62)
+        return stats, [subscriber.ask("stop") for subscriber in self.subscribers]
+
+    def _broker_cpu_s(self) -> float:
+        return 0.0 if self._broker is None else cpu_clock_s(self._broker.pid)
+
+    def _end(self) -> None:
+        for child in reversed(self._children):
+            child.end()
+        if self._broker is not None:
+            self._broker.kill()
+            self._broker.wait()
+        self._slots.release()
+        os.close(self._slots_fd)
+
+
+def cpu_clock_s(pid: int) -> float:
+    """The CPU time of another process, all threads, to the nanosecond (Linux)."""
+    return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) computes
+
+
+def window_for(value_bytes: int, receive_buffer_bytes: int) -> int:
+    """So many messages, one per datagram, take half of the receive buffer at most."""
+    room = receive_buffer_bytes // (2 * max(value_bytes, 1024))
+    return max(16, min(WINDOW_MAX, room))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    return statistics.quantiles(values, n=1000, method="inclusive")[round(1000 * share) - 1]
+
+
+def _start_nats(port: int) -> subprocess.Popen[bytes]:
+    from bench_peers import find_nats_server
+
+    command = find_nats_server()
+    assert command is not None
+    process = subprocess.Popen(
+        [command, "--addr", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    for _ in range(500):
+        with socket.socket() as attempt:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    raise RunError("nats-server does not listen")
