@@ -124,7 +124,10 @@ class Tally:
         if self._has_stamps:
 
             def handle_stamp(message: Any) -> None:
-                delays_ns.append(monotonic_ns() - value_of(message)["at"])
+                now_ns = monotonic_ns()
+                sent_ns = value_of(message).get("at")
+                if sent_ns is not None:  # probes have none
+                    delays_ns.append(now_ns - sent_ns)
                 count(message)
 
             return handle_stamp
@@ -153,6 +156,7 @@ class Tally:
         ended_cpu_s = process_time() if self._ended_cpu_s is None else self._ended_cpu_s
         return {
             "received": self._get_count() - self._begun_at_count,
+            "received_ever": self._get_count(),
             "cpu_s": ended_cpu_s - self._begun_cpu_s,
             "ended_at": self._ended_at,
             "delays_ns": list(self._delays_ns),

@@ -83,6 +83,13 @@ class Publisher(PublisherBase):
         self.finish()
         return figures(count, started_at, cpu_s)
 
+    def blast(self, count: int) -> dict[str, Any]:
+        """Publish so many at once, whether or not anybody keeps up."""
+        started_at, cpu_s = monotonic(), process_time()
+        self.burst(count)
+        self.finish()
+        return figures(count, started_at, cpu_s)
+
     def offer(self, rate: float, seconds: float) -> dict[str, Any]:
         """Publish at that rate, whether or not anybody keeps up; 0: as fast as possible."""
         started_at, cpu_s = monotonic(), process_time()

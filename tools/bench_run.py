@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import socket
 import statistics
 import subprocess
@@ -44,7 +45,7 @@ class Child:
         self._errors = tempfile.TemporaryFile()
         self._waiting = b""
         self._process = subprocess.Popen(
-            [sys.executable, str(WORKER), spec.to_json()],
+            [*_end_with_parent(), sys.executable, str(WORKER), spec.to_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -145,8 +146,9 @@ class Run:
     ) -> None:
         self._children: list[Child] = []
         self._broker: subprocess.Popen[bytes] | None = None
-        self._systems = subscriber_systems or [system] * subscribers
-        count = max(1, len(self._systems))
+        if subscriber_systems is None:
+            subscriber_systems = [system] * subscribers
+        count = max(1, len(subscriber_systems))
         self._slots_fd = make_slots(count)
         self._slots = open_slots(self._slots_fd, count)
         port = arena.next_port()
@@ -176,7 +178,7 @@ class Run:
             )
             self.publisher.hear()
             self.subscribers = [
-                start(name, "subscriber", index) for index, name in enumerate(self._systems)
+                start(name, "subscriber", index) for index, name in enumerate(subscriber_systems)
             ]
             for subscriber in self.subscribers:
                 subscriber.hear()
@@ -247,6 +249,11 @@ class Run:
             self._broker.wait()
         self._slots.release()
         os.close(self._slots_fd)
+
+
+def _end_with_parent() -> list[str]:
+    """The end of standard input ends a child too, but not one that is stopped by a signal."""
+    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
 
 
 def cpu_clock_s(pid: int) -> float:

@@ -111,8 +111,8 @@ class Agreement:
             if self._joining.is_settled:  # joiners who confirmed each other would all fall silent
                 self._joining.confirm()
             return
-        self._sharing.hear_agreement()
-        self._speaker.hear_agreement()
+        self._sharing.hear_agreement(now)
+        self._speaker.hear_agreement(now)
         if self._joining.agree():
             self._on_agreed(now)
 

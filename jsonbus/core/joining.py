@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from jsonbus.core.limits import ANNOUNCE_REPEATS_S, HEARTBEAT_MIN_S, JOIN_S_MAX, SILENCE_S
+from jsonbus.core.limits import ANNOUNCE_REPEATS_S, JOIN_S_MAX, SILENCE_S, STRANGER_SILENCE_S
 
 JOINING = "joining"
 SURE = "sure"
@@ -37,6 +37,7 @@ class Joining:
         "_awaits_silence",
         "_begun_at",
         "_give_up_at",
+        "_heard_at",
         "_repeats",
         "_silent_at",
         "announce_at",
@@ -51,6 +52,7 @@ class Joining:
         self.announce_at = math.inf
         #: Another joiner knows of nodes that this one does not know of.
         self.is_lacking = False
+        self._heard_at = -math.inf
         self._begun_at = 0.0
         self._announced = 0
         self._awaits_silence = False
@@ -82,12 +84,12 @@ class Joining:
 
     def hear_settled(self, now: float) -> None:
         """A settled node, or a stranger, is here: there is no silence."""
+        self._heard_at = now
         if self.state == JOINING:
             self._awaits_silence = False
             self._silent_at = math.inf
         elif self.state == DOUBTING and self._silent_at != math.inf:
-            # It may be the last word of somebody who leaves: wait longer than between heartbeats.
-            self._silent_at = now + 1.5 * HEARTBEAT_MIN_S
+            self._silent_at = now + STRANGER_SILENCE_S
 
     def agree(self) -> bool:
         """A settled node has the same list; whether that changed the state."""
@@ -126,6 +128,8 @@ class Joining:
         self._announced += 1
         if self._announced == 2 and self._awaits_silence:
             self._silent_at = due + SILENCE_S
+            if self.state == DOUBTING:
+                self._silent_at = max(self._silent_at, self._heard_at + STRANGER_SILENCE_S)
         if self._repeats:
             self.announce_at = self._begun_at + self._repeats[0]
             self._repeats = self._repeats[1:]

@@ -33,6 +33,10 @@ PLAIN_ANSWER_INTERVAL_S = 1.0
 #: Nodes that one node may owe its list to at a time: beyond, a full share serves them all anyway.
 OBLIGATIONS_MAX = 4096
 
+#: Entries with more patterns are measured before they are believed: with fewer, each of at most 255
+#: bytes, any entry fits a datagram.
+LARGE_ENTRY_PATTERNS = 200
+
 #: Entries of a list. Ten times the largest bus that was simulated; about 30 MB.
 LIST_ENTRIES_MAX = 100_000
 
@@ -43,6 +47,10 @@ ANNOUNCE_REPEATS_S = (0.25, 0.5, 1.0)
 
 #: Silence after two announcements that makes a joiner sure that it is alone.
 SILENCE_S = 0.5
+
+#: The same for a node in doubt that has heard a stranger: longer than between two heartbeats, so
+#: that only one who left makes it sure.
+STRANGER_SILENCE_S = 3.0
 
 #: A joiner that was neither answered nor left in silence stops waiting and sends everything.
 JOIN_S_MAX = 1.5
@@ -88,7 +96,7 @@ PLAIN_HEARD_S = 60.0
 #: Plain peers at most: they have no identity but their address, which anybody can invent.
 PLAIN_PEERS_MAX = 256
 
-#: Bytes of all topics of one plain peer; who wants more is taken to want everything.
+#: Bytes that one plain peer's entry takes in a list; who wants more is taken to want everything.
 PLAIN_BYTES_MAX = 16_384
 
 # --- Receiving -----------------------------------------------------------------------------------

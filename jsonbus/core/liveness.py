@@ -65,8 +65,7 @@ class Liveness:
 
     def watch(self, now: float) -> None:
         """Somebody was added: make sure that a check is planned."""
-        if self._check_at == math.inf:
-            self._check_at = now + lease_s(len(self._list))
+        self._check_at = min(self._check_at, now + lease_s(len(self._list)))
 
     def check(self, due: float) -> list[Entry]:
         """Nodes that are gone by now; plans the question for those that are silent."""

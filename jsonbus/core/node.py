@@ -39,8 +39,7 @@ from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
-from jsonbus.core.wire_encode import Stamp, entry_size_bytes
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, Stamp, entry_size_bytes
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 
@@ -389,7 +388,7 @@ class Node:
         """Refuse a subscription that would make the own entry too large to be announced."""
         entry = self._membership.entry
         size = entry_size_bytes(replace(entry, patterns=(*entry.patterns, pattern)))
-        if size > self._outbox.list_room_bytes(DATAGRAM_BYTES_MAX):
+        if size > ENTRY_BYTES_MAX:
             raise LocalError(
                 f"{len(entry.patterns):,} subscriptions fill a datagram and leave no room for "
                 f"{pattern!r}: use patterns with wildcards instead"

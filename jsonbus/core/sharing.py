@@ -14,6 +14,7 @@ from jsonbus.core.counters import Counters
 from jsonbus.core.frames import ALL_BUCKETS, BUCKETS
 from jsonbus.core.limits import SHARE_INTERVAL_MIN_S, TIMER_SLACK_S, WHOLE_LIST_NODES
 from jsonbus.core.list_sender import ListSender
+from jsonbus.core.liveness import lease_s
 from jsonbus.core.obligations import Obligations
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -67,9 +68,9 @@ class Sharing:
         """The node has what it lacked, or is gone."""
         self._obligations.release(node)
 
-    def hear_agreement(self) -> None:
-        """A settled node has the same list: whatever differed is settled."""
-        self._brake.release()
+    def hear_agreement(self, now: float) -> None:
+        """A settled node has the same list."""
+        self._brake.release(now)
 
     def hear_identical(self, sender: str, covers: int) -> None:
         """Somebody else shares the same list."""
@@ -105,6 +106,7 @@ class Sharing:
         else:
             self._counters.list_repairs_sent += 1
         self._list.hear(self._own_node, now)
+        self._list.forget_tombstones(before=now - lease_s(len(self._list)))
         self._sender.start(
             self._list.entries_in(buckets, now),
             digest=self._list.digest,

@@ -122,9 +122,9 @@ class Speaker:
         """Somebody told everything."""
         self._announcement_at = math.inf
 
-    def hear_agreement(self) -> None:
+    def hear_agreement(self, now: float) -> None:
         """A settled node has the same list."""
-        self._brake.release()
+        self._brake.release(now)
 
     def timer_at(self) -> float:
         return min(

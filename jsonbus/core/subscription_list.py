@@ -31,6 +31,7 @@ from jsonbus.core.frames import (
     bucket_of,
 )
 from jsonbus.core.limits import (
+    LARGE_ENTRY_PATTERNS,
     LIST_ENTRIES_MAX,
     PLAIN_BYTES_MAX,
     PLAIN_LEASE_S,
@@ -38,6 +39,7 @@ from jsonbus.core.limits import (
     TOMBSTONES_MAX,
     WHOLE_LIST_NODES,
 )
+from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, entry_size_bytes
 from jsonbus.core.wire_limits import INTEGER_MAX
 
 _SUM_MASK = (1 << BUCKET_SUM_BITS) - 1
@@ -161,6 +163,8 @@ class SubscriptionList:
             return self._merge_plain(entry, heard_at, now)
         if entry.version >= INTEGER_MAX:
             return STALE  # its owner could never overrule it
+        if len(entry.patterns) > LARGE_ENTRY_PATTERNS and entry_size_bytes(entry) > ENTRY_BYTES_MAX:
+            return STALE  # nobody could pass it on
         known = self.get(entry.node)
         buried = None
         if known is None:
@@ -320,9 +324,10 @@ class SubscriptionList:
 def make_plain_entry(node: str, topics: Iterable[str]) -> Entry:
     """A plain peer that wants those topics; too many of them, or `**`, are everything."""
     patterns = tuple(sorted(set(topics)))
-    if "**" in patterns or sum(len(pattern.encode()) for pattern in patterns) > PLAIN_BYTES_MAX:
+    entry = Entry(node, 0, len(patterns), node, patterns)
+    if "**" in patterns or entry_size_bytes(entry) > PLAIN_BYTES_MAX:
         return Entry(node, 0, PLAIN_BYTES_MAX, node, ("**",))
-    return Entry(node, 0, len(patterns), node, patterns)
+    return entry
 
 
 def _sum_of(node: str, hash64: int) -> int:

@@ -35,12 +35,13 @@ class Brake:
     node of a later version), they must not repeat themselves as fast as they can.
     """
 
-    __slots__ = ("_first_s", "_free_at", "_wait_s")
+    __slots__ = ("_first_s", "_free_at", "_stepped_at", "_wait_s")
 
     def __init__(self, first_s: float) -> None:
         self._first_s = first_s
         self._wait_s = first_s
         self._free_at = -math.inf
+        self._stepped_at = -math.inf
 
     def at(self, wanted_at: float) -> float:
         """The instant, or a later one if that is too soon after the last time."""
@@ -48,12 +49,18 @@ class Brake:
 
     def step(self, now: float) -> None:
         """It was done once more."""
+        self._stepped_at = now
         self._free_at = now + self._wait_s
         self._wait_s = min(2 * self._wait_s, TRICKLE_MAX_S)
 
-    def release(self) -> None:
-        self._wait_s = self._first_s
-        self._free_at = -math.inf
+    def release(self, now: float) -> None:
+        """All seems well.
+
+        Believed after a while: of two camps each agrees within itself, not with the other.
+        """
+        if now - self._stepped_at > 4 * self._wait_s:
+            self._wait_s = self._first_s
+            self._free_at = -math.inf
 
 
 class Trickle:

@@ -15,6 +15,7 @@ from jsonbus.core import codec
 from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, Digest, Entry
 from jsonbus.core.wire_limits import (
     AGE_MS_MAX,
+    DATAGRAM_BYTES_MAX,
     ERROR_CHARS_MAX,
     INTEGER_MAX,
     LIST_PARTS_MAX,
@@ -292,3 +293,6 @@ LIST_OVERHEAD_BYTES = len(
 
 # What the sums add to that: base64, the key and the quotes.
 SUMS_SIZE_BYTES = len(f',"{KEY_SUMS}":""') + 4 * -(-SUMS_BYTES // 3)
+
+# What one entry may take, so that every node can pass it on, whatever its own id.
+ENTRY_BYTES_MAX = DATAGRAM_BYTES_MAX - LIST_OVERHEAD_BYTES

@@ -116,7 +116,7 @@ class Trace(Checker):
     def _line(self, participant: Participant | None, what: str) -> None:
         name, state, digest = "-", "", ""
         if participant is not None:
-            name = participant.name
+            name = participant.name[:5]
             state = "plain" if participant.is_plain else "down"
             if isinstance(participant, SimNode) and participant.is_up:
                 state, digest = participant.core.state, _short(participant.subscription_list.digest)
@@ -138,7 +138,7 @@ def _short(digest: object) -> str:
 
 def _entry(entry: Entry) -> str:
     fate = " left" if entry.left else " gone" if entry.gone else ""
-    return f"{entry.name} v{entry.version}{fate}"
+    return f"{entry.name[:5]} v{entry.version}{fate}"
 
 
 def _number(message: Message) -> str:

@@ -96,9 +96,11 @@ class Chaos:
         for number in range(self.plan.nodes):
             offset = round(self._dice.uniform(0, 1e6), 3)
             wall_s = self._dice.uniform(-1e4, 1e4)
-            patterns = self._some_patterns()
+            # Long names fill a datagram, so that even lists of a few nodes travel in parts.
+            is_long = self._dice.random() < 0.3
             node = self.world.add_node(
-                patterns=patterns,
+                f"n{number}".ljust(200 if is_long else 1, "."),
+                patterns=self._some_patterns(),
                 clock_offset_s=offset,
                 wall_s=wall_s,
                 **self._draw_settings(number),
@@ -119,7 +121,7 @@ class Chaos:
         elif mode == "delayed" and self.plan.seed % 3 == 0:
             settings["share_delay_s"] = self._dice.choice((0.0, 0.01, 0.05, 0.2))
         if self._dice.random() < 0.2:
-            settings["datagram_bytes_max"] = 600  # lists travel in parts
+            settings["datagram_bytes_max"] = 1200  # the least that may be configured
         return settings
 
     def _heal(self) -> None:

@@ -156,8 +156,8 @@ class Outgoing:
         if not self.take_turn(now):
             self._wait(min(deadline - now, SECONDS_MAX))
             return
-        self._lock.release()
         try:
+            self._lock.release()  # inside: Ctrl-C must find it taken again, whenever it comes
             self.send(deadline)
         finally:
             self._lock.acquire()

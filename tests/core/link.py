@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard, TypeVar
 
 from jsonbus.core.events import Event
-from jsonbus.core.frames import ALL_BUCKETS, Entry, Frame, ListFrame
+from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, Frame, ListFrame
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import Stamp
+from jsonbus.core.wire_encode import Stamp, encode_presence
 
 E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Frame)
@@ -34,6 +34,21 @@ def forge(
     stamp = Stamp(node, incarnation)
     stamp.counter = counter - 1
     return encode(stamp, *args, first_message, 0, **fields)
+
+
+def forge_presence(counter: int = 1) -> bytes:
+    """A sign of life of a settled stranger that has another list."""
+    return forge(
+        encode_presence,
+        counter=counter,
+        version=1,
+        name="stranger",
+        mode="delayed",
+        is_master=False,
+        settled=True,
+        digest=Digest(9, 99),
+        sums=None,
+    )
 
 
 def is_share(frame: Frame) -> TypeGuard[ListFrame]:

@@ -6,27 +6,12 @@ import pytest
 
 from jsonbus.core.events import InterestChanged, NodeJoined, StateChanged
 from jsonbus.core.frames import Digest, Entry, Frame, ListFrame, PresenceFrame
-from jsonbus.core.wire_encode import encode_bye, encode_list, encode_ping, encode_presence
-from tests.core.link import Link, forge, is_announcement, is_share
+from jsonbus.core.wire_encode import encode_bye, encode_list, encode_ping
+from tests.core.link import Link, forge, forge_presence, is_announcement, is_share
 
 
 def is_presence(frame: Frame) -> bool:
     return isinstance(frame, PresenceFrame)
-
-
-def strange_presence(counter: int = 1) -> bytes:
-    """Of a settled node that has another list."""
-    return forge(
-        encode_presence,
-        counter=counter,
-        version=1,
-        name="stranger",
-        mode="delayed",
-        is_master=False,
-        settled=True,
-        digest=Digest(9, 99),
-        sums=None,
-    )
 
 
 def states(link: Link, name: str) -> list[str]:
@@ -76,7 +61,7 @@ def test_unanswered_joiner_repeats_at_250_500_and_1000_ms_and_doubts_after_1500(
     link.run_until(lambda: is_presence(link.sent[-1][2]), 3)  # one more comes within 2 s
     begun = link.now
     b = link.add("b")
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(1.49)
     at = [when - begun for name, when, frame in link.sent if name == "b"]
     assert at == pytest.approx([0.0, 0.25, 0.5, 1.0])
@@ -157,7 +142,7 @@ def test_node_that_hears_strangers_does_not_become_sure_by_silence() -> None:
     a = link.add("a")
     link.run(3)
     for counter in range(1, 20):
-        link.inject(strange_presence(counter))
+        link.inject(forge_presence(counter))
         link.run(0.3)
         if counter > 1:
             assert a.state == "doubting"
@@ -169,12 +154,12 @@ def test_heartbeats_of_strangers_keep_a_node_in_doubt() -> None:
     link = Link()
     a = link.add("a")
     link.run(3)
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(0.11)
     for counter in range(2, 10):
         assert states(link, "a") == ["sure", "doubting"]
         link.run(2)
-        link.inject(strange_presence(counter))
+        link.inject(forge_presence(counter))
     link.run(5)
     assert a.state == "sure"
 
@@ -195,7 +180,7 @@ def test_messages_of_an_unknown_node_are_no_silence_either() -> None:
 def test_joiner_that_gave_up_and_is_alone_becomes_sure_in_the_end() -> None:
     link = Link()
     a = link.add("a")
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(1.6)
     assert a.state == "doubting"
     link.run(5)
@@ -224,7 +209,7 @@ def test_sure_node_doubts_when_a_settled_node_differs_and_sends_everything() -> 
     link = Link()
     a, _ = link.add("a"), link.add("b")
     link.run(5)
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(0.11)
     assert a.state == "doubting"
     assert link.publish(a, "nobody/wants", 1) == [True]
@@ -234,7 +219,7 @@ def test_agreement_ends_the_doubt() -> None:
     link = Link()
     a, _ = link.add("a"), link.add("b")
     link.run(5)
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(5)
     assert a.state == "sure"
     assert states(link, "a")[-2:] == ["doubting", "sure"]
@@ -314,7 +299,7 @@ def test_settled_nodes_that_keep_differing_do_not_storm() -> None:
     link.add_many(3)
     link.forget_sent()
     for counter in range(1, 300):
-        link.inject(strange_presence(counter))
+        link.inject(forge_presence(counter))
         link.run(0.1)
     assert len(link.sent) < 300
 

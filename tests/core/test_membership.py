@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from jsonbus.core.events import NodeLeft, StateChanged
-from jsonbus.core.frames import ByeFrame, Digest, Entry, Frame, ListFrame, PresenceFrame
-from jsonbus.core.wire_encode import encode_list, encode_presence
-from tests.core.link import Link, forge, is_announcement, is_share
+from jsonbus.core.frames import ByeFrame, Entry, Frame, ListFrame, PresenceFrame
+from jsonbus.core.wire_encode import encode_list
+from tests.core.link import Link, forge, forge_presence, is_announcement, is_share
 
 
 def is_presence(frame: Frame) -> bool:
     return isinstance(frame, PresenceFrame)
-
-
-def strange_presence(counter: int = 1) -> bytes:
-    """Of a settled node that has another list."""
-    return forge(
-        encode_presence,
-        counter=counter,
-        version=1,
-        name="stranger",
-        mode="delayed",
-        is_master=False,
-        settled=True,
-        digest=Digest(9, 99),
-        sums=None,
-    )
 
 
 def states(link: Link, name: str) -> list[str]:
@@ -133,7 +118,7 @@ def test_last_of_the_others_to_leave_ends_the_doubt() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
     link.run(5)
-    link.inject(strange_presence())
+    link.inject(forge_presence())
     link.run(0.11)
     assert a.state == "doubting"
     link.close(b)

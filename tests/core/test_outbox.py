@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def take(outbox: Outbox, now: float = NOW) -> list[Frame]:
     return [decode(datagram) for datagram in outbox.take(now)]
 
 
-def items(frames: list[Frame]) -> list[list[object]]:
+def items(frames: list[Frame]) -> list[list[Any]]:
     return [frame.items for frame in frames if isinstance(frame, MessagesFrame)]
 
 
@@ -79,7 +81,7 @@ def test_whatever_is_put_in_comes_out_once_in_order_and_fits(
     put(outbox, *values)
     datagrams = outbox.take(NOW)
     frames = items([decode(datagram) for datagram in datagrams])
-    assert [value for frame in frames for _, value in frame] == values  # type: ignore[misc]
+    assert [value for frame in frames for _, value in frame] == values
     for datagram, frame in zip(datagrams, frames, strict=True):
         assert len(datagram) <= datagram_bytes_max or len(frame) == 1
 

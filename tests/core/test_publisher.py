@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jsonbus.core.frames import Digest, MessagesFrame
+from jsonbus.core.frames import MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX
 from jsonbus.core.node import Node
 from jsonbus.core.publisher import MESSAGE_BYTES_MAX
-from jsonbus.core.wire_encode import encode_presence
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError, PayloadTooLargeError
-from tests.core.link import Link, forge
+from tests.core.link import Link, forge_presence
 
 
 def make_pair(link: Link, *patterns: str) -> tuple[Node, Node]:
@@ -199,8 +198,7 @@ def test_doubting_joiner_sends_what_it_held() -> None:
     # Nobody answers, and what b says of itself is lost: a never learns what is wanted.
     link.drop = lambda sender, receiver, frame: receiver.settings.name == "a"
     a = link.add("a")
-    settled = {"version": 1, "name": "s", "mode": "delayed", "is_master": False, "settled": True}
-    link.inject(forge(encode_presence, **settled, digest=Digest(2, 2), sums=None))
+    link.inject(forge_presence())
     link.publish(a, "t", 1)
     assert a.held == 1
     link.run(1.6)

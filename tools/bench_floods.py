@@ -1,0 +1,128 @@
+"""Workloads with a publisher and subscribers of every system: floods and one-way latency.
+
+Repetitions are interleaved, in another order each time: what else the machine does hits all alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from _setup import say
+from bench_arena import Arena
+from bench_measures import Sample
+from bench_run import Run, RunError, quantile
+from bench_spec import SENSOR_BYTES
+
+FLOORS = ("raw", "raw-1400", "raw-60k")
+OURS = ("jsonbus", "jsonbus-aio")
+LATENCY_RATE = 1_000.0
+#: Messages before the count begins: caches fill, memory is touched for the first time.
+WARM_UP = 2_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything."""
+
+    repetitions: int
+    messages: int
+    subscribers: int
+    latency_messages: int
+    load_s: float
+    memory_messages: int
+    growth_topics: tuple[int, ...]
+    growth_nodes: tuple[int, ...]
+    peers: tuple[str, ...]
+
+
+def measure_flood(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    systems = (*FLOORS, *OURS, *plan.peers)
+    yield from _flood(arena, plan, "flood", systems, 1, SENSOR_BYTES, plan.messages)
+
+
+def measure_fanout(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    systems = (*FLOORS, *OURS, *plan.peers)
+    count = max(1, plan.messages // 4)
+    yield from _flood(arena, plan, "fanout", systems, plan.subscribers, SENSOR_BYTES, count)
+
+
+def measure_large(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    systems = ("raw", *OURS, *plan.peers)
+    count = max(1, plan.messages // 4)
+    yield from _flood(arena, plan, "large-1k", systems, 1, 1024, count)
+    yield from _flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
+
+
+def measure_latency(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    def measure(system: str) -> Iterable[Sample]:
+        with Run(arena, system, has_stamps=True) as run:
+            run.probe()
+            run.begin(plan.latency_messages)
+            span_s = plan.latency_messages / LATENCY_RATE
+            run.publisher.ask(
+                "tick", 60 + 10 * span_s, count=plan.latency_messages, rate=LATENCY_RATE
+            )
+            (report,) = run.settle(plan.latency_messages)
+        delays_us = [delay_ns / 1000 for delay_ns in report["delays_ns"]]
+        extra = {"received": report["received"], "sent": plan.latency_messages}
+        yield Sample("latency-p50", system, quantile(delays_us, 0.50), extra)
+        yield Sample("latency-p99", system, quantile(delays_us, 0.99), extra)
+
+    yield from interleave("latency", ("raw", *OURS, *plan.peers), plan, measure)
+
+
+def _flood(
+    arena: Arena,
+    plan: Plan,
+    measure_name: str,
+    systems: Sequence[str],
+    subscribers: int,
+    value_bytes: int,
+    count: int,
+) -> Iterator[Sample]:
+    def measure(system: str) -> Iterable[Sample]:
+        with Run(arena, system, subscribers=subscribers, value_bytes=value_bytes) as run:
+            run.probe()
+            run.flood(min(WARM_UP, count))
+            flood = run.flood(count)
+        extra = {
+            "publisher_us": 1e6 * flood.publisher_cpu_s / flood.sent,
+            "subscriber_us": 1e6 * flood.subscribers_cpu_s / max(1, flood.deliveries),
+            "wall_us": flood.wall_us_per_message,
+            "received": flood.deliveries,
+            "sent": flood.sent * subscribers,
+        }
+        yield Sample(measure_name, system, flood.cpu_us_per_delivery, extra)
+
+    yield from interleave(measure_name, systems, plan, measure)
+
+
+def interleave(
+    name: str,
+    rows: Sequence[str],
+    plan: Plan,
+    measure: Callable[[str], Iterable[Sample]],
+) -> Iterator[Sample]:
+    """Every row once per repetition. A peer that fails is left out from then on."""
+    failed: set[str] = set()
+    for repetition in range(plan.repetitions):
+        for row in _rotate(rows, repetition):
+            if row in failed:
+                continue
+            say(f"{name} {repetition + 1}/{plan.repetitions}: {row}")
+            try:
+                yield from measure(row)
+            except RunError as error:
+                if row not in plan.peers:
+                    raise
+                say(f"{row} failed and is left out: {error}")
+                failed.add(row)
+
+
+def _rotate(items: Sequence[T], by: int) -> list[T]:
+    by %= len(items)
+    return [*items[by:], *items[:by]]
