@@ -44,7 +44,7 @@ try:
     from bench_growth import measure_growth
     from bench_instructions import measure_instructions
     from bench_load import measure_losses, measure_rate
-    from bench_measures import Sample
+    from bench_measures import MEASURES, Sample
     from bench_peers import MODULES
     from bench_peers import find_obstacle as find_peer_obstacle
     from bench_report import as_dict, make_rows, make_summary, make_table
@@ -72,7 +72,7 @@ WORKLOADS: dict[str, Callable[[Arena, Plan], Iterator[Sample]]] = {
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = _parse(given)
-    if options.python is not None and Path(options.python).resolve() != _this_python():
+    if options.python is not None:
         command = [options.python, str(Path(__file__).resolve()), *_without_python(given)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, env=environment).returncode
@@ -164,27 +164,23 @@ def _make_plan(options: argparse.Namespace, arena: Arena) -> Plan:
 def _tell(options: argparse.Namespace, arena: Arena, samples: list[Sample]) -> None:
     facts = arena.describe()
     print("\n" + ", ".join(f"{name} {fact}" for name, fact in facts.items()))
-    rows = make_rows(samples)
+    rows = make_rows(samples, MEASURES)
     for name in rows:
-        print(f"\n{make_table(name, rows[name])}")
-    summary = make_summary(rows)
+        print(f"\n{make_table(MEASURES[name], rows[name])}")
+    summary = make_summary(rows, MEASURES)
     if summary:
         print(f"\n{summary}")
     instructions = measure_instructions(say) if options.instructions else None
     if instructions is not None:
         print(f"\n{instructions}")
     if options.json is not None:
-        result = {"machine": facts, "measures": as_dict(rows)}
+        result = {"machine": facts, "measures": as_dict(rows, MEASURES)}
         options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if options.chart is not None:
         obstacle = find_chart_obstacle()
         if obstacle is None:
             draw(rows, options.chart)
         say(f"no chart: {obstacle}" if obstacle else f"chart: {options.chart}")
-
-
-def _this_python() -> Path:
-    return Path(sys.executable).resolve()
 
 
 def _without_python(arguments: list[str]) -> list[str]:

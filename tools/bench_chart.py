@@ -29,6 +29,8 @@ def draw(rows: dict[str, list[Row]], path: Path) -> None:
     from matplotlib import pyplot
 
     names = [name for name in (*BARS, *CURVES) if name in rows]
+    if not names:
+        raise ValueError(f"a chart shows {', '.join((*BARS, *CURVES))}: none was measured")
     columns = min(2, len(names))
     lines = -(-len(names) // columns)
     figure, axes = pyplot.subplots(

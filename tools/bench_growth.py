@@ -41,6 +41,13 @@ def make_publisher_node(nodes: int = 1) -> Node:
     others = [Entry("reader", 1, 1, "reader", ("sensors/**",))]
     others += [Entry(f"n{n}", 1, 1, f"n{n}", (f"other/{n}",)) for n in range(1, nodes)]
     node.open_converged(0.0, FrozenList([node.own_entry(), *others]))
+    # A newcomer makes it look anew at what it may withhold; a converged group has none.
+    newcomer = Node(NodeSettings("newcomer", 1, "newcomer"), random.Random(1))
+    newcomer.open(0.0)
+    for datagram in newcomer.datagrams_to_send(0.0):
+        node.receive_datagram(datagram, ("127.0.0.1", 2416), 0.0)
+    node.datagrams_to_send(0.0)
+    assert node.state == "sure"
     return node
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench_measures import MEASURES, Measure, Sample, Target
+from bench_measures import Measure, Sample, Target
 
 #: Further columns, by the key in a sample's `extra`.
 COLUMNS = {
@@ -28,10 +28,9 @@ COLUMNS = {
 class Row:
     """One line of a table."""
 
-    measure: str
     name: str
     values: list[float]
-    ratios: dict[str, list[float]]  # by floor
+    ratios: dict[str, list[float]]  # by floor, the one with the target first
     target: Target | None
     extra: dict[str, float]  # medians
     received: str | None
@@ -44,16 +43,17 @@ class Row:
         ratios = self.ratios.get(floor)
         return statistics.median(ratios) if ratios else None
 
-    def is_met(self, measure: Measure) -> bool | None:
+    @property
+    def is_met(self) -> bool | None:
         """None: there is nothing to meet, or nothing to compare with."""
         if self.target is None:
             return None
         if not self.target.is_ratio:
             return self.target.is_met_by(self.median)
-        ratio = self.ratio(measure.floors[0])
+        ratio = self.ratio(next(iter(self.ratios)))
         return None if ratio is None else self.target.is_met_by(ratio)
 
-    def as_dict(self, measure: Measure) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "row": self.name,
             "median": self.median,
@@ -62,38 +62,39 @@ class Row:
             "values": self.values,
             "ratios": {floor: self.ratio(floor) for floor in self.ratios},
             "target": str(self.target) if self.target else None,
-            "is_met": self.is_met(measure),
+            "is_met": self.is_met,
             "received": self.received,
             **self.extra,
         }
 
 
-def make_rows(samples: Sequence[Sample]) -> dict[str, list[Row]]:
+def make_rows(
+    samples: Sequence[Sample], measures: dict[str, Measure]
+) -> dict[str, list[Row]]:
     """The rows of each measure, in the order in which they were measured first."""
     grouped: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
         grouped.setdefault(sample.measure, {}).setdefault(sample.row, []).append(sample)
     return {
-        measure: [_make_row(measure, name, rows) for name in rows]
+        measure: [_make_row(measures[measure], name, rows) for name in rows]
         for measure, rows in grouped.items()
     }
 
 
-def as_dict(rows: dict[str, list[Row]]) -> dict[str, Any]:
+def as_dict(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> dict[str, Any]:
     """All of it, for `--json`."""
     return {
         name: {
-            "title": MEASURES[name].title,
-            "unit": MEASURES[name].unit,
-            "rows": [row.as_dict(MEASURES[name]) for row in rows[name]],
+            "title": measures[name].title,
+            "unit": measures[name].unit,
+            "rows": [row.as_dict() for row in rows[name]],
         }
         for name in rows
     }
 
 
-def make_table(name: str, rows: list[Row]) -> str:
+def make_table(measure: Measure, rows: list[Row]) -> str:
     """One measure as a Markdown table that can be read as it is."""
-    measure = MEASURES[name]
     floors = [floor for floor in measure.floors if any(row.name == floor for row in rows)]
     columns = [key for key in COLUMNS if any(key in row.extra for row in rows)]
     has_received = any(row.received for row in rows)
@@ -111,34 +112,32 @@ def make_table(name: str, rows: list[Row]) -> str:
             ratio = row.ratio(floor)
             line.append("" if ratio is None else f"{ratio:.2f}")
         if has_targets:
-            line += [str(row.target or ""), _MARKS[row.is_met(measure)]]
+            line += [str(row.target or ""), _MARKS[row.is_met]]
         lines.append(line)
     return f"### {measure.title}\n\n{_markdown(lines)}"
 
 
-def make_summary(rows: dict[str, list[Row]]) -> str:
+def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> str:
     """All targets in one table."""
     lines = [["target", "", "measured", "at most or least", ""]]
-    for name in MEASURES:
-        measure = MEASURES[name]
+    for name, measure in measures.items():
         for row in rows.get(name, []):
-            if row.target is None or row.is_met(measure) is None:
+            if row.target is None or row.is_met is None:
                 continue
             ratio = row.ratio(measure.floors[0]) if row.target.is_ratio else None
             shown = f"{_number(row.median)} {measure.unit}" if ratio is None else f"{ratio:.2f} ×"
-            mark = _MARKS[row.is_met(measure)]
-            lines.append([measure.title, row.name, shown, str(row.target), mark])
+            lines.append([measure.title, row.name, shown, str(row.target), _MARKS[row.is_met]])
     return f"### Targets\n\n{_markdown(lines)}" if len(lines) > 1 else ""
 
 
 _MARKS = {True: "✓", False: "✗", None: ""}
 
 
-def _make_row(measure: str, name: str, rows: dict[str, list[Sample]]) -> Row:
+def _make_row(measure: Measure, name: str, rows: dict[str, list[Sample]]) -> Row:
     samples = rows[name]
     values = [sample.value for sample in samples]
     ratios = {}
-    for floor in MEASURES[measure].floors:
+    for floor in measure.floors:
         pairs = zip(values, (each.value for each in rows.get(floor, [])), strict=False)
         ratios[floor] = [value / of_floor for value, of_floor in pairs if of_floor > 0]
     extra = {
@@ -151,8 +150,7 @@ def _make_row(measure: str, name: str, rows: dict[str, list[Sample]]) -> Row:
         got = sum(sample.extra["received"] for sample in samples)
         sent = sum(sample.extra["sent"] for sample in samples)
         received = "all" if got == sent else f"{got:,} of {sent:,}"
-    target = MEASURES[measure].target_of(name)
-    return Row(measure, name, values, ratios, target, extra, received)
+    return Row(name, values, ratios, measure.target_of(name), extra, received)
 
 
 def _number(value: float) -> str:

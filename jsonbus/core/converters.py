@@ -179,8 +179,9 @@ class DataclassConverter:
                 raise Mismatch(f"missing, {self.cls.__name__} needs it", f".{name}")
         try:
             return self.cls(**arguments)
-        except (TypeError, ValueError) as error:  # from the application's __post_init__
-            raise Mismatch(f"{self.cls.__name__} refuses it: {error}") from error
+        except Exception as error:
+            # The application's __post_init__, given another node's value, may raise anything.
+            raise Mismatch(f"{self.cls.__name__} refuses it: {error!r}") from error
 
 
 def _convert_each(pairs: Iterable[tuple[Converter, Any]]) -> list[Any]:

@@ -238,7 +238,7 @@ class Membership:
         if frame.digest is not None and self._strategy.takes_part:
             self._agreement.compare(header.node, frame, now)
         for node, incarnation in frame.suspects:
-            self._hear_suspicion(header.node, node, incarnation, now)
+            self._hear_suspicion(node, incarnation, now)
 
     def receive_bye(self, frame: ByeFrame, now: float) -> None:
         header = frame.header
@@ -263,14 +263,13 @@ class Membership:
         if self._strategy.takes_part:
             self._agreement.hear_unknown(header.node, now)
 
-    def _hear_suspicion(self, asker: str, node: str, incarnation: int, now: float) -> None:
+    def _hear_suspicion(self, node: str, incarnation: int, now: float) -> None:
         if node == self._settings.node:
             if incarnation == self._settings.incarnation:
                 self._speaker.answer_suspicion(now)
         elif self._liveness.hear_question(node, now):
             if self._strategy.answers and self.joining.is_settled:
-                # Under a name of its own: the asker's list may well be equal, only its ages differ.
-                self._sharing.owe(f"{asker}?", 1 << bucket_of(node), now, is_joining=False)
+                self._sharing.vouch(1 << bucket_of(node), now)
 
     def _merge(self, entry: Entry, age_s: float, lease: float, now: float) -> None:
         if entry.node == self._settings.node:

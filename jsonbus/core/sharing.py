@@ -22,7 +22,7 @@ from jsonbus.core.share import BasicShare, ShareStrategy
 from jsonbus.core.share_delayed import DelayedShare
 from jsonbus.core.share_master import MasterShare
 from jsonbus.core.subscription_list import SubscriptionList
-from jsonbus.core.timers import Brake
+from jsonbus.core.timers import Brake, share_delay_s
 
 
 def make_strategy(settings: NodeSettings) -> ShareStrategy:
@@ -52,6 +52,8 @@ class Sharing:
         self._obligations = Obligations()
         self._sender = ListSender(outbox, settings.datagram_bytes_max)
         self._last_full_share_at = -math.inf
+        self._vouched_buckets = 0
+        self._vouch_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
 
     def owe(self, node: str, buckets: int, now: float, *, is_joining: bool) -> None:
@@ -64,6 +66,16 @@ class Sharing:
         self._obligations.arm(braked_at, is_braked=braked_at > at)
         self.handle_timer(now)
 
+    def vouch(self, buckets: int, now: float) -> None:
+        """Somebody asks for nodes of those buckets, and this node hears them.
+
+        Not a debt: the asker's list may well be equal, only its ages differ. It must not wait for
+        the brake either, since who is not vouched for in time is taken for gone.
+        """
+        self._vouched_buckets |= buckets
+        if self._vouch_at == math.inf:
+            self._vouch_at = now + share_delay_s(len(self._list), self._rng.random())
+
     def release(self, node: str) -> None:
         """The node has what it lacked, or is gone."""
         self._obligations.release(node)
@@ -75,16 +87,19 @@ class Sharing:
     def hear_identical(self, sender: str, covers: int) -> None:
         """Somebody else shares the same list."""
         self._obligations.pay(covers)
+        self._vouched_buckets &= ~covers
         if covers == ALL_BUCKETS and sender < self._own_node:
             self._sender.stop()  # two of the same: the one with the lower id goes on
 
     def stop(self) -> None:
         self._obligations.take()
+        self._vouch_at = math.inf
         self._sender.stop()
 
     def timer_at(self) -> float:
-        # What is owed meanwhile waits until the list on its way is out.
-        return self._sender.timer_at if self._sender.is_sending else self._obligations.timer_at
+        if self._sender.is_sending:
+            return self._sender.timer_at  # what is owed meanwhile waits until that list is out
+        return min(self._obligations.timer_at, self._vouch_at)
 
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
@@ -93,6 +108,11 @@ class Sharing:
                 self._sender.send_burst(now)
         elif self._obligations.timer_at <= due:
             self._share(now)
+        elif self._vouch_at <= due:
+            self._vouch_at = math.inf
+            buckets, self._vouched_buckets = self._vouched_buckets, 0
+            if buckets:
+                self._send(buckets, now)
 
     def _share(self, now: float) -> None:
         """Pay what is owed: everything, or the buckets that differ."""
@@ -100,6 +120,9 @@ class Sharing:
         self._brake.step(now)
         if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
             buckets = ALL_BUCKETS
+        self._send(buckets, now)
+
+    def _send(self, buckets: int, now: float) -> None:
         if buckets == ALL_BUCKETS:
             self._counters.list_shares_sent += 1
             self._last_full_share_at = now

@@ -12,7 +12,7 @@ from jsonbus.core.topics import matches
 RELAXED = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    max_examples=50,
+    max_examples=40,
     stateful_step_count=30,
 )
 

@@ -216,10 +216,17 @@ def test_a_value_that_does_not_fit_is_refused_with_its_path(
     assert reason in found_reason
 
 
-def test_the_error_of_the_applications_own_check_is_the_cause() -> None:
+def test_whatever_the_applications_own_check_raises_is_the_cause() -> None:
+    @dataclass
+    class Inverse:
+        of: float
+
+        def __post_init__(self) -> None:
+            self.value = 1 / self.of
+
     with pytest.raises(PayloadError) as raised:
-        make_converter(Checked)({"percent": 101})
-    assert type(raised.value.__cause__) is ValueError
+        make_converter(Inverse)({"of": 0})
+    assert type(raised.value.__cause__) is ZeroDivisionError
 
 
 def test_the_error_for_a_long_value_is_short() -> None:
