@@ -132,10 +132,10 @@ def _run_histories(options: argparse.Namespace) -> int:
             try:
                 Chaos(plan, observers).run()
             except BrokenInvariantError as broken:
-                print(f"broken: {broken}\nrepeat: {repeat_command(seed, mode, options)}")
+                print(f"broken: {broken}\nrepeat: {plan.command}")
                 return 1
             except Exception:
-                print(f"failed: {repeat_command(seed, mode, options)}")
+                print(f"failed; repeat: {plan.command}")
                 raise
         _progress(f"seed {seed}: well")
     count = options.seeds * len(modes)
@@ -143,16 +143,6 @@ def _run_histories(options: argparse.Namespace) -> int:
     _progress("")
     print(f"{count:,} histories ({', '.join(modes)}), no invariant broken, {took_s:.0f} s")
     return 0
-
-
-def repeat_command(seed: int, mode: str, options: argparse.Namespace) -> str:
-    """The command that shows a failure again, step by step."""
-    given = "".join(
-        f" --{name} {value}"
-        for name, value in (("nodes", options.nodes), ("loss", options.loss))
-        if value is not None
-    )
-    return f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}{given} --trace"
 
 
 def _run_table(options: argparse.Namespace) -> int:

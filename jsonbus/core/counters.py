@@ -50,7 +50,7 @@ class Counters:
 
     requests_sent: int = 0
     requests_repeated: int = 0
-    #: Requests handed to a handler of serve().
+    #: Requests of this and other nodes that were answered.
     requests_served: int = 0
     requests_refused: int = 0
     replies_too_late: int = 0

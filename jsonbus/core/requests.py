@@ -165,7 +165,6 @@ class Serving:
             self._counters.requests_refused += 1
             return None
         self._under_way[key] = now + timeout_s
-        self._counters.requests_served += 1
         return Request(topic, value, origin, key, timeout_s)
 
     def reply(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
@@ -183,7 +182,10 @@ class Serving:
 
     def finish(self, key: RequestKey) -> bool:
         """The request was answered; False if it was not under way."""
-        return self._under_way.pop(key, None) is not None
+        if self._under_way.pop(key, None) is None:
+            return False
+        self._counters.requests_served += 1
+        return True
 
     def _forget_ended(self, now: float) -> None:
         """Handlers that never answer must not use up the room for good."""

@@ -18,7 +18,7 @@ LARGE_SHARE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the dice said about a history before it began; fields given by hand are kept."""
+    """What the dice said about one history."""
 
     seed: int
     mode: str
@@ -27,6 +27,7 @@ class Plan:
     pause_s: float  # mean time between two things that happen
     plain_peers: int
     options: NetworkOptions
+    command: str  # that shows this history again, step by step
 
     @property
     def is_calm(self) -> bool:
@@ -41,6 +42,7 @@ class Plan:
 
 
 def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None = None) -> Plan:
+    """Toss for everything but what is given."""
     assert mode in MODES
     dice = random.Random(f"{seed}/{mode}/plan")
     weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
@@ -62,4 +64,14 @@ def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None
         pause_s=dice.choice((0.05, 0.1, 0.3)),
         plain_peers=dice.choice((0, 0, 0, 1, 2)),
         options=options,
+        command=_command(seed, mode, nodes, loss),
     )
+
+
+def _command(seed: int, mode: str, nodes: int | None, loss: float | None) -> str:
+    command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
+    if nodes is not None:
+        command += f" --nodes {nodes}"
+    if loss is not None:
+        command += f" --loss {loss}"
+    return command + " --trace"
