@@ -137,6 +137,11 @@ class Node:
         return bool(self._outbox)
 
     @property
+    def has_full_datagram(self) -> bool:
+        """Whether waiting for more messages would not make the next datagram any fuller."""
+        return self._outbox.has_full_datagram
+
+    @property
     def output_bytes(self) -> int:
         return self._outbox.size_bytes
 

@@ -26,6 +26,7 @@ class Outbox:
     __slots__ = (
         "_bytes",
         "_ready",
+        "_ready_bytes",
         "_room",
         "_stamp",
         "_unbatched_until",
@@ -44,6 +45,7 @@ class Outbox:
         self._waiting: list[tuple[bytes, bytes]] = []
         self._bytes = 0  # of the waiting messages, separators included
         self._ready: list[bytes] = []
+        self._ready_bytes = 0
         self.next_message = 1
         self._unbatched_until = -math.inf if batching else math.inf
         self.wall_offset_s = wall_offset_s
@@ -54,8 +56,13 @@ class Outbox:
         return bool(self._waiting or self._ready)
 
     @property
+    def has_full_datagram(self) -> bool:
+        """Whether a datagram is ready that nothing can be added to."""
+        return bool(self._ready)
+
+    @property
     def size_bytes(self) -> int:
-        return self._bytes + sum(map(len, self._ready))
+        return self._bytes + self._ready_bytes
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """What the entries of a list may take in one datagram of this node."""
@@ -75,7 +82,7 @@ class Outbox:
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
         """Add a datagram that holds no message."""
         self._pack(now)
-        self._ready.append(encode(self._stamp, self.next_message, self._sent_us(now), **fields))
+        self._add(encode(self._stamp, self.next_message, self._sent_us(now), **fields))
 
     def send_unbatched(self, until: float) -> None:
         """A plain peer is here: one message per datagram until then, so that it gets them."""
@@ -86,6 +93,7 @@ class Outbox:
         self._pack(now)
         datagrams = self._ready
         self._ready = []
+        self._ready_bytes = 0
         self.datagrams_sent += len(datagrams)
         return datagrams
 
@@ -101,10 +109,14 @@ class Outbox:
         else:
             pairs = [b"[%b,%b]" % pair for pair in waiting]
             datagram = encode_batch(self._stamp, pairs, first, self._sent_us(now))
-        self._ready.append(datagram)
+        self._add(datagram)
         self.messages_sent += count
         self._waiting = []
         self._bytes = 0
+
+    def _add(self, datagram: bytes) -> None:
+        self._ready.append(datagram)
+        self._ready_bytes += len(datagram)
 
     def _sent_us(self, now: float) -> int:
         return int((now + self.wall_offset_s) * 1_000_000)
