@@ -147,6 +147,17 @@ def test_in_doubt_silence_counts_only_for_a_node_that_is_alone() -> None:
         assert joining.state == state
 
 
+def test_confirmation_does_not_end_the_wait_for_silence() -> None:
+    joining = start()
+    joining.take_announcement(NOW)
+    joining.agree()
+    joining.doubt(NOW + 10, "all other nodes are gone", anew=True)
+    assert run(joining, 10.0) == [10.0]
+    joining.confirm()  # by a joiner that leaves again
+    run(joining, 20.0, is_alone=True)
+    assert joining.state == SURE
+
+
 def test_changes_are_gathered_into_one_announcement() -> None:
     joining = start()
     joining.take_announcement(NOW)
