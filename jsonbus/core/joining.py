@@ -97,8 +97,8 @@ class Joining:
 
     def agree(self) -> bool:
         """A settled node has the same list; whether that changed the state."""
-        self.confirm()
         self._awaits_silence = False
+        self.confirm()
         self._silent_at = self._give_up_at = math.inf
         if self.state == SURE:
             return False
