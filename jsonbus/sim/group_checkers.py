@@ -59,6 +59,49 @@ class NobodyStorms(Checker):
             last.append(self.world.clock.now)
 
 
+class JoinersAreServed(Checker):
+    """A joiner soon knows everybody who was there before it, given somebody who answers.
+
+    That is a settled node in mode delayed, or a master, that neither comes nor goes meanwhile. The
+    joiner is judged after `within_s`, and only if all links were whole all the time.
+    """
+
+    invariant = "a joiner soon knows everybody who was there before it"
+
+    def __init__(self, within_s: float, settling_s: float) -> None:
+        self._within_s = within_s
+        self._settling_s = settling_s  # after which the links count as never having been cut
+        self._lives: dict[SimNode, float] = {}
+
+    def touched(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode) or participant.mode == "basic":
+            return
+        started_at = participant.started_at
+        if self._lives.get(participant) != started_at and participant.is_up:
+            self._lives[participant] = started_at
+            answering = [node for node in self.world.nodes if self._answers(node)]
+            self.world.clock.call_at(
+                started_at + self._within_s, self._judge, (participant, started_at, answering)
+            )
+
+    def _answers(self, node: SimNode) -> bool:
+        is_willing = node.mode == "delayed" or bool(node.settings.get("is_master"))
+        return is_willing and node.core.state == "sure"
+
+    def _judge(self, life: tuple[SimNode, float, list[SimNode]]) -> None:
+        joiner, joined_at, answering = life
+        whole_since = self.world.network.whole_since
+        if not joiner.is_up or joiner.started_at != joined_at:
+            return
+        if whole_since is None or whole_since > joined_at - self._settling_s:
+            return
+        if not any(node.is_up and node.started_at < joined_at for node in answering):
+            return
+        for node in self.world.nodes:
+            if node.started_at < joined_at and joiner.subscription_list.get(node.node_id) is None:
+                self.fail(f"{joiner.name}, here since {joined_at:.3f} s, does not know {node.name}")
+
+
 class FixedDelaysAnswerInOrder(Checker):
     """For worlds in which every node has a fixed share delay, nothing is lost, and joins are rare.
 

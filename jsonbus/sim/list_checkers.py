@@ -32,6 +32,14 @@ def grace_s(nodes: int) -> float:
     return SUSPECT_GRACE_S + heartbeat_s(nodes) + 1.0
 
 
+def reunion_s(nodes: int) -> float:
+    """How long two nodes that hear each other again may take to notice that they differ.
+
+    Each speaks once per heartbeat, and who notices a difference sends everything.
+    """
+    return heartbeat_s(nodes) + 1.0
+
+
 def settling_s(nodes: int) -> float:
     """How long after the last fault a group of that size may take to agree."""
     return lease_s(nodes) + grace_s(nodes)
@@ -76,8 +84,8 @@ class NothingIsWithheld(Checker):
 
     invariant = "once sure, nothing is withheld from a connected live subscriber"
 
-    def __init__(self, patience_s: float = CALM_PATIENCE_S, judges_plain: bool = False) -> None:
-        self._patience_s = patience_s  # how long a subscription may take to become known
+    def __init__(self, *, is_calm: bool = True, judges_plain: bool = False) -> None:
+        self._is_calm = is_calm  # nothing is lost or late, except where links are cut
         self._judges_plain = judges_plain
         self._held: dict[SimNode, dict[int, Publication]] = {}
 
@@ -114,15 +122,19 @@ class NothingIsWithheld(Checker):
 
     def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
         now = self.world.clock.now
-        settling = settling_s(len(self.world.participants))
+        nodes = len(self.world.participants)
+        # How long a subscription may take to become known, and how long links may take that were
+        # cut before.
+        news_s = CALM_PATIENCE_S if self._is_calm else settling_s(nodes)
+        cut_s = reunion_s(nodes) if self._is_calm else settling_s(nodes)
         for wish in self.world.wanted_by(topic):
             subscriber = wish.participant
-            if subscriber is publisher or now - wish.since <= self._patience_s:
+            if subscriber is publisher or now - wish.since <= news_s:
                 continue
             if isinstance(subscriber, PlainPeer) and not self._is_known(subscriber, publisher):
                 continue
             connected_since = self._connected_since(publisher, wish)
-            if connected_since is None or now - connected_since <= settling:
+            if connected_since is None or now - connected_since <= cut_s:
                 continue
             self.fail(
                 f"{what} to {topic} was withheld by {publisher.name} ({publisher.core.state}) "

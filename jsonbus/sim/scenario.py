@@ -22,9 +22,14 @@ from jsonbus.sim.checkers import (
     PublishersKeepOrder,
     RepliesAreTrue,
 )
-from jsonbus.sim.group_checkers import AllAgree, NobodyStorms, ProbesArrive, QuietGroupsAreQuiet
+from jsonbus.sim.group_checkers import (
+    AllAgree,
+    JoinersAreServed,
+    NobodyStorms,
+    ProbesArrive,
+    QuietGroupsAreQuiet,
+)
 from jsonbus.sim.list_checkers import (
-    CALM_PATIENCE_S,
     NothingIsWasted,
     NothingIsWithheld,
     VersionsNeverGoBack,
@@ -41,6 +46,8 @@ TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
 PROBE_S = 1.0
+CALM_JOIN_S = 1.0  # several times the longest share delay
+FOUL_JOIN_S = 10.0
 
 
 class Chaos:
@@ -49,7 +56,7 @@ class Chaos:
     def __init__(self, plan: Plan, observers: Sequence[Checker] = ()) -> None:
         self.plan = plan
         self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
-        patience_s = CALM_PATIENCE_S if plan.is_calm else settling_s(plan.nodes)
+        settling = settling_s(plan.nodes + plan.plain_peers)
         self._quiet = QuietGroupsAreQuiet()
         self._storms = NobodyStorms()
         self._agree = AllAgree()
@@ -62,8 +69,9 @@ class Chaos:
             HoldIsBounded(),
             RepliesAreTrue(),
             VersionsNeverGoBack(),
-            NothingIsWithheld(patience_s, judges_plain=plan.is_harmless),
+            NothingIsWithheld(is_calm=plan.is_calm, judges_plain=plan.is_harmless),
             NothingIsWasted(),
+            JoinersAreServed(CALM_JOIN_S if plan.is_calm else FOUL_JOIN_S, settling),
             self._quiet,
             self._storms,
             self._agree,
@@ -140,7 +148,7 @@ class Chaos:
             world.start(answering[0], self._some_patterns())
         if self._dice.random() < 0.8:  # else whoever is left, be it one
             for participant in self._down()[: max(0, 3 - len(world.nodes))]:
-                world.start(participant, self._some_patterns())
+                self._start_one(participant)
 
     def _probe(self) -> None:
         """Everybody publishes to every topic, one after the other."""
@@ -188,10 +196,8 @@ class Chaos:
             self.world.publish(participant, self._dice.choice(TOPICS), padding)
 
     def _publish_burst(self) -> None:
-        """Many at once; from somebody who has just started, more than the hold queue takes."""
         if (node := self._one_of(self.world.nodes)) is not None:
-            count = 1100 if self._dice.random() < 0.05 else self._dice.randint(2, 40)
-            self.world.publish_batch(node, self._dice.choices(TOPICS, k=count))
+            self.world.publish_batch(node, self._dice.choices(TOPICS, k=self._dice.randint(2, 40)))
 
     def _subscribe(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:
@@ -220,7 +226,7 @@ class Chaos:
             self.world.request(node, self._dice.choice(TOPICS))
 
     def _start(self) -> None:
-        """Somebody who is down comes (back): mostly with a new id, as front ends do."""
+        """Somebody who is down comes (back)."""
         if (participant := self._one_of(self._down())) is not None:
             self._start_one(participant)
 
@@ -229,10 +235,14 @@ class Chaos:
             self._start_one(participant)
 
     def _start_one(self, participant: Participant) -> None:
+        """Mostly with a new id, as front ends do; often with something to say at once."""
         node_id = None
         if isinstance(participant, SimNode) and self._dice.random() < 0.3:
             node_id = participant.node_id
         self.world.start(participant, self._some_patterns(), node_id)
+        if self._dice.random() < 0.5:  # it cannot know yet who wants what
+            count = 1100 if self._dice.random() < 0.05 else self._dice.randint(1, 10)
+            self.world.publish_batch(participant, self._dice.choices(TOPICS, k=count))
 
     def _crash(self) -> None:
         if (participant := self._one_of(self._up())) is not None:

@@ -46,7 +46,7 @@ def test_agreement_ends_the_repeats_and_makes_sure() -> None:
     assert joining.agree()
     assert joining.state == SURE
     assert joining.is_settled
-    assert run(joining, 10.0) == []
+    assert joining.timer_at() == math.inf
 
 
 def test_second_agreement_changes_nothing() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jsonbus.core import subscription_list
 from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, bucket_of
 from jsonbus.core.limits import (
     LIST_ENTRIES_MAX,
@@ -128,6 +129,20 @@ def test_goodbye_that_arrives_before_the_announcement_counts() -> None:
     assert len(known) == 0
 
 
+def test_goodbye_counts_even_without_a_version_of_its_own() -> None:
+    known = make_list(X1)
+    assert merge(known, replace(X1, patterns=(), left=True)) == CHANGED
+    assert known.get("x") is None
+
+
+def test_newer_entry_of_a_buried_node_is_not_taken_in_when_nobody_heard_it_lately() -> None:
+    known = make_list(X1)
+    known.bury(replace(X1, gone=True), NOW)
+    assert merge(known, X2, age_s=LEASE + 0.1) == STALE
+    assert merge(known, X2, age_s=LEASE - 0.1) == CHANGED
+    assert known.get("x") == X2
+
+
 def test_node_that_left_may_start_anew() -> None:
     known = make_list(X1)
     merge(known, Entry("x", 5, 2, "x", left=True))
@@ -228,6 +243,20 @@ def test_full_list_refuses_and_says_so() -> None:
     assert known.is_full
 
 
+def test_patterns_of_all_entries_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscription_list, "LIST_PATTERNS_MAX", 10)
+    four = ("a", "b", "c", "d")
+    known = make_list(Entry("x", 1, 1, "x", four), Entry("y", 1, 1, "y", four))
+    assert merge(known, Entry("z", 1, 1, "z", four)) == STALE
+    assert known.is_full
+    assert merge(known, Entry("z", 1, 1, "z", ("a",))) == CHANGED
+    assert merge(known, Entry("z", 1, 2, "z", four)) == STALE
+    assert merge(known, Entry("z", 1, 2, "z", ("a", "b"))) == CHANGED
+    assert merge(known, Entry("x", 1, 2, "x", ("e", "f", "g", "h"))) == CHANGED
+    known.bury(Entry("y", 1, 2, "y", left=True), NOW)
+    assert merge(known, Entry("w", 1, 1, "w", four)) == CHANGED
+
+
 # --- What differs ---------------------------------------------------------------------------------
 
 
@@ -251,6 +280,15 @@ def test_entries_of_some_buckets_are_exactly_those() -> None:
     inside = {entry.node for entry in known if wanted >> bucket_of(entry.node) & 1}
     assert {entry.node for entry, _ in known.entries_in(wanted, NOW)} == inside
     assert 0 < len(inside) < 300
+
+
+def test_tombstones_travel_with_the_bucket_of_their_node() -> None:
+    known = make_list()
+    for number in range(50):
+        merge(known, Entry(f"n{number}", 1, 2, left=True))
+    wanted = 1 << bucket_of("n7")
+    listed = [entry.node for entry, _ in known.entries_in(wanted, NOW)]
+    assert "n7" in listed and len(listed) < 10
 
 
 def test_entries_travel_with_their_age_and_tombstones_come_first() -> None:

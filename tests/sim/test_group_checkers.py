@@ -12,6 +12,7 @@ from jsonbus.sim.group_checkers import (
     STORM_LISTS,
     AllAgree,
     FixedDelaysAnswerInOrder,
+    JoinersAreServed,
     NobodyStorms,
     ProbesArrive,
     QuietGroupsAreQuiet,
@@ -80,6 +81,34 @@ def test_lists_that_differ_in_versions_are_noticed() -> None:
     writer.subscription_list.put(replace(entry, version=entry.version + 1), 0.0)
     with pytest.raises(BrokenInvariantError, match="digests differ"):
         agree.finished()
+
+
+def test_a_joiner_that_nobody_answers_is_noticed() -> None:
+    served = JoinersAreServed(within_s=1.0, settling_s=5.0)
+    world, first, second, writer = make_group(served)
+    world.add_node("glad")
+    world.run_for(2.0)
+    for node in world.nodes:
+        node.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    world.add_node("sad")
+    with pytest.raises(BrokenInvariantError, match="sad, here since .* does not know first"):
+        world.run_for(2.0)
+
+
+def test_a_joiner_is_not_judged_where_links_are_cut_or_nobody_answers() -> None:
+    served = JoinersAreServed(within_s=1.0, settling_s=5.0)
+    world, first, second, writer = make_group(served)
+    world.network.partition([0, 1, 2], [3])
+    world.add_node("cut off")
+    world.run_for(2.0)
+    world.network.mend_all(world.clock.now)
+    world.run_for(20.0)
+    for node in (first, second, writer):
+        node.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+        node.settings["mode"] = "master"  # none of them a master
+    world.leave(world.nodes[3])
+    world.add_node("alone")
+    world.run_for(2.0)
 
 
 def make_fixed_delays(checker: Checker) -> World:

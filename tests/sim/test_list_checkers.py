@@ -12,6 +12,7 @@ from jsonbus.sim.list_checkers import (
     NothingIsWasted,
     NothingIsWithheld,
     VersionsNeverGoBack,
+    reunion_s,
     settling_s,
 )
 from jsonbus.sim.participants import SimNode
@@ -106,7 +107,7 @@ def test_who_subscribed_a_moment_ago_or_is_cut_off_may_miss_something() -> None:
     cut = world.network.cut([first.index], [writer.index])
     world.publish(writer, "a")
     world.network.mend(cut, world.clock.now)
-    world.run_for(settling_s(3) - 0.1)
+    world.run_for(reunion_s(3) - 0.1)
     world.publish(writer, "a")
     world.run_for(0.2)
     with pytest.raises(BrokenInvariantError, match="to a was withheld"):

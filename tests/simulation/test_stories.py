@@ -37,14 +37,14 @@ class Story:
         )
         self._storms = NobodyStorms()
         self._storms.is_armed = True
-        patience_s = settling_s(10) if options is not None and options.loss else 0.1
+        is_calm = options is None or not options.loss
         self.world = World(
             1,
             options,
             (
                 self.tally,
                 VersionsNeverGoBack(),
-                NothingIsWithheld(patience_s, judges_plain=True),
+                NothingIsWithheld(is_calm=is_calm, judges_plain=True),
                 NothingIsWasted(),
                 self._storms,
                 self._agree,
