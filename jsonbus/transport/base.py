@@ -39,6 +39,11 @@ class TransportInfo:
     receive_buffer_obtained_bytes: int
 
 
+#: What `Transport.receive` gives for a datagram that this transport sent itself: multicast brings it
+#: back, and its content need not be looked at again.
+ECHO = b"an own datagram"  # compared by identity
+
+
 class Transport(Protocol):
     """Datagrams to and from one group.
 

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from ..errors import TransportError
 from . import interfaces as interface_choice
 from . import platforms, refusals
-from .base import Interface, Sender, TransportInfo
+from .base import ECHO, Interface, Sender, TransportInfo
 from .outlets import Outlets
 
 _log = logging.getLogger("jsonbus.transport")
@@ -95,7 +95,10 @@ class MulticastTransport:
 
     def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
         try:
-            return sock.recvfrom(_RECEIVE_BYTES)
+            received = sock.recvfrom(_RECEIVE_BYTES)
+            if received[1] in self._outlets.addresses:
+                return ECHO, received[1]
+            return received
         except BlockingIOError:
             return None
         except ConnectionResetError:
