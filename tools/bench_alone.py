@@ -92,8 +92,8 @@ def measure_unwanted(arena: Arena, plan: Plan) -> Iterator[Sample]:
             time.sleep(2.0)  # past joining, which would cost CPU in between
             figures_s: list[list[float]] = [[], []]
             for _ in range(BURSTS):
-                for index, used_s in enumerate(_work_off(run, burst)):
-                    figures_s[index].append(used_s)
+                for index, figure_s in enumerate(_work_off(run, burst)):
+                    figures_s[index].append(figure_s)
             _, reports = run.close()
         stats = reports[0]["stats"]
         extra = {"received": stats["messages_unwanted"], "sent": (BURSTS + 1) * burst}

@@ -66,9 +66,10 @@ def _draw_bars(panel: Any, rows: list[Row]) -> None:
 
 def _draw_curve(panel: Any, rows: list[Row]) -> None:
     sizes = [int(row.name.replace(",", "")) for row in rows]
-    panel.plot(sizes, [row.median for row in rows], marker="o", color=COLOURS["jsonbus"])
+    medians = [row.median for row in rows]
+    panel.plot(sizes, medians, marker="o", color=COLOURS["jsonbus"])
     panel.set_xscale("log")
-    panel.set_ylim(bottom=0)
+    panel.set_ylim(0, 1.5 * max(medians))
     panel.set_ylabel("µs")
 
 

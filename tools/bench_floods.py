@@ -47,6 +47,7 @@ def measure_flood(arena: Arena, plan: Plan) -> Iterator[Sample]:
 def measure_fanout(arena: Arena, plan: Plan) -> Iterator[Sample]:
     systems = (*FLOORS, *OURS, *plan.peers)
     count = max(1, plan.messages // 4)
+    say(f"fanout: {plan.subscribers} subscribers")
     yield from _flood(arena, plan, "fanout", systems, plan.subscribers, SENSOR_BYTES, count)
 
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parent / "bench_wire.py"
@@ -21,11 +22,13 @@ MESSAGES = 20_000
 FEW = 1_200
 RUN_S_MAX = 900
 
-#: What is counted: a floor, and what is compared with it (names of bench_wire.py's loops).
-COUNTED = {
-    "floor-publish": ("node-publish", "bus-publish"),
-    "floor-receive": ("node-receive", "bus-receive"),
-}
+#: Loops of bench_wire.py; the first of each group is what the others are compared with.
+COUNTED = (
+    ("floor-publish", "node-publish", "bus-publish"),
+    ("floor-receive", "node-receive", "bus-receive"),
+    ("node-suppress",),
+    ("node-refuse",),
+)
 
 
 def measure_instructions(say: Callable[[str], None], messages: int = MESSAGES) -> str:
@@ -33,21 +36,25 @@ def measure_instructions(say: Callable[[str], None], messages: int = MESSAGES) -
     counter = find_counter()
     if counter is None:
         return "instructions cannot be counted: neither perf nor valgrind works here"
+    loops = [loop for group in COUNTED for loop in group]
+
+    def count(loop: str) -> float:
+        say(f"instructions of {loop}, by {counter}")
+        return count_instructions(counter, loop, messages)
+
+    # Side by side: the one thing that a busy machine does not change.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        figures = dict(zip(loops, pool.map(count, loops), strict=True))
     lines = [
-        "### Instructions per message",
+        f"### Instructions per message, by {counter}, over {messages:,} messages",
         "",
-        f"counted by {counter}, {messages:,} messages",
-        "",
-        "| loop | instructions | × floor |",
+        "| loop | instructions | × the first |",
         "|---|---:|---:|",
     ]
-    for floor, others in COUNTED.items():
-        of_floor = 0.0
-        for loop in (floor, *others):
-            say(f"instructions of {loop}, by {counter}")
-            figure = count_instructions(counter, loop, messages)
-            of_floor = of_floor or figure
-            lines.append(f"| {loop} | {figure:,.0f} | {figure / of_floor:.2f} |")
+    for group in COUNTED:
+        for loop in group:
+            ratio = figures[loop] / figures[group[0]]
+            lines.append(f"| {loop} | {figures[loop]:,.0f} | {ratio:.2f} |")
     return "\n".join(lines)
 
 

@@ -50,6 +50,7 @@ class Sample:
 
 BATCHED = ("raw-1400", "raw-60k")
 
+#: Names of rows: the floors of bench_floor.py, jsonbus with threads and with asyncio, and peers.
 MEASURES: dict[str, Measure] = {
     "flood": Measure(
         "CPU per message, 74-byte values, flood, one subscriber",
@@ -58,7 +59,7 @@ MEASURES: dict[str, Measure] = {
         {"jsonbus": Target(2.0), "jsonbus-aio": Target(2.5)},
     ),
     "fanout": Measure(
-        "CPU per delivery, 74-byte values, flood, eight subscribers",
+        "CPU per delivery, 74-byte values, flood, many subscribers",
         "µs",
         BATCHED,
         {"jsonbus": Target(2.0)},
@@ -112,9 +113,9 @@ MEASURES: dict[str, Measure] = {
         targets={"at the end": Target(40.0, is_ratio=False), "growth": Target(1.0, is_ratio=False)},
     ),
     "growth-topics": Measure(
-        "CPU per publish by number of topics", "µs", ("1",), target=Target(2.0)
+        "CPU per publish by the number of topics", "µs", ("1",), target=Target(2.0)
     ),
     "growth-nodes": Measure(
-        "CPU per publish by number of known nodes", "µs", ("1",), target=Target(2.0)
+        "CPU per publish by the number of known nodes", "µs", ("1",), target=Target(2.0)
     ),
 }

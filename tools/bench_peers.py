@@ -271,7 +271,7 @@ class NatsSubscriber:
         return {}
 
 
-PUBLISHERS = {
+PUBLISHERS: dict[str, type[Publisher] | type[AsyncPublisher]] = {
     "zenoh": ZenohPublisher,
     "pyzmq": ZmqPublisher,
     "lcm": LcmPublisher,

@@ -7,16 +7,14 @@ the loop alone.
 
 from __future__ import annotations
 
-import contextlib
 import random
-import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench_floor import Batcher, take_batches, take_single
 from bench_growth import MESSAGES_PER_SEND, make_publisher_node
+from bench_scripted import ADDRESS, ScriptedTransport
 from bench_spec import SENSOR, TOPIC, TOPIC_NOBODY_WANTS, make_value
 from orjson import dumps, loads
 
@@ -26,9 +24,7 @@ from jsonbus.core.node import Node
 from jsonbus.core.pattern_map import PatternMap
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
-from jsonbus.transport.base import TransportInfo
 
-ADDRESS = ("127.0.0.1", 2416)
 VALUE_JSON = dumps(SENSOR)
 TOPIC_JSON = dumps(TOPIC)
 PAIR = b"[%b,%b]" % (TOPIC_JSON, VALUE_JSON)
@@ -220,51 +216,6 @@ def match_anew(prepared: int) -> Loop:
             patterns.match(topic)
 
     return loop
-
-
-class ScriptedTransport:
-    """A transport that brings what it is told to and drops what is sent."""
-
-    send_failures = 0
-
-    def __init__(self) -> None:
-        self._datagrams: deque[bytes] = deque()
-        self._inside, self._outside = socket.socketpair()
-        self._inside.setblocking(False)
-
-    def bring(self, datagrams: list[bytes]) -> None:
-        self._datagrams.extend(datagrams)
-        self._outside.send(b".")  # after the datagrams: whoever takes the byte finds them
-
-    def sockets(self) -> list[socket.socket]:
-        return [self._inside]
-
-    def receive(self, sock: socket.socket) -> tuple[bytes, tuple[str, int]] | None:
-        try:
-            return self._datagrams.popleft(), ADDRESS
-        except IndexError:
-            with contextlib.suppress(BlockingIOError):
-                sock.recv(1)
-            return None
-
-    def send(self, datagram: bytes) -> bool:
-        return True
-
-    def wait_writable(self, timeout_s: float) -> bool:
-        return True
-
-    def rejoin(self) -> bool:
-        return False
-
-    def describe(self) -> TransportInfo:
-        return TransportInfo("239.255.24.16", 2416, (), 1, 0, 0)
-
-    def kernel_drops(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        self._inside.close()
-        self._outside.close()
 
 
 def close_buses() -> None:

@@ -68,9 +68,7 @@ class Row:
         }
 
 
-def make_rows(
-    samples: Sequence[Sample], measures: dict[str, Measure]
-) -> dict[str, list[Row]]:
+def make_rows(samples: Sequence[Sample], measures: dict[str, Measure]) -> dict[str, list[Row]]:
     """The rows of each measure, in the order in which they were measured first."""
     grouped: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
@@ -118,12 +116,14 @@ def make_table(measure: Measure, rows: list[Row]) -> str:
 
 
 def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> str:
-    """All targets in one table."""
+    """All targets in one table; of rows with one target for all, the worst."""
     lines = [["target", "", "measured", "at most or least", ""]]
     for name, measure in measures.items():
-        for row in rows.get(name, []):
-            if row.target is None or row.is_met is None:
-                continue
+        judged = [row for row in rows.get(name, []) if row.is_met is not None]
+        if measure.target is not None and judged:
+            judged = [max(judged, key=lambda row: row.median)]
+        for row in judged:
+            assert row.target is not None
             ratio = row.ratio(measure.floors[0]) if row.target.is_ratio else None
             shown = f"{_number(row.median)} {measure.unit}" if ratio is None else f"{ratio:.2f} ×"
             lines.append([measure.title, row.name, shown, str(row.target), _MARKS[row.is_met]])

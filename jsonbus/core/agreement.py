@@ -13,12 +13,13 @@ A list in several parts is judged at its last part only: before, a difference me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from jsonbus.core.differences import Differences
 from jsonbus.core.frames import ALL_BUCKETS, Digest, ListFrame, PresenceFrame, bucket_of
 from jsonbus.core.joining import Joining
-from jsonbus.core.limits import WHOLE_LIST_NODES
+from jsonbus.core.limits import OVERTAKEN_S, WHOLE_LIST_NODES
 from jsonbus.core.sharing import Sharing
 from jsonbus.core.speaker import Speaker
 from jsonbus.core.subscription_list import SubscriptionList
@@ -50,9 +51,12 @@ class Agreement:
         self._on_agreed = on_agreed
         self._on_difference = on_difference
         self._differences = Differences()
+        self._shared_at = -math.inf  # when somebody last shared the very list of this node
 
-    def compare(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
-        """Somebody told its digest; what its datagram held has been merged."""
+    def compare(
+        self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool = False
+    ) -> None:
+        """Somebody told its digest; what its datagram held has been merged, and was news or not."""
         if frame.settled:
             self._joining.hear_settled(now)
         if frame.digest == self._list.digest:
@@ -60,7 +64,8 @@ class Agreement:
         elif isinstance(frame, ListFrame) and frame.part[0] < frame.part[1] - 1:
             return  # more is to come
         elif self._joining.is_settled:
-            self._hear_difference(sender, frame, now)
+            if was_news or now - self._shared_at > OVERTAKEN_S or frame.settled:
+                self._hear_difference(sender, frame, now)
         elif frame.digest is not None and frame.digest.nodes >= len(self._list):
             self._joining.is_lacking = True
 
@@ -101,6 +106,8 @@ class Agreement:
         self._sharing.release(sender)
         self._differences.forget(sender)
         if isinstance(frame, ListFrame) and frame.covers is not None:
+            if frame.covers == ALL_BUCKETS:
+                self._shared_at = now
             self._sharing.hear_identical(sender, frame.covers)
             self._speaker.cancel_announcement()
         if frame.settled:

@@ -190,6 +190,7 @@ class Membership:
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header
         assert header is not None
+        digest = self.list.digest
         is_full_and_identical = frame.covers == ALL_BUCKETS and frame.digest == self.list.digest
         # An identical list has nothing to merge but ages: 10,000 nodes hear 450 parts per share.
         if not is_full_and_identical or self._liveness.is_asking:
@@ -201,7 +202,8 @@ class Membership:
             if frame.covers is None and not frame.settled:
                 self._speaker.plan_presence(now)  # a joiner should know who wants everything
         elif frame.digest is not None:
-            self._agreement.compare(header.node, frame, now)
+            was_news = self.list.digest != digest
+            self._agreement.compare(header.node, frame, now, was_news=was_news)
 
     def receive_plain_list(self, topics: list[str], address: str, now: float) -> None:
         """A list without `jb`, from a node that only knows `topic` and `payload`."""

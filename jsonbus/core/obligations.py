@@ -16,12 +16,14 @@ from jsonbus.core.limits import OBLIGATIONS_MAX
 class Obligations:
     """Debts by node: the buckets of the list that it lacks."""
 
-    __slots__ = ("_is_braked", "_owed", "timer_at")
+    __slots__ = ("_is_braked", "_owed", "has_settled_debt", "timer_at")
 
     def __init__(self) -> None:
         self._owed: dict[str, int] = {}
         self.timer_at = math.inf
         self._is_braked = False
+        #: Something is owed to a node that is no joiner.
+        self.has_settled_debt = False
 
     def __len__(self) -> int:
         return len(self._owed)
@@ -67,9 +69,10 @@ class Obligations:
         for owed in self._owed.values():
             buckets |= owed
         self._owed.clear()
-        self.timer_at = math.inf
+        self._cancel_if_paid()
         return buckets
 
     def _cancel_if_paid(self) -> None:
         if not self._owed:
             self.timer_at = math.inf
+            self.has_settled_debt = False

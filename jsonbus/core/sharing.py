@@ -60,6 +60,7 @@ class Sharing:
         """The node lacks those buckets; pay at once or after the strategy's delay."""
         assert self.strategy.answers
         self._obligations.owe(node, buckets)
+        self._obligations.has_settled_debt |= not is_joining
         at = now + self.strategy.draw_delay_s(len(self._list), self._rng)
         at = max(at, self._last_full_share_at + SHARE_INTERVAL_MIN_S)
         braked_at = at if is_joining else self._brake.at(at)
@@ -116,8 +117,9 @@ class Sharing:
 
     def _share(self, now: float) -> None:
         """Pay what is owed: everything, or the buckets that differ."""
+        if self._obligations.has_settled_debt:
+            self._brake.step(now)
         buckets = self._obligations.take()
-        self._brake.step(now)
         if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
             buckets = ALL_BUCKETS
         self._send(buckets, now)

@@ -150,6 +150,16 @@ def test_outbox_knows_whether_and_about_how_much_waits() -> None:
     assert outbox.take(NOW) == []
 
 
+def test_full_datagram_is_known_before_it_is_taken() -> None:
+    outbox = make_outbox()
+    put(outbox, "x" * 700)
+    assert not outbox.has_full_datagram  # more would fit
+    put(outbox, "x" * 700)
+    assert outbox.has_full_datagram
+    outbox.take(NOW)
+    assert not outbox.has_full_datagram
+
+
 def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
     outbox = make_outbox()
 

@@ -139,16 +139,54 @@ def test_joiner_does_not_wait_for_the_brake() -> None:
     assert len(sharer.take()) == 1
 
 
-def test_agreement_releases_the_brake() -> None:
+def test_lasting_agreement_releases_the_brake() -> None:
     sharer = Sharer(share_delay_s=0.0)
-    for _ in range(100):
+    for _ in range(20):
         sharer.owe("a", is_joining=False)
         sharer.run(0.1)
     sharer.sharing.release("a")
-    sharer.sharing.hear_agreement()
+    sharer.run(60)
+    sharer.sharing.hear_agreement(sharer.now)
     sharer.take()
     sharer.owe("a", is_joining=False)
     assert len(sharer.take()) == 1
+
+
+def test_answers_to_joiners_do_not_brake_repairs() -> None:
+    sharer = Sharer(share_delay_s=0.0)
+    for number in range(20):
+        sharer.owe(f"j{number}")
+        sharer.run(0.1)
+    sharer.take()
+    sharer.owe("a", is_joining=False)
+    sharer.run(0.2)
+    assert len(sharer.take()) == 1
+
+
+def test_vouching_sends_only_what_was_asked_for_and_waits_for_no_brake() -> None:
+    sharer = Sharer()
+    for _ in range(50):
+        sharer.owe("a", is_joining=False)
+        sharer.run(0.1)
+    sharer.sharing.release("a")
+    sharer.take()
+    sharer.sharing.vouch(1 << bucket_of("n0000"), sharer.now)
+    sharer.sharing.vouch(1 << bucket_of("n0001"), sharer.now)
+    sharer.run(0.2)
+    (frame,) = sharer.take()
+    assert frame.covers == 1 << bucket_of("n0000") | 1 << bucket_of("n0001")
+    assert {entry.node: age_s for entry, age_s in frame.entries}.keys() == {"n0000", "n0001"}
+    sharer.run(5)
+    assert sharer.take() == []
+
+
+def test_nobody_vouches_for_what_somebody_else_vouched_for() -> None:
+    sharer = Sharer()
+    bucket = 1 << bucket_of("n0000")
+    sharer.sharing.vouch(bucket, sharer.now)
+    sharer.sharing.hear_identical("z", bucket)
+    sharer.run(1)
+    assert sharer.take() == []
 
 
 def test_small_lists_are_shared_whole_whatever_differs() -> None:

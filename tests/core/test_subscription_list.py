@@ -1,4 +1,4 @@
-"""The subscription list: what replaces what, tombstones, plain peers, what differs."""
+"""The subscription list: what replaces what, tombstones, what differs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import pytest
 from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, bucket_of
 from jsonbus.core.limits import (
     LIST_ENTRIES_MAX,
-    PLAIN_BYTES_MAX,
-    PLAIN_LEASE_S,
-    PLAIN_PEERS_MAX,
     TOMBSTONES_MAX,
     WHOLE_LIST_NODES,
 )
@@ -20,7 +17,6 @@ from jsonbus.core.subscription_list import (
     SAME,
     STALE,
     SubscriptionList,
-    make_plain_entry,
 )
 from jsonbus.core.wire_encode import LIST_OVERHEAD_BYTES, entry_size_bytes
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
@@ -93,6 +89,18 @@ def test_version_that_its_owner_could_not_overrule_is_not_believed() -> None:
     known = make_list(X1)
     assert merge(known, replace(X1, version=2**53)) == STALE
     assert known.get("x") == X1
+
+
+@pytest.mark.parametrize("pattern", ["x" * 250, '"' * 250])
+def test_entry_that_no_node_could_pass_on_is_not_believed(pattern: str) -> None:
+    large = Entry("x", 5, 1, "x", tuple(f"{number:03d}{pattern}" for number in range(300)))
+    known = make_list()
+    for count in range(1, 301):
+        entry = replace(large, version=count, patterns=large.patterns[:count])
+        if entry_size_bytes(entry) > DATAGRAM_BYTES_MAX - LIST_OVERHEAD_BYTES:
+            assert merge(known, entry) == STALE
+        elif count % 20 == 0:
+            assert merge(known, entry) == CHANGED
 
 
 # --- Leaving, being gone, coming back -------------------------------------------------------------
@@ -209,83 +217,6 @@ def test_full_list_refuses_and_says_so() -> None:
     known.digest = Digest(LIST_ENTRIES_MAX, 0)  # as if it held so many
     assert merge(known, X1) == STALE
     assert known.is_full
-
-
-# --- Plain peers ----------------------------------------------------------------------------------
-
-PLAIN = "plain:10.0.0.7"
-
-
-def test_plain_peers_topics_grow_together() -> None:
-    known = make_list(make_plain_entry(PLAIN, ["a", "b"]))
-    assert merge(known, make_plain_entry(PLAIN, ["c", "b"])) == CHANGED
-    assert known.get(PLAIN) == make_plain_entry(PLAIN, ["a", "b", "c"])
-    assert merge(known, make_plain_entry(PLAIN, ["a"])) == SAME
-
-
-def test_plain_lists_of_the_same_length_have_different_digests() -> None:
-    # Nobody numbers their versions: the content has to tell.
-    left, right = make_list(), make_list()
-    merge(left, make_plain_entry(PLAIN, ["a"]))
-    merge(right, make_plain_entry(PLAIN, ["b"]))
-    assert left.digest != right.digest
-
-
-def test_plain_entry_is_the_same_whoever_listed_it_in_whichever_order() -> None:
-    left, right = make_list(), make_list()
-    merge(left, make_plain_entry(PLAIN, ["a", "b"]))
-    merge(right, Entry(PLAIN, 3, 77, "anything", ("b", "a")))
-    assert left.digest == right.digest
-
-
-@pytest.mark.parametrize("end", [{"left": True}, {"gone": True}])
-def test_plain_entry_that_ended_is_not_believed(end: dict[str, bool]) -> None:
-    ended = replace(make_plain_entry(PLAIN, []), **end)  # type: ignore[arg-type]
-    known = make_list()
-    assert merge(known, ended) == STALE
-    merge(known, make_plain_entry(PLAIN, ["a"]))
-    assert merge(known, ended) == STALE
-    assert known.get(PLAIN) is not None
-
-
-def test_plain_entry_older_than_its_lease_is_not_taken_in() -> None:
-    known = make_list()
-    plain = make_plain_entry(PLAIN, ["a"])
-    assert merge(known, plain, age_s=PLAIN_LEASE_S + 1) == STALE
-    assert merge(known, plain, age_s=PLAIN_LEASE_S - 1) == CHANGED
-
-
-def test_plain_entries_from_lists_are_bounded() -> None:
-    known = make_list()
-    for number in range(PLAIN_PEERS_MAX + 10):
-        merge(known, make_plain_entry(f"plain:10.1.{number // 256}.{number % 256}", ["a"]))
-    assert len(known) == PLAIN_PEERS_MAX
-
-
-def test_plain_peer_that_wants_too_much_is_taken_to_want_everything() -> None:
-    known = make_list()
-    topics = [f"{number:04d}" for number in range(PLAIN_BYTES_MAX // 4)]
-    merge(known, make_plain_entry(PLAIN, topics))
-    assert content(known)[PLAIN].patterns == tuple(topics)
-    assert merge(known, make_plain_entry(PLAIN, ["x"])) == CHANGED
-    assert content(known)[PLAIN].patterns == ("**",)
-    assert merge(known, make_plain_entry(PLAIN, ["y"])) == SAME
-
-
-def test_plain_entry_of_many_short_topics_still_fits_a_datagram() -> None:
-    letters = [chr(code) for code in range(33, 127) if chr(code) not in "*/"]
-    topics = [first + second for first in letters for second in letters]
-    for count in (10, 1_000, 3_000, 8_000, len(topics)):
-        entry = make_plain_entry(PLAIN, topics[:count])
-        assert entry_size_bytes(entry) + LIST_OVERHEAD_BYTES <= DATAGRAM_BYTES_MAX
-
-
-def test_plain_entries_are_found_without_looking_through_the_list() -> None:
-    known = make_list(*make_many(3))
-    merge(known, make_plain_entry(PLAIN, ["a"]))
-    assert known.plain_entries() == [make_plain_entry(PLAIN, ["a"])]
-    known.bury(replace(make_plain_entry(PLAIN, ["a"]), gone=True), NOW)
-    assert known.plain_entries() == []
 
 
 # --- What differs ---------------------------------------------------------------------------------

@@ -163,11 +163,17 @@ def test_brake_never_makes_anything_earlier() -> None:
     assert brake.at(11.0) == 11.0
 
 
-def test_released_brake_is_as_new() -> None:
+def test_brake_is_released_when_all_has_been_well_for_a_while() -> None:
+    # Of two camps each agrees within itself: agreement alone proves nothing.
     brake = Brake(0.05)
     for _ in range(5):
         brake.step(10.0)
-    brake.release()
-    assert brake.at(10.0) == 10.0
-    brake.step(10.0)
-    assert brake.at(10.0) == pytest.approx(10.05)
+    waits_s = brake.at(10.0) - 10.0
+    assert waits_s == pytest.approx(0.8)
+    brake.release(12.0)
+    brake.step(12.0)
+    assert brake.at(12.0) == pytest.approx(12.0 + 2 * waits_s)
+    brake.release(60.0)
+    assert brake.at(60.0) == 60.0
+    brake.step(60.0)
+    assert brake.at(60.0) == pytest.approx(60.05)
