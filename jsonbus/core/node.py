@@ -133,7 +133,7 @@ class Node:
             self._receiver.receive_frame(frame, sender, now, size_bytes)
 
     def take_stir(self) -> bool:
-        """Whether since the last call something came in that may have moved timers or caused output.
+        """Whether something came in, since the last call, that may have moved timers.
 
         If not, `timer_at`, `take_events` and `datagrams_to_send` have nothing new to say.
         """

@@ -16,10 +16,10 @@ second sees what the other did, so no message stays behind.
 A thread may take the turn that it holds: a log handler may publish what it was told of a failed
 send. The inner send then empties `_unsent`, in order, and the outer one finds its turn gone.
 
-A lone message leaves at once. After it, messages *gather* for LINGER_S, or until a datagram is full:
-a publisher that is faster than that shares datagrams although nothing keeps it from sending. What
-gathered and did not fill a datagram leaves by the receive thread, which is woken once per burst and
-then looks every LINGER_S whether the burst is over.
+A lone message leaves at once. After it, messages *gather* for LINGER_S, or until a datagram is
+full: a publisher that is faster than that shares datagrams although nothing keeps it from sending.
+What gathered and did not fill a datagram leaves by the receive thread, which is woken once per
+burst and then looks every LINGER_S whether the burst is over.
 
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
@@ -196,6 +196,9 @@ class Outgoing:
         try:
             self._lock.release()  # inside: Ctrl-C must find it taken again, whenever it comes
             self.send(deadline)
+        except BaseException:
+            self.let_go()
+            raise
         finally:
             self._lock.acquire()
 

@@ -25,7 +25,7 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
 from jsonbus.sync.bell import Bell
 from jsonbus.sync.subscription import Subscription
-from jsonbus.transport.base import ECHO, Sender, Transport
+from jsonbus.transport.base import Sender, Transport
 
 Deliveries = list[tuple[Subscription, list[Message]]]
 
@@ -44,9 +44,9 @@ class Receiving:
     """The thread, and what it waits for.
 
     `take` gives a datagram to the node and returns what it brought for subscriptions; `tend` does
-    what has its time and returns when to come again; `flush` sends what has gathered and returns when
-    to come again for that; `hear_again` is told for how long the thread was held up; `finish` is the
-    last thing it does. All are called in the thread alone.
+    what has its time and returns when to come again; `flush` sends what has gathered and returns
+    when to come again for that; `hear_again` is told for how long the thread was held up; `finish`
+    is the last thing it does. All are called in the thread alone.
     """
 
     def __init__(
@@ -181,6 +181,7 @@ class Receiving:
     def _drain(self, sock: socket.socket) -> None:
         """Read what the kernel has; stop early when a subscription holds up."""
         take, receive = self._take, self._transport.receive
+        own_addresses = self._transport.own_addresses
         for _ in range(DRAIN_MAX):
             try:
                 received = receive(sock)
@@ -190,8 +191,8 @@ class Receiving:
                 return
             if received is None:
                 return
-            if received[0] is ECHO:
-                continue
+            if received[1] in own_addresses:
+                continue  # multicast brings back what this node sent
             deliveries = take(*received)
             if deliveries and not self.deliver(deliveries):
                 return

@@ -39,11 +39,6 @@ class TransportInfo:
     receive_buffer_obtained_bytes: int
 
 
-#: What `Transport.receive` gives for a datagram that this transport sent itself: multicast brings it
-#: back, and its content need not be looked at again.
-ECHO = b"an own datagram"  # compared by identity
-
-
 class Transport(Protocol):
     """Datagrams to and from one group.
 
@@ -54,6 +49,13 @@ class Transport(Protocol):
     @property
     def send_failures(self) -> int:
         """How many times an interface refused a datagram, one failing beside others included."""
+
+    @property
+    def own_addresses(self) -> frozenset[Sender]:
+        """Senders whose datagrams are this transport's own: multicast brings them back.
+
+        Not all of them need be here: who decodes a datagram finds out anyway, only later.
+        """
 
     def sockets(self) -> list[socket.socket]:
         """The sockets to watch for reading. They stay the same until `close`."""

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from ..errors import TransportError
 from . import interfaces as interface_choice
 from . import platforms, refusals
-from .base import ECHO, Interface, Sender, TransportInfo
+from .base import Interface, Sender, TransportInfo
 from .outlets import Outlets
 
 _log = logging.getLogger("jsonbus.transport")
@@ -90,15 +90,16 @@ class MulticastTransport:
     def send_failures(self) -> int:
         return self._outlets.failures
 
+    @property
+    def own_addresses(self) -> frozenset[Sender]:
+        return self._outlets.addresses
+
     def sockets(self) -> list[socket.socket]:
         return [self._receiver]
 
     def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
         try:
-            received = sock.recvfrom(_RECEIVE_BYTES)
-            if received[1] in self._outlets.addresses:
-                return ECHO, received[1]
-            return received
+            return sock.recvfrom(_RECEIVE_BYTES)
         except BlockingIOError:
             return None
         except ConnectionResetError:
