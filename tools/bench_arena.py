@@ -36,7 +36,9 @@ def enter(script: str, arguments: list[str]) -> int | None:
         return None
     for way in _WAYS:
         prepared = [*way, "sh", "-c", _PREPARE]
-        if subprocess.run([*prepared, "true"], capture_output=True).returncode == 0:
+        # Python itself is tried: a user namespace may not be let near the folder it is in.
+        attempt = subprocess.run([*prepared, sys.executable, "-c", ""], capture_output=True)
+        if attempt.returncode == 0:
             command = [*prepared, sys.executable, script, *arguments]
             return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
     return None

@@ -29,6 +29,17 @@ from _setup import ROOT, say, set_up
 
 sys.path.insert(0, str(ROOT))
 
+
+def _python_given(arguments: list[str]) -> str | None:
+    """The value of --python; needed before there is anything to parse arguments for."""
+    for name, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        if name == "--python":
+            return value
+        if name.startswith("--python="):
+            return name.partition("=")[2]
+    return None
+
+
 try:
     from bench_alone import measure_memory, measure_start, measure_suppressed, measure_unwanted
     from bench_arena import Arena, enter
@@ -52,7 +63,7 @@ try:
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise
-    sys.exit(subprocess.run([str(set_up()), *sys.argv]).returncode)
+    sys.exit(subprocess.run([_python_given(sys.argv) or str(set_up()), *sys.argv]).returncode)
 
 WORKLOADS: dict[str, Callable[[Arena, Plan], Iterator[Sample]]] = {
     "flood": measure_flood,

@@ -11,11 +11,12 @@ from typing import TypeVar
 
 from _setup import say
 from bench_arena import Arena
+from bench_floor import BATCH_BYTES
 from bench_measures import Sample
 from bench_run import Run, RunError, quantile
 from bench_spec import SENSOR_BYTES
 
-FLOORS = ("raw", "raw-1400", "raw-60k")
+FLOORS = tuple(BATCH_BYTES)
 OURS = ("jsonbus", "jsonbus-aio")
 LATENCY_RATE = 1_000.0
 #: Messages before the count begins: caches fill, memory is touched for the first time.

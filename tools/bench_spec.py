@@ -60,10 +60,8 @@ def make_value(size_bytes: int) -> dict[str, Any]:
     room = size_bytes - _size_of(value)
     if room < 0:
         raise ValueError(f"a value has {SENSOR_BYTES} bytes, or at least {size_bytes - room}")
-    while room > 8:
-        readings.append(20 + len(readings) % 10 + 0.53)  # 5 characters each, and a comma
-        room = size_bytes - _size_of(value)
-    value["note"] = "." * room
+    readings.extend(20 + number % 10 + 0.53 for number in range(room // 6))  # "21.53,"
+    value["note"] = "." * (size_bytes - _size_of(value))
     assert _size_of(value) == size_bytes
     return value
 

@@ -34,6 +34,8 @@ class Joining:
 
     __slots__ = (
         "_announced",
+        "_asked",
+        "_asked_at",
         "_awaits_silence",
         "_begun_at",
         "_give_up_at",
@@ -56,6 +58,8 @@ class Joining:
         self._begun_at = 0.0
         self._announced = 0
         self._awaits_silence = False
+        self._asked = 0  # announcements since it waits for silence
+        self._asked_at = 0.0
         self._repeats: tuple[float, ...] = ()
         self._silent_at = math.inf
         self._give_up_at = math.inf
@@ -69,7 +73,7 @@ class Joining:
         self.state, self.reason = JOINING, "waiting for somebody's list"
         self._give_up_at = now + JOIN_S_MAX
         self._announce_from(now, now)
-        self._awaits_silence = True
+        self._await_silence(now)
 
     def settle(self, reason: str) -> None:
         """Be sure without asking anybody."""
@@ -93,8 +97,8 @@ class Joining:
 
     def agree(self) -> bool:
         """A settled node has the same list; whether that changed the state."""
-        self.confirm()
         self._awaits_silence = False
+        self.confirm()
         self._silent_at = self._give_up_at = math.inf
         if self.state == SURE:
             return False
@@ -103,7 +107,7 @@ class Joining:
 
     def confirm(self) -> None:
         """Somebody's list holds this node's entry: no need to repeat it."""
-        if self._announced:
+        if self._announced and not self._awaits_silence:
             self.announce_at = math.inf
 
     def doubt(self, now: float, reason: str, *, anew: bool = False) -> bool:
@@ -115,7 +119,7 @@ class Joining:
             self.state, self.reason = DOUBTING, reason
         if anew and not self._awaits_silence:
             self._announce_from(now, now)
-            self._awaits_silence = True
+            self._await_silence(now)
         return changed
 
     def timer_at(self) -> float:
@@ -126,8 +130,11 @@ class Joining:
         if self.announce_at > due:
             return False
         self._announced += 1
-        if self._announced == 2 and self._awaits_silence:
-            self._silent_at = due + SILENCE_S
+        self._asked += 1
+        if self._asked == 2 and self._awaits_silence:
+            # Two announcements in a row may be lost together: silence counts from when the second
+            # would have come by itself.
+            self._silent_at = max(due, self._asked_at + ANNOUNCE_REPEATS_S[0]) + SILENCE_S
             if self.state == DOUBTING:
                 self._silent_at = max(self._silent_at, self._heard_at + STRANGER_SILENCE_S)
         if self._repeats:
@@ -164,6 +171,11 @@ class Joining:
         self._announced = 0
         self._repeats = ANNOUNCE_REPEATS_S
         self.announce_at = at
+
+    def _await_silence(self, now: float) -> None:
+        self._awaits_silence = True
+        self._asked = 0
+        self._asked_at = now
 
     def _stop(self) -> None:
         self._awaits_silence = False

@@ -41,8 +41,10 @@ LARGE_ENTRY_PATTERNS = 100
 #: share: it is served. Ten times the usual delay of a LAN, a fifth of a joiner's first repeat.
 OVERTAKEN_S = 0.05
 
-#: Entries of a list. Ten times the largest bus that was simulated; about 30 MB.
+#: Entries of a list, ten times the largest bus that was simulated, and the patterns of all of them:
+#: some 200 MB that only forged lists would fill.
 LIST_ENTRIES_MAX = 100_000
+LIST_PATTERNS_MAX = 1_000_000
 
 # --- Joining -------------------------------------------------------------------------------------
 

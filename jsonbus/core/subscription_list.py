@@ -33,6 +33,7 @@ from jsonbus.core.frames import (
 from jsonbus.core.limits import (
     LARGE_ENTRY_PATTERNS,
     LIST_ENTRIES_MAX,
+    LIST_PATTERNS_MAX,
     PLAIN_BYTES_MAX,
     PLAIN_LEASE_S,
     PLAIN_PEERS_MAX,
@@ -53,7 +54,7 @@ CHANGED = 2  # the list is another one now
 class FrozenList:
     """Entries that many lists have in common; never changed."""
 
-    __slots__ = ("digest", "entries", "sums")
+    __slots__ = ("digest", "entries", "patterns", "sums")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = {entry.node: entry for entry in entries}
@@ -63,6 +64,7 @@ class FrozenList:
             total ^= hash64
             sums ^= _sum_of(entry.node, hash64)
         self.digest = Digest(len(self.entries), total)
+        self.patterns = sum(len(entry.patterns) for entry in self.entries.values())
         self.sums = sums
 
 
@@ -76,6 +78,7 @@ class SubscriptionList:
         "_base",
         "_base_heard_at",
         "_own",
+        "_patterns",
         "_plain",
         "digest",
         "heard",
@@ -102,6 +105,7 @@ class SubscriptionList:
         self._base = base
         self._base_heard_at = heard_at
         self.digest = base.digest
+        self._patterns = base.patterns
         self.sums = base.sums
 
     def __len__(self) -> int:
@@ -138,6 +142,7 @@ class SubscriptionList:
         self.tombstones.pop(entry.node, None)
         if entry.is_plain:
             self._plain[entry.node] = None
+        self._patterns += len(entry.patterns)
         self._own[entry.node] = entry
         self._mix(entry, 1)
         self.heard[entry.node] = heard_at
@@ -224,11 +229,17 @@ class SubscriptionList:
             return SAME
         if entry.gone:
             return SAME  # nothing to take out
-        if self.digest.nodes >= LIST_ENTRIES_MAX:
-            self.is_full = True
+        if not self._has_room(entry):
             return STALE
         self.put(entry, heard_at)
         return CHANGED
+
+    def _has_room(self, entry: Entry) -> bool:
+        if self.digest.nodes < LIST_ENTRIES_MAX:
+            if self._patterns + len(entry.patterns) <= LIST_PATTERNS_MAX:
+                return True
+        self.is_full = True
+        return False
 
     def _merge_equal(
         self,
@@ -264,6 +275,8 @@ class SubscriptionList:
         if was_alive:
             heard_at = max(heard_at, self.heard_at(entry.node))
         elif now - heard_at > lease_s:
+            return STALE
+        if not self._has_room(entry):
             return STALE
         self.put(entry, heard_at)
         return CHANGED
@@ -305,6 +318,7 @@ class SubscriptionList:
         if known is None:
             return
         self.is_full = False
+        self._patterns -= len(known.patterns)
         self._mix(known, -1)
         self.heard.pop(node, None)
         self._plain.pop(node, None)

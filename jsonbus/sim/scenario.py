@@ -139,7 +139,7 @@ class Chaos:
         if answering and not any(node.is_up for node in answering):
             world.start(answering[0], self._some_patterns())
         if self._dice.random() < 0.8:  # else whoever is left, be it one
-            for participant in self._down()[: 3 - len(world.nodes)]:
+            for participant in self._down()[: max(0, 3 - len(world.nodes))]:
                 world.start(participant, self._some_patterns())
 
     def _probe(self) -> None:

@@ -80,6 +80,15 @@ def test_two_joiners_that_know_nothing_do_not_make_each_other_sure() -> None:
     assert link.agrees()
 
 
+def test_subscribing_while_joining_does_not_put_off_the_silence() -> None:
+    link = Link()
+    a = link.add("a")
+    for number in range(15):
+        link.subscribe(a, f"t{number}")
+        link.run(0.1)
+    assert states(link, "a") == ["sure"]
+
+
 def test_joiners_do_not_stop_each_others_repeats() -> None:
     # A third joiner may have missed the first announcements.
     link = Link()

@@ -55,3 +55,12 @@ def test_room_is_free_again_after_taking() -> None:
     assert hold.put("b", bytes(HOLD_BYTES_MAX)) == []
     hold.take_all()
     assert hold.put("c", bytes(HOLD_BYTES_MAX)) == []
+
+
+def test_what_stays_keeps_its_weight() -> None:
+    hold = HoldQueue()
+    hold.put("stays", bytes(HOLD_BYTES_MAX // 2))
+    hold.put("leaves", bytes(HOLD_BYTES_MAX // 2))
+    hold.take_where(lambda topic: topic == "leaves")
+    assert hold.put("fits", bytes(HOLD_BYTES_MAX // 2)) == []
+    assert [topic for topic, _ in hold.put("too much", b"x")] == ["stays"]

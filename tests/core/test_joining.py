@@ -59,8 +59,8 @@ def test_second_agreement_changes_nothing() -> None:
 def test_confirmation_ends_the_repeats_but_does_not_make_sure() -> None:
     joining = start()
     joining.take_announcement(NOW)
+    joining.hear_settled(NOW)  # else it goes on: it waits for silence
     joining.confirm()
-    joining.hear_settled(NOW)
     assert run(joining, 1.0) == []
     assert joining.state == JOINING
 
@@ -145,6 +145,17 @@ def test_in_doubt_silence_counts_only_for_a_node_that_is_alone() -> None:
         joining.doubt(NOW + 10, "the network changed", anew=True)
         run(joining, 20.0, is_alone=is_alone)
         assert joining.state == state
+
+
+def test_confirmation_does_not_end_the_wait_for_silence() -> None:
+    joining = start()
+    joining.take_announcement(NOW)
+    joining.agree()
+    joining.doubt(NOW + 10, "all other nodes are gone", anew=True)
+    assert run(joining, 10.0) == [10.0]
+    joining.confirm()  # by a joiner that leaves again
+    run(joining, 20.0, is_alone=True)
+    assert joining.state == SURE
 
 
 def test_changes_are_gathered_into_one_announcement() -> None:

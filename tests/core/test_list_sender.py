@@ -111,11 +111,10 @@ def test_escaped_names_and_patterns_fit_too() -> None:
 
 def test_entry_too_large_for_a_datagram_travels_alone_and_whole() -> None:
     large = Entry("large", 1, 1, "large", tuple(f"{number:04d}/{'x' * 50}" for number in range(60)))
-    frames = [
-        decode_list(d) for d in Sending().send([*make_entries(2), large, *make_entries(9)[5:]])
-    ]
-    (alone,) = [frame for frame in frames if len(frame.entries) == 1 and frame.topics[0] > ""]
-    assert alone.entries[0][0] == large
+    entries = [*make_entries(2), large, *make_entries(9)[5:]]
+    frames = [decode_list(datagram) for datagram in Sending().send(entries)]
+    (alone,) = [frame for frame in frames if large in [entry for entry, _ in frame.entries]]
+    assert len(alone.entries) == 1
 
 
 def test_parts_are_well_filled() -> None:
@@ -183,6 +182,14 @@ def test_stopped_sender_sends_no_more() -> None:
     assert not sending.sender.is_sending
     sending.sender.send_burst(NOW + 1)
     assert sending.outbox.take(NOW + 1) == []
+
+
+def test_next_list_begins_at_its_beginning() -> None:
+    sending = Sending()
+    sending.send(make_entries(40))
+    sending.bursts.clear()
+    frames = [decode_list(datagram) for datagram in sending.send(make_entries(40))]
+    assert [entry for frame in frames for entry, _ in frame.entries] == make_entries(40)
 
 
 def test_empty_list_is_still_a_datagram() -> None:

@@ -61,9 +61,11 @@ def test_window_reaches_back_1024_datagrams_and_not_further() -> None:
 
 def test_gap_wider_than_the_window_empties_it() -> None:
     peer = meet(1)
-    assert peer.admit(2_000)
-    assert peer.admit(1_999)
-    assert not peer.admit(2_000)
+    for counter in range(2, 11):
+        assert peer.admit(counter)
+    assert peer.admit(2_010)
+    assert all(peer.admit(counter) for counter in range(2_001, 2_010))
+    assert not peer.admit(2_010)
 
 
 def test_datagrams_from_before_the_first_one_heard_are_admitted_once() -> None:
@@ -77,6 +79,14 @@ def test_forged_jump_ahead_does_not_mute_the_node() -> None:
     assert peer.admit(2**40)  # may be true, may be forged
     assert not peer.admit(2**40)
     assert [peer.admit(counter) for counter in (2, 3, 4)] == [True, True, True]
+
+
+def test_forged_jump_ahead_does_not_make_repeats_look_new() -> None:
+    peer = meet(1)
+    assert peer.admit(2)
+    assert peer.admit(2**40)
+    assert not peer.admit(2)
+    assert not peer.admit(1)
 
 
 def test_jump_that_the_next_datagram_confirms_is_believed() -> None:
@@ -202,6 +212,18 @@ def test_one_forged_incarnation_does_not_mute_a_node_that_goes_on_talking() -> N
     for forged in range(10):
         known.meet(make_header(forged, incarnation=2**53), ADDRESS)
         assert known.meet(make_header(51 + forged), ADDRESS) is real
+
+
+def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "PEERS_MAX", 2)
+    known = Roster()
+    known.meet(make_header(node="x"), ADDRESS)
+    known.meet(make_header(node="y"), ADDRESS)
+    for counter in (1, 2):
+        known.meet(make_header(counter, node="x", incarnation=6), ADDRESS)
+    known.meet(make_header(node="z"), ADDRESS)
+    assert known.get("x") is not None
+    assert known.get("y") is None
 
 
 def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,20 @@ def test_share_that_the_joiner_missed_is_repeated_for_its_next_announcement() ->
     assert joiner.state == "sure"
 
 
+def test_announcement_that_the_answer_overtook_is_not_answered_again() -> None:
+    link = Link()
+    nodes = add_fixed(link, fast=0.0, middle=0.1)
+    link.drop = lambda sender, receiver, frame: (
+        sender.settings.name == "late" and receiver is nodes["middle"]
+    )
+    link.add("late")
+    announcement = link.datagrams[0]
+    link.heal()
+    nodes["middle"].receive_datagram(announcement, ("10.0.0.3", 2416), link.now + 0.005)
+    link.run(0.24)
+    assert link.senders(is_share) == ["fast"]
+
+
 def test_different_list_does_not_cancel() -> None:
     # Two joiners, each heard by one half: the share of one half lacks the other's joiner.
     link = Link()

@@ -212,6 +212,15 @@ def test_tombstones_are_bounded() -> None:
     assert "n0" not in known.tombstones
 
 
+def test_nothing_is_kept_of_a_node_but_its_tombstone() -> None:
+    known = make_list(X1)
+    known.bury(replace(X1, gone=True), NOW)
+    assert "x" not in known.heard
+    known.forget_tombstones(before=NOW + 1)
+    assert not known.tombstones
+    assert list(known) == []
+
+
 def test_full_list_refuses_and_says_so() -> None:
     known = make_list()
     known.digest = Digest(LIST_ENTRIES_MAX, 0)  # as if it held so many

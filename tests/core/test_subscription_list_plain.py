@@ -132,3 +132,24 @@ def test_plain_entries_are_found_without_looking_through_the_list() -> None:
     assert known.plain_entries() == [make_plain_entry(PLAIN, ["a"])]
     known.bury(replace(make_plain_entry(PLAIN, ["a"]), gone=True), NOW)
     assert known.plain_entries() == []
+
+
+def test_plain_peer_that_expired_makes_room() -> None:
+    known = make_list()
+    peers = [f"plain:10.1.{number // 256}.{number % 256}" for number in range(PLAIN_PEERS_MAX)]
+    for node in peers:
+        merge(known, make_plain_entry(node, ["a"]))
+    assert merge(known, make_plain_entry(PLAIN, ["a"])) == STALE
+    assert known.is_full
+    known.bury(replace(make_plain_entry(peers[0], ["a"]), gone=True), NOW)
+    assert not known.is_full
+    assert merge(known, make_plain_entry(PLAIN, ["a"])) == CHANGED
+
+
+def test_plain_entry_with_a_smaller_age_is_a_sign_of_life() -> None:
+    known = make_list()
+    merge(known, make_plain_entry(PLAIN, ["a"]), age_s=50.0)
+    merge(known, make_plain_entry(PLAIN, ["a"]), age_s=20.0)
+    assert known.heard_at(PLAIN) == NOW - 20
+    merge(known, make_plain_entry(PLAIN, ["a", "b"]), age_s=30.0)
+    assert known.heard_at(PLAIN) == NOW - 20
