@@ -69,7 +69,7 @@ class Loop:
             event_loop,
             self.log,
             take=self._take_datagram,
-            tend=self._tend,
+            tend=self._tend_if_stirred,
             hear_again=self._hear_again,
         )
         self._outgoing = Outgoing(node, transport, event_loop, self.log, self._tend_soon)
@@ -280,6 +280,11 @@ class Loop:
         if timer_at is not None and not self._is_closing:
             self._alarm.set(timer_at)
         handle_events(events, self.answers, self.log)
+
+    def _tend_if_stirred(self) -> None:
+        """After datagrams: messages of known nodes move no timer and cause no output."""
+        if self._node.take_stir():
+            self._tend()
 
     def _tend_soon(self) -> None:
         self.event_loop.call_soon(self._tend)

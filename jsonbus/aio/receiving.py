@@ -109,10 +109,13 @@ class Receiving:
 
     def _read(self, sock: socket.socket) -> None:
         take, receive = self._take, self._transport.receive
+        own_addresses = self._transport.own_addresses
         for _ in range(DRAIN_MAX):
             received = receive(sock)
             if received is None:
                 return
+            if received[1] in own_addresses:
+                continue  # multicast brings back what this node sent
             deliveries = take(*received)
             if deliveries and not self.deliver(deliveries):
                 return

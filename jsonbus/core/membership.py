@@ -178,13 +178,14 @@ class Membership:
 
     # --- What comes in --------------------------------------------------------------------------
 
-    def hear(self, header: Header, now: float) -> None:
-        """A sign of life: any datagram with a header."""
+    def hear(self, header: Header, now: float) -> bool:
+        """A sign of life: any datagram with a header; whether of a node that is in the list."""
         known = self.list.get(header.node)
-        if known is not None and known.incarnation == header.incarnation:
-            self.list.heard[header.node] = now
-        else:
+        if known is None or known.incarnation != header.incarnation:
             self._hear_unknown(header, now)
+            return False
+        self.list.heard[header.node] = now
+        return True
 
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header

@@ -132,6 +132,14 @@ class Node:
         if not self._is_closed:
             self._receiver.receive_frame(frame, sender, now, size_bytes)
 
+    def take_stir(self) -> bool:
+        """Whether something came in, since the last call, that may have moved timers.
+
+        If not, `timer_at`, `take_events` and `datagrams_to_send` have nothing new to say.
+        """
+        is_stirred, self._receiver.is_stirred = self._receiver.is_stirred, False
+        return is_stirred
+
     @property
     def has_output(self) -> bool:
         return bool(self._outbox)

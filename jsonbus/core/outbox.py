@@ -77,6 +77,8 @@ class Outbox:
         self._bytes += size
         number = self.next_message
         self.next_message = number + 1
+        if self._bytes + size > self._room:
+            self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:

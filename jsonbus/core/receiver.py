@@ -67,6 +67,9 @@ class Receiver:
         self._pings = pings
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
+        #: Something came in that may have changed timers or caused output. Messages of known nodes
+        #: do not, and a flood of them should not make a front end look at timers each time.
+        self.is_stirred = True
 
     def receive_datagram(self, data: bytes, sender: Address, now: float) -> None:
         if len(data) >= PEEK_BYTES_MIN and self._refuse_by_prefix(data, sender, now):
@@ -92,13 +95,15 @@ class Receiver:
         if peer is None:
             return
         if type(frame) is MessagesFrame:
-            self._membership.hear(header, now)
+            if not self._membership.hear(header, now):
+                self.is_stirred = True
             self._count_messages(peer, header, len(frame.items))
             self._receive_messages(frame.items, header, peer, now)
         else:
             # Datagrams without messages tell the number of the next one: a loss at the end of a
             # burst is noticed without waiting for the next burst.
             self._count_messages(peer, header, 0)
+            self.is_stirred = True
             self._receive_control(frame, peer, now)
             self._membership.hear(header, now)  # after it may have introduced itself
 
@@ -192,6 +197,7 @@ class Receiver:
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """From a node or sensor that only knows `topic` and `payload`."""
         self._counters.datagrams_plain += 1
+        self.is_stirred = True
         has_list = self._membership.hear_plain(sender[0], now)
         self._outbox.send_unbatched(now + (PLAIN_LEASE_S if has_list else PLAIN_HEARD_S))
         if isinstance(frame, ListFrame):
@@ -237,7 +243,8 @@ class Receiver:
         counters.bytes_received += len(data)
         peer = self._admit(header, sender)
         if peer is not None:
-            self._membership.hear(header, now)
+            if not self._membership.hear(header, now):
+                self.is_stirred = True
             self._count_messages(peer, header, 1)
             counters.messages_received += 1
             counters.messages_unwanted += 1
@@ -268,6 +275,7 @@ class Receiver:
         if missing:
             self._counters.messages_lost += missing
             if missing > 0:
+                self.is_stirred = True
                 self._emit(MessagesLost(header.node, peer.name, missing))
 
     def _reject(self, cause: str, sender: Address, detail: str) -> None:
@@ -279,4 +287,5 @@ class Receiver:
         if len(self._reported) >= REJECTS_REPORTED_MAX:
             return  # a sender of many addresses; the counters go on
         self._reported.add(key)
+        self.is_stirred = True
         self._emit(DatagramRejected(cause, f"{sender[0]}:{sender[1]}", detail))

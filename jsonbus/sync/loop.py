@@ -80,10 +80,13 @@ class Loop:
             self.log,
             take=self._take_datagram,
             tend=self._tend,
+            flush=self._flush,
             hear_again=self._hear_again,
             finish=self._finish,
         )
-        self._outgoing = Outgoing(node, transport, self._lock, self.log, self.wake)
+        self._outgoing = Outgoing(
+            node, transport, self._lock, self.log, self.wake, self._receiving.wake_to_flush
+        )
         self._subscriptions: set[Subscription] = set()
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
@@ -114,9 +117,11 @@ class Loop:
                 if not node.publish(topic, value, now):
                     return False
                 deliveries = node.take_deliveries()
-                has_turn = outgoing.take_turn(now)
-                if not has_turn and node.has_output:
-                    outgoing.wait_for_room()
+                has_turn = False
+                if node.has_output and not outgoing.gathers(now):
+                    has_turn = outgoing.take_turn(now)
+                    if not has_turn:
+                        outgoing.wait_for_room()
             if has_turn and not outgoing.send(math.inf):
                 self.wake()
         except BaseException:
@@ -134,7 +139,7 @@ class Loop:
             with self._lock:
                 now = monotonic()
                 result = act(self._node, now)
-                outcome = self._collect(now)
+                outcome = self._collect(now, self._outgoing.take_turn)
                 timer_at = self._node.timer_at()
                 if timer_at is not None and timer_at < self._tends_at:
                     self.wake()
@@ -257,13 +262,13 @@ class Loop:
         self._transport.close()
         self._receiving.cut_off()
 
-    def _collect(self, now: float) -> _Outcome:
+    def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
         """Take what a call caused. Lock held."""
         events = self._node.take_events()
         if events:
             self._changed.notify_all()
         deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
-        return _Outcome(events, deliveries, self._outgoing.take_turn(now))
+        return _Outcome(events, deliveries, take_turn(now))
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
         """Lock held, and released while waiting."""
@@ -305,28 +310,41 @@ class Loop:
         node = self._node
         with self._lock:
             node.receive_datagram(datagram, sender, monotonic())
+            if node.take_stir():
+                self._receiving.stir()
             return node.take_deliveries()  # type: ignore[return-value]  # as in publish
 
     def _tend(self) -> float:
         """Timers, output, events; returns when to come again."""
-        node = self._node
+        node, outgoing = self._node, self._outgoing
         with self._lock:
             now = monotonic()
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:
                 node.wall_offset_s = time.time() - now  # somebody may have set the clock
                 node.handle_timer(now)
-            outcome = self._collect(now)
+            outcome = self._collect(now, outgoing.take_ripe_turn)
             timer_at = node.timer_at()
             self._tends_at = math.inf if timer_at is None else timer_at
         if outcome.has_turn:
-            self._outgoing.send(0.0)
+            outgoing.send(0.0)
         if outcome.deliveries:
             self._receiving.deliver(outcome.deliveries)
         handle_events(outcome.events, self.answers, self.log)
         if self._is_abandoned:
             self.close(CLOSE_S)
-        return now + RETRY_S if self._outgoing.has_unsent else self._tends_at
+        return now + RETRY_S if outgoing.has_unsent else self._tends_at
+
+    def _flush(self, now: float) -> float:
+        """Send what has gathered long enough; returns when to come again."""
+        outgoing = self._outgoing
+        if now < outgoing.flush_at:
+            return outgoing.flush_at
+        with self._lock:
+            has_turn = outgoing.take_ripe_turn(now)
+        if has_turn and not outgoing.send(0.0):
+            self.wake()
+        return outgoing.flush_at
 
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:

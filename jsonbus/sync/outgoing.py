@@ -16,6 +16,11 @@ second sees what the other did, so no message stays behind.
 A thread may take the turn that it holds: a log handler may publish what it was told of a failed
 send. The inner send then empties `_unsent`, in order, and the outer one finds its turn gone.
 
+A lone message leaves at once. After it, messages *gather* for LINGER_S, or until a datagram is
+full: a publisher that is faster than that shares datagrams although nothing keeps it from sending.
+What gathered and did not fill a datagram leaves by the receive thread, which is woken once per
+burst and then looks every LINGER_S whether the burst is over.
+
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
 While something is unsent the outbox is not taken, so it fills, and `wait_for_room` stops publishers
@@ -37,6 +42,10 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.events import BusLog
 from jsonbus.transport.base import Transport
+
+#: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one
+#: of 1,400 bytes takes some 50 µs), short beside what any network takes to be noticed by a person.
+LINGER_S = 0.0003
 
 #: Output that may wait while another thread sends. Some 750 datagrams: more than any socket buffer
 #: takes at once, little enough to leave within a second on a slow network.
@@ -62,17 +71,21 @@ class Outgoing:
         lock: threading.Lock,
         log: BusLog,
         wake: Callable[[], None],
+        wake_to_flush: Callable[[], None],
     ) -> None:
         self._node = node
         self._transport = transport
         self._lock = lock
         self._log = log
         self._wake = wake  # makes the receive thread look at timers and output
+        self._wake_to_flush = wake_to_flush  # makes it look at `flush_at`
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is
         self._room = threading.Condition(lock)
         self._waiting = 0  # threads in wait_for_room and wait_until_sent
         self._jammed_at: float | None = None  # since when the kernel has had no room
+        self._gathers_until = -math.inf
+        self._is_flush_planned = False
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
         self._refused = 0
@@ -87,6 +100,29 @@ class Outgoing:
         """Whether something waits for the kernel, and nobody is at it."""
         return bool(self._unsent) and self._holder is None
 
+    @property
+    def flush_at(self) -> float:
+        """When the receive thread has to send what has gathered."""
+        return self._gathers_until if self._is_flush_planned else math.inf
+
+    def gathers(self, now: float) -> bool:
+        """Whether what was just published waits for more, to share a datagram. Lock held."""
+        if now >= self._gathers_until or self._node.has_full_datagram:
+            return False
+        if not self._is_flush_planned:
+            self._is_flush_planned = True
+            self._wake_to_flush()
+        return True
+
+    def take_ripe_turn(self, now: float) -> bool:
+        """The receive thread's `take_turn`: leaves alone what still gathers. Lock held."""
+        if self._is_flush_planned and not self._unsent:
+            if now < self._gathers_until and not self._node.has_full_datagram:
+                return False
+            # While messages go on gathering it looks again, and nobody has to wake it.
+            self._is_flush_planned = self._node.has_output
+        return self.take_turn(now)
+
     def take_turn(self, now: float) -> bool:
         """Take turn and outbox, if there is something to send. Lock held."""
         me = get_ident()
@@ -96,6 +132,7 @@ class Outgoing:
             if not self._node.has_output:
                 return False
             self._unsent.extend(self._node.datagrams_to_send(now))
+            self._gathers_until = now + LINGER_S
             if self._waiting:
                 self._room.notify_all()
         self._holder = me
@@ -159,6 +196,9 @@ class Outgoing:
         try:
             self._lock.release()  # inside: Ctrl-C must find it taken again, whenever it comes
             self.send(deadline)
+        except BaseException:
+            self.let_go()
+            raise
         finally:
             self._lock.acquire()
 

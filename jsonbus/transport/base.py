@@ -50,6 +50,13 @@ class Transport(Protocol):
     def send_failures(self) -> int:
         """How many times an interface refused a datagram, one failing beside others included."""
 
+    @property
+    def own_addresses(self) -> frozenset[Sender]:
+        """Senders whose datagrams are this transport's own: multicast brings them back.
+
+        Not all of them need be here: who decodes a datagram finds out anyway, only later.
+        """
+
     def sockets(self) -> list[socket.socket]:
         """The sockets to watch for reading. They stay the same until `close`."""
 

@@ -78,6 +78,10 @@ class MemoryTransport:
         self._is_closed = False
 
     @property
+    def own_addresses(self) -> frozenset[Sender]:
+        return frozenset()
+
+    @property
     def send_failures(self) -> int:
         return self._send_failures
 

@@ -90,6 +90,10 @@ class MulticastTransport:
     def send_failures(self) -> int:
         return self._outlets.failures
 
+    @property
+    def own_addresses(self) -> frozenset[Sender]:
+        return self._outlets.addresses
+
     def sockets(self) -> list[socket.socket]:
         return [self._receiver]
 

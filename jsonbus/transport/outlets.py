@@ -59,6 +59,9 @@ class Outlets:
         self._address = (group, port)
         self._ttl = ttl
         self._outlets: tuple[Outlet, ...] = ()
+        #: Where datagrams of these outlets come from, as far as can be foretold: an interface may
+        #: get another address. What is missing here is recognised by its node's id.
+        self.addresses: frozenset[tuple[str, int]] = frozenset()
         self._retired: list[socket.socket] = []
         # The datagram some interface had no room for, and the outlets that still lack it.
         self._unsent: tuple[bytes, tuple[Outlet, ...]] | None = None
@@ -77,10 +80,11 @@ class Outlets:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self._ttl)
             platforms.send_through(sock, interface)
+            sock.bind(("", 0))  # so that its port is known before the first send
         except OSError:
             sock.close()
             raise
-        self._outlets = (*self._outlets, Outlet(interface, sock))
+        self._set((*self._outlets, Outlet(interface, sock)))
 
     def remove(self, interfaces: Iterable[Interface]) -> None:
         """Send by these no more."""
@@ -88,7 +92,7 @@ class Outlets:
             sock.close()
         gone = set(interfaces)
         self._retired = [outlet.sock for outlet in self._outlets if outlet.interface in gone]
-        self._outlets = tuple(each for each in self._outlets if each.interface not in gone)
+        self._set(tuple(each for each in self._outlets if each.interface not in gone))
         self._unsent = None  # it may name them
 
     def update(self, before: Interface, now: Interface) -> None:
@@ -100,7 +104,7 @@ class Outlets:
                     platforms.send_through(outlet.sock, now)
                 outlet = Outlet(now, outlet.sock)
             outlets.append(outlet)
-        self._outlets = tuple(outlets)
+        self._set(tuple(outlets))
 
     def send(self, datagram: bytes) -> bool:
         """See `Transport.send`. Raises TransportError if every interface refused or is gone."""
@@ -152,6 +156,12 @@ class Outlets:
         self._unsent = None
         for sock in (*self._retired, *(outlet.sock for outlet in outlets)):
             sock.close()
+
+    def _set(self, outlets: tuple[Outlet, ...]) -> None:
+        self._outlets = outlets
+        self.addresses = frozenset(
+            (outlet.interface.address, outlet.sock.getsockname()[1]) for outlet in outlets
+        )
 
     def _warn(self, failed: list[Failure], datagram: bytes) -> None:
         for failure in failed:

@@ -152,10 +152,12 @@ def test_outbox_knows_whether_and_about_how_much_waits() -> None:
 
 def test_full_datagram_is_known_before_it_is_taken() -> None:
     outbox = make_outbox()
-    put(outbox, "x" * 700)
-    assert not outbox.has_full_datagram  # more would fit
-    put(outbox, "x" * 700)
-    assert outbox.has_full_datagram
+    put(outbox, "x" * 400)
+    assert not outbox.has_full_datagram  # another one would fit
+    put(outbox, "x" * 400)
+    assert not outbox.has_full_datagram
+    put(outbox, "x" * 400)
+    assert outbox.has_full_datagram  # a fourth would not
     outbox.take(NOW)
     assert not outbox.has_full_datagram
 

@@ -212,10 +212,11 @@ def test_a_log_handler_may_publish_what_it_is_told_of_a_failed_send(
     try:
         transport.inner.is_plugged = False
         bus.publish("x", 1)
+        assert bus.flush(timeout=30)
         bus.publish("x", 2)
+        assert bus.flush(timeout=30)
     finally:
         logger.removeHandler(handler)
-    assert bus.flush(timeout=30)
     assert ("log", "WARNING") in transport.messages()
     assert ("x", 2) in transport.messages()
 
@@ -228,6 +229,7 @@ def test_a_turn_that_was_interrupted_is_given_back(
     assert bus.flush(timeout=30)
 
     send, here = outgoing.Outgoing.send, threading.current_thread()
+    large = "x" * 1000  # nothing to gather: it is sent by publish() itself
 
     def interrupt(self: outgoing.Outgoing, until: float) -> bool:
         if threading.current_thread() is here:
@@ -237,12 +239,12 @@ def test_a_turn_that_was_interrupted_is_given_back(
     with monkeypatch.context() as patch:
         patch.setattr(outgoing.Outgoing, "send", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            bus.publish("x", 1)
+            bus.publish("x", large)
     # The receive thread sends what was left behind.
-    assert wait_until(lambda: transport.messages() == [("x", 1)])
+    assert wait_until(lambda: transport.messages() == [("x", large)])
     assert bus.publish("x", 2)
     assert bus.flush(timeout=30)
-    assert transport.messages() == [("x", 1), ("x", 2)]
+    assert transport.messages() == [("x", large), ("x", 2)]
 
 
 def test_messages_published_just_before_closing_arrive(open_bus: OpenBus) -> None:

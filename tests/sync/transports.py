@@ -26,6 +26,10 @@ class RecordingTransport:
         self.sent: list[bytes] = []
 
     @property
+    def own_addresses(self) -> frozenset[Sender]:
+        return self.inner.own_addresses
+
+    @property
     def send_failures(self) -> int:
         return self.inner.send_failures
 
