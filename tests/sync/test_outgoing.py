@@ -56,6 +56,36 @@ def test_what_is_published_during_a_send_shares_the_next_datagrams(
     assert len(transport.batches()) < 25
 
 
+def test_messages_of_a_burst_gather_until_a_datagram_is_full(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)  # nothing leaves for lack of more
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    assert wait_until(lambda: bool(transport.sent))  # its presence: from now on messages gather
+    sent = 0
+    while not transport.batches():
+        assert bus.publish("x", sent)
+        sent += 1
+        assert sent < 500
+    (batch,) = transport.batches()
+    assert [value for _, value in batch] == list(range(len(batch)))
+    assert 20 < len(batch) <= sent
+
+    assert bus.publish("x", sent)
+    assert bus.flush(timeout=30)  # does not wait for more
+    assert [value for _, value in transport.messages()] == list(range(sent + 1))
+
+
+def test_what_gathered_leaves_by_itself(network: MemoryNetwork, open_over: OpenBus) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic")
+    for number in range(100):
+        assert bus.publish("x", number)
+    assert wait_until(lambda: len(transport.messages()) == 100)
+    assert [value for _, value in transport.messages()] == list(range(100))
+
+
 def test_many_threads_lose_nothing_and_keep_their_own_order(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:
