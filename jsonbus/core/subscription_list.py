@@ -235,9 +235,12 @@ class SubscriptionList:
         return CHANGED
 
     def _has_room(self, entry: Entry) -> bool:
-        if self.digest.nodes < LIST_ENTRIES_MAX:
-            if self._patterns + len(entry.patterns) <= LIST_PATTERNS_MAX:
-                return True
+        """Whether the entry fits, in the place of the one that is known."""
+        known = self.get(entry.node)
+        nodes = self.digest.nodes - (known is not None)
+        patterns = self._patterns - (len(known.patterns) if known is not None else 0)
+        if nodes < LIST_ENTRIES_MAX and patterns + len(entry.patterns) <= LIST_PATTERNS_MAX:
+            return True
         self.is_full = True
         return False
 

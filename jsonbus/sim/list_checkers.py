@@ -8,6 +8,8 @@ anything for long there is nothing to make up for, and the patience is a tenth o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jsonbus.core.events import Event, RequestUnserved
 from jsonbus.core.frames import Frame, MessagesFrame
 from jsonbus.core.limits import SUSPECT_GRACE_S
@@ -75,8 +77,8 @@ class NothingIsWithheld(Checker):
     """A sure node's "nobody wants it" must be true.
 
     It is judged when publish says no, when a message that was held is still unsent although its
-    publisher has become sure, and when a request is given up as unserved. Who subscribed, joined
-    or was reconnected a moment ago may still be unknown to the publisher.
+    publisher has become sure, when a request is given up as unserved, and whenever a scenario
+    asks. Who subscribed, joined or was reconnected a moment ago may still be unknown.
 
     A plain peer speaks when it starts, and when it hears a list and answers. If that is lost,
     nothing ever makes up for it: plain peers are judged only where the network is harmless.
@@ -119,6 +121,14 @@ class NothingIsWithheld(Checker):
         if isinstance(event, RequestUnserved):
             topic = node.inquiries[event.request_id].topic
             self._judge(node, SERVED_PREFIX + topic, "a request")
+
+    def inspect(self, topics: Sequence[str]) -> None:
+        """Judge what every sure node would do with a publication to each of the topics now."""
+        for node in self.world.nodes:
+            if node.mode != "basic" and node.core.state == "sure":
+                for topic in topics:
+                    if not node.core.has_subscribers(topic):
+                        self._judge(node, topic, "any publication")
 
     def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
         now = self.world.clock.now

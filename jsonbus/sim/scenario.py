@@ -57,6 +57,7 @@ class Chaos:
         self.plan = plan
         self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
         settling = settling_s(plan.nodes + plan.plain_peers)
+        self._withheld = NothingIsWithheld(is_calm=plan.is_calm, judges_plain=plan.is_harmless)
         self._quiet = QuietGroupsAreQuiet()
         self._storms = NobodyStorms()
         self._agree = AllAgree()
@@ -69,7 +70,7 @@ class Chaos:
             HoldIsBounded(),
             RepliesAreTrue(),
             VersionsNeverGoBack(),
-            NothingIsWithheld(is_calm=plan.is_calm, judges_plain=plan.is_harmless),
+            self._withheld,
             NothingIsWasted(),
             JoinersAreServed(CALM_JOIN_S if plan.is_calm else FOUL_JOIN_S, settling),
             self._quiet,
@@ -166,6 +167,7 @@ class Chaos:
         return self.world.clock.now + self._dice.expovariate(1 / self.plan.pause_s)
 
     def _act(self, _: None) -> None:
+        self._withheld.inspect(TOPICS)
         if self.world.clock.now < self._ended_at:
             (doing,) = self._dice.choices(self._doings, self._weights)
             doing()

@@ -99,6 +99,15 @@ def test_a_request_that_is_given_up_although_it_is_served_is_noticed() -> None:
         world.run_for(5.0)
 
 
+def test_a_sure_node_that_would_withhold_something_is_noticed_on_inspection() -> None:
+    withheld = NothingIsWithheld()
+    world, _, _, writer = make_group(withheld)
+    withheld.inspect(["a", "b", "c"])
+    writer.core.has_subscribers = lambda topic: False  # type: ignore[method-assign]
+    with pytest.raises(BrokenInvariantError, match="any publication to a was withheld by writer"):
+        withheld.inspect(["a", "b", "c"])
+
+
 def test_who_subscribed_a_moment_ago_or_is_cut_off_may_miss_something() -> None:
     world, first, second, writer = make_group(NothingIsWithheld())
     writer.core.publish = lambda topic, value, now: False  # type: ignore[method-assign]
