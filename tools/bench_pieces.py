@@ -31,7 +31,7 @@ PAIR = b"[%b,%b]" % (TOPIC_JSON, VALUE_JSON)
 UNWANTED_BYTES = 1600
 PATTERNS = 1000
 #: Far longer than any loop takes, under callgrind too.
-WAIT_S = 600.0
+WAIT_S = 120.0
 
 Loop = Callable[[int], None]
 

@@ -15,6 +15,7 @@ class ScriptedTransport:
     """A transport that brings what it is told to and drops what is sent."""
 
     send_failures = 0
+    own_addresses: frozenset[tuple[str, int]] = frozenset()
 
     def __init__(self) -> None:
         self._datagrams: deque[bytes] = deque()

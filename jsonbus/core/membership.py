@@ -132,6 +132,7 @@ class Membership:
         self._liveness.watch(now)
         self.joining.settle("another node has the same list")
         self._speaker.open_converged(now)
+        self._on_state(now)
 
     def set_patterns(self, patterns: tuple[str, ...], now: float) -> None:
         """The own subscriptions changed: a new version, announced as soon as they are gathered."""
