@@ -27,7 +27,7 @@ from jsonbus.errors import LocalError, TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
-from jsonbus.frontend.opening import transport_figures
+from jsonbus.frontend.opening import INTERFACES_S, transport_figures
 from jsonbus.transport.base import Sender, Transport
 
 T = TypeVar("T")
@@ -77,6 +77,7 @@ class Loop:
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
+        self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
         self._published = 0  # since a publisher last had to yield
         self._is_closing = False
@@ -290,16 +291,27 @@ class Loop:
         self.event_loop.call_soon(self._tend)
 
     def _handle_timer(self) -> None:
+        if self._is_closing:
+            return
         now = monotonic()
-        at = self._node.timer_at()
-        if at is not None and at <= now:
-            self._node.wall_offset_s = time.time() - now  # somebody may have set the clock
-            self._node.handle_timer(now)
-        self._tend()
+        # Whatever goes wrong below, the node's timers go on.
+        self._alarm.set(now + INTERFACES_S)
+        try:
+            if now >= self._looks_at:
+                self._looks_at = now + INTERFACES_S
+                if self._transport.rejoin():
+                    self._node.interfaces_changed(now)
+            at = self._node.timer_at()
+            if at is not None and at <= now:
+                self._node.wall_offset_s = time.time() - now  # somebody may have set the clock
+                self._node.handle_timer(now)
+            self._tend()
+        except Exception:
+            self.log.fail("a timer failed, and goes on: this is a bug")
 
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:
-            self._node.interfaces_changed(monotonic())
+            self._node.was_deaf(deaf_s, monotonic())
             self._tend_soon()
 
     def _deliver_own(self, deliveries: Deliveries) -> None:

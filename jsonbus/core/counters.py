@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Plain integers that only grow; `as_dict` is what stats() shows."""
+    """Plain integers that only grow, but for `messages_lost`; `as_dict` is what stats() shows."""
 
     #: publish() calls whose message went out.
     messages_published: int = 0
@@ -29,7 +29,7 @@ class Counters:
     messages_unwanted: int = 0
     #: Messages of other nodes that never came; one that comes late is taken back.
     messages_lost: int = 0
-    #: Items of a batch that were no messages.
+    #: Items of a batch that were no messages, and what came after them in the batch.
     messages_malformed: int = 0
     datagrams_repeated: int = 0
     #: From a node that has since started anew.

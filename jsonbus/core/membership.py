@@ -29,6 +29,7 @@ from jsonbus.core.frames import (
     ALL_BUCKETS,
     PLAIN_PREFIX,
     ByeFrame,
+    Digest,
     Entry,
     Header,
     ListFrame,
@@ -99,6 +100,7 @@ class Membership:
             on_difference=self._doubt,
         )
         self._plain_answered_at: dict[str, float] = {}
+        self._plain_heard: dict[str, tuple[int, Digest]] = {}  # the last list, and ours then
         self._is_open = False
 
     # --- What the node asks for -----------------------------------------------------------------
@@ -213,7 +215,14 @@ class Membership:
             if len(self.list.plain_entries()) >= PLAIN_PEERS_MAX:
                 self._counters.plain_peers_refused += 1
                 return
-        self._merge(make_plain_entry(node, topics), 0.0, PLAIN_LEASE_S, now)
+        heard = (hash(tuple(topics)), self.list.digest)
+        if self._plain_heard.get(node) == heard:
+            self.list.hear(node, now)  # nothing new: a long list is not merged again and again
+        else:
+            self._merge(make_plain_entry(node, topics), 0.0, PLAIN_LEASE_S, now)
+            if len(self._plain_heard) >= PLAIN_PEERS_MAX:
+                self._plain_heard.clear()
+            self._plain_heard[node] = (heard[0], self.list.digest)
         if not (self._strategy.answers and self.joining.is_settled):
             return
         if now - self._plain_answered_at.get(node, -math.inf) < PLAIN_ANSWER_INTERVAL_S:

@@ -197,6 +197,11 @@ class Node:
         if not self._is_closed:
             self._membership.doubt_network(now, "the network interfaces changed")
 
+    def was_deaf(self, seconds: float, now: float) -> None:
+        """The node did not hear anything for so long: others may have come and gone."""
+        if not self._is_closed:
+            self._membership.doubt_network(now, f"this node did not listen for {seconds:.1f} s")
+
     def send_failed(self, now: float) -> None:
         """A datagram could not be sent."""
         self._sending_fails = True
@@ -329,6 +334,8 @@ class Node:
         return views.list_nodes(self.settings.node, self._membership.list, self._roster, now)
 
     def explain(self, topic: str, now: float) -> views.Explanation:
+        """Why a publish would be sent or not. Raises InvalidTopicError, ClosedError."""
+        self._check_open()
         route = self._router.route(topic)
         return views.explain(
             topic,

@@ -128,12 +128,12 @@ class Receiver:
                 # A topic not met before, or no message at all.
                 found = self._find_route(item, peer)
                 if found is None:
-                    continue
+                    break
                 route, value = found, item[1]
             else:
                 if type(item) is not list:  # a string or an object may be unpacked as well
                     self._find_route(item, peer)
-                    continue
+                    break
             if route.generation != generation:
                 route = router.route(route.topic)
             inboxes = route.inboxes
@@ -156,6 +156,8 @@ class Receiver:
                 inbox.messages.append(message)
         counters.messages_delivered += delivered
         counters.messages_unwanted += unwanted
+        # Who sends one item that is no message is not asked for the reasons of thousands.
+        counters.messages_malformed += len(items) - delivered - unwanted
 
     def _find_route(self, item: Any, peer: Peer) -> Route | None:
         """The route of an item of a batch, unless the item is no message."""
@@ -166,7 +168,6 @@ class Receiver:
             if route is not None:
                 return route
             cause, detail = "bad_topic", f"{item[0]!r:.80}"
-        self._counters.messages_malformed += 1
         self._reject(cause, peer.address, detail)
         return None
 

@@ -19,6 +19,7 @@ class Peer:
     __slots__ = (
         "_first_message",
         "_jumped_to",
+        "_messages_jumped_to",
         "_next_message",
         "_top",
         "_window",
@@ -41,6 +42,7 @@ class Peer:
         self._top = header.counter - 1
         self._window = 0
         self._jumped_to = 0
+        self._messages_jumped_to = -COUNTER_JUMP
         self._first_message = self._next_message = header.first_message
 
     def admit(self, counter: int) -> bool:
@@ -81,6 +83,13 @@ class Peer:
         """
         self.received += count
         missing = first - self._next_message
+        if abs(missing) >= COUNTER_JUMP:
+            # As with counters: believed when the next one confirms it. What was lost in such a
+            # jump, if anything was, nobody can tell.
+            if 0 <= first - self._messages_jumped_to < COUNTER_JUMP:
+                self._first_message = self._next_message = first + count
+            self._messages_jumped_to = first + count
+            return 0
         if missing >= 0:
             self._next_message = first + count
         elif first < self._first_message:

@@ -92,6 +92,13 @@ def list_subscriptions(entries: Iterable[Entry]) -> dict[str, list[str]]:
 def explain(
     topic: str, *, mode: str, state: str, state_reason: str, local: int, others: Iterable[Entry]
 ) -> Explanation:
+    others = list(others)
+    # Who did not choose what it gets: basic nodes, and plain peers with too long a list.
+    greedy = {
+        entry.name
+        for entry in others
+        if entry.patterns == ("**",) and (entry.mode == "basic" or entry.is_plain)
+    }
     wanted_by = tuple(
         sorted(
             entry.name
@@ -101,6 +108,8 @@ def explain(
     )
     if mode == "basic":
         verdict, reason = "sent", "mode basic sends everything"
+    elif wanted_by and set(wanted_by) <= greedy:
+        verdict, reason = "sent", f"{_join(wanted_by)} gets everything (mode basic, or plain)"
     elif wanted_by:
         verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
     elif state == DOUBTING:

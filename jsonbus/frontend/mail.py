@@ -4,9 +4,9 @@ No lock and no waiting here. A method with a leading underscore is called under 
 lock (threads) or in its event loop (tasks).
 
 With overflow "block", messages that the mailbox cannot take are kept beside it, in order, and count
-as pending. They are few: after the first of them the receive loop reads no more datagrams, and
-a publisher of this process waits; so they are the rest of one datagram, and what publishers brought
-that cannot wait (`Subscription.wait_for_room` says who).
+as pending: the rest of one datagram, after which the receive loop reads no more, and what
+publishers of this process brought that cannot wait (`Subscription.wait_for_room` says who). Beyond
+EXCESS_MAX of them, new ones are dropped and counted.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ class Discards:
         """Any thread."""
         with self._lock:
             self.count += count
+
+
+#: Messages kept beside a full mailbox with overflow "block", when their publisher cannot wait. More
+#: than one datagram brings; a program that publishes to itself without ever reading fills it.
+EXCESS_MAX = 10_000
 
 
 class Mail:
@@ -111,9 +116,20 @@ class Mail:
             return
         kept = 0 if self._excess else self._mailbox.put_many(messages)
         if kept < len(messages):
-            self._excess.extend(messages[kept:])
+            room = max(0, EXCESS_MAX - len(self._excess))
+            self._excess.extend(messages[kept : kept + room])
+            self._drop_excess(len(messages) - kept - room)
         if not self._mailbox.room:
             self._holds_up = True
+
+    def _drop_excess(self, count: int) -> None:
+        if count > 0:
+            self._discarded += count
+            self._log.warn_once(
+                ("excess", self._pattern),
+                "messages to %r are dropped: this program publishes them without reading them",
+                self._pattern,
+            )
 
     def _take(self, count_max: int) -> list[Message]:
         """Up to that many messages, oldest first."""

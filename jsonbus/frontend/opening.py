@@ -18,6 +18,9 @@ from jsonbus.transport.multicast import open_multicast
 #: same id with a probability of one in two million million.
 NODE_ID_BYTES = 10
 
+#: How often a bus looks whether interfaces came or went: it takes some 0.1 ms.
+INTERFACES_S = 3.0
+
 NAME_BYTES_MAX = 255
 DATAGRAM_BYTES_DEFAULT = 1400
 

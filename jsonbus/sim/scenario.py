@@ -80,7 +80,6 @@ class Chaos:
         )
         self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
         self._cuts: list[tuple[Cut, ...]] = []
-        self._ended_at = plan.chaos_s
         actions = self._actions()
         self._doings = [doing for doing, _ in actions]
         self._weights = [weight for _, weight in actions]
@@ -168,10 +167,10 @@ class Chaos:
 
     def _act(self, _: None) -> None:
         self._withheld.inspect(TOPICS)
-        if self.world.clock.now < self._ended_at:
+        if self.world.clock.now < self.plan.chaos_s:
             (doing,) = self._dice.choices(self._doings, self._weights)
             doing()
-            self.world.clock.call_at(min(self._pause(), self._ended_at), self._act)
+            self.world.clock.call_at(min(self._pause(), self.plan.chaos_s), self._act)
 
     def _actions(self) -> list[tuple[Callable[[], None], float]]:
         """What may happen, and how often compared with the rest."""

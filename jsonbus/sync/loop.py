@@ -31,7 +31,7 @@ from jsonbus.core.node import Node
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
-from jsonbus.frontend.opening import transport_figures
+from jsonbus.frontend.opening import INTERFACES_S, transport_figures
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
@@ -90,6 +90,7 @@ class Loop:
         self._subscriptions: set[Subscription] = set()
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
+        self._looks_at = monotonic() + INTERFACES_S
         self._tends_at = math.inf  # when the receive thread looks at the node's timers again
         self._is_closing = False
         self._is_abandoned = False
@@ -317,8 +318,11 @@ class Loop:
     def _tend(self) -> float:
         """Timers, output, events; returns when to come again."""
         node, outgoing = self._node, self._outgoing
+        has_moved = self._look_at_interfaces()
         with self._lock:
             now = monotonic()
+            if has_moved:
+                node.interfaces_changed(now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:
                 node.wall_offset_s = time.time() - now  # somebody may have set the clock
@@ -333,7 +337,17 @@ class Loop:
         handle_events(outcome.events, self.answers, self.log)
         if self._is_abandoned:
             self.close(CLOSE_S)
-        return now + RETRY_S if outgoing.has_unsent else self._tends_at
+        if outgoing.has_unsent:
+            return now + RETRY_S
+        return min(self._tends_at, self._looks_at)
+
+    def _look_at_interfaces(self) -> bool:
+        """Follow interfaces that came or went; whether any did."""
+        now = monotonic()
+        if now < self._looks_at or self._is_closing:
+            return False
+        self._looks_at = now + INTERFACES_S
+        return self._transport.rejoin()
 
     def _flush(self, now: float) -> float:
         """Send what has gathered long enough; returns when to come again."""
@@ -349,7 +363,7 @@ class Loop:
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:
             with self._lock:
-                self._node.interfaces_changed(monotonic())
+                self._node.was_deaf(deaf_s, monotonic())
 
     def _finish(self) -> None:
         with self._lock:

@@ -175,3 +175,46 @@ async def test_an_unusable_socket_is_warned_of_once_and_tried_again(
         assert (await subscription.get(timeout=30)).value == 1
         sensor.close()
         assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1
+
+
+@asynctest
+async def test_interfaces_that_came_or_went_are_followed_and_announced_to() -> None:
+    class Moving(RecordingTransport):
+        moves = 0
+
+        def rejoin(self) -> bool:
+            self.moves += 1
+            return self.moves == 2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "INTERFACES_S", 0.01)
+        async with memory_buses() as (network, open_over):
+            transport = Moving(network)
+            bus = open_over(transport)
+            assert await bus.wait_until_sure(timeout=30)
+            assert await until(lambda: transport.moves > 2)
+            announced = bus.stats()["announcements_sent"]
+            transport.moves = 0  # once more, and nothing else is to be said
+            assert await until(lambda: bus.stats()["announcements_sent"] > announced)
+
+
+@asynctest
+async def test_a_timer_that_fails_is_logged_and_the_timers_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(RecordingTransport):
+        looked = 0
+
+        def rejoin(self) -> bool:
+            self.looked += 1
+            if self.looked == 1:
+                raise ZeroDivisionError
+            return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "INTERFACES_S", 0.01)
+        async with memory_buses() as (network, open_over):
+            transport = Broken(network)
+            open_over(transport)
+            assert await until(lambda: transport.looked > 2)
+            assert len([r for r in caplog.records if "this is a bug" in r.getMessage()]) == 1

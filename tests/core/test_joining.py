@@ -79,6 +79,17 @@ def test_half_a_second_of_silence_after_two_announcements_makes_sure() -> None:
     assert joining.state == SURE
 
 
+def test_two_announcements_in_quick_succession_do_not_shorten_the_silence() -> None:
+    # Both may be lost in the same moment.
+    joining = start()
+    joining.take_announcement(NOW)
+    joining.announce_change(NOW + 0.01, NOW + 0.015)
+    run(joining, 0.74)
+    assert joining.state == JOINING
+    run(joining, 0.75)
+    assert joining.state == SURE
+
+
 def test_silence_counts_from_the_second_announcement_that_was_really_made() -> None:
     # A process that was held up must not take its own absence for the others' silence.
     joining = start()

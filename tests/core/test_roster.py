@@ -234,3 +234,19 @@ def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(known) == 10
     assert known.get("n0") is None
     assert known.get("n29") is not None
+
+
+def test_forged_message_number_neither_counts_nor_hides_losses() -> None:
+    peer = Peer(make_header(1), ADDRESS)
+    assert peer.count_messages(1, 5) == 0
+    assert peer.count_messages(2**52, 1) == 0  # forged
+    assert peer.count_messages(8, 1) == 2  # 6 and 7 are missing
+    assert peer.lost == 2
+
+
+def test_message_numbers_that_really_jumped_are_followed() -> None:
+    peer = Peer(make_header(1), ADDRESS)
+    peer.count_messages(1, 5)
+    assert peer.count_messages(10**6, 10) == 0
+    assert peer.count_messages(10**6 + 10, 10) == 0
+    assert peer.count_messages(10**6 + 25, 1) == 5

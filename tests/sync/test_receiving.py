@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import jsonbus
+from jsonbus.frontend import mail
 from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
@@ -159,3 +160,35 @@ def test_an_unusable_socket_is_warned_of_once_and_tried_again(
     assert subscription.get(timeout=30).value == 1
     sensor.close()
     assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1
+
+
+def test_interfaces_that_came_or_went_are_followed_and_announced_to(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Moving(RecordingTransport):
+        moves = 0
+
+        def rejoin(self) -> bool:
+            self.moves += 1
+            return self.moves == 2
+
+    monkeypatch.setattr(loop, "INTERFACES_S", 0.01)
+    transport = Moving(network)
+    bus = open_over(transport)
+    assert bus.wait_until_sure(timeout=30)
+    assert wait_until(lambda: transport.moves > 2)
+    announced = bus.stats()["announcements_sent"]
+    transport.moves = 0  # once more, and nothing else is to be said
+    assert wait_until(lambda: bus.stats()["announcements_sent"] > announced)
+
+
+def test_messages_that_nobody_reads_are_bounded_with_block_too(
+    open_bus: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "EXCESS_MAX", 20)
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=10, overflow="block")
+    for number in range(50):  # by the only thread there is: waiting would never end
+        assert bus.publish("x", number)
+    assert (subscription.pending, subscription.dropped) == (30, 20)
+    assert [subscription.get(timeout=30).value for _ in range(30)] == list(range(30))
