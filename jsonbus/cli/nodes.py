@@ -47,7 +47,9 @@ def command(settings: BusSettings) -> None:
 
 def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
     wanted, served = split_served(info.patterns)
-    return {**dataclasses.asdict(info), "patterns": wanted, "serves": served}
+    facts = dataclasses.asdict(info)
+    facts["heard_s_ago"] = round(info.heard_s_ago, 3)
+    return {**facts, "patterns": wanted, "serves": served}
 
 
 def _row(info: jsonbus.NodeInfo) -> tuple[str, ...]:

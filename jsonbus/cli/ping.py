@@ -75,4 +75,4 @@ def _write(output: Output, node: str, name: str, round_trip_ms: float) -> None:
     if output.is_terminal:
         output.write_line(f"{round_trip_ms:9.3f} ms  {printable(name)} ({printable(node)})")
     else:
-        output.write_result({"node": node, "name": name, "round_trip_ms": round_trip_ms})
+        output.write_result({"node": node, "name": name, "round_trip_ms": round(round_trip_ms, 3)})
