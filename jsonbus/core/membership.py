@@ -10,7 +10,6 @@ Basic nodes take no part. Their presence puts an entry that wants everything int
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,9 +26,7 @@ from jsonbus.core.events import (
 )
 from jsonbus.core.frames import (
     ALL_BUCKETS,
-    PLAIN_PREFIX,
     ByeFrame,
-    Digest,
     Entry,
     Header,
     ListFrame,
@@ -40,13 +37,12 @@ from jsonbus.core.joining import DOUBTING, Joining
 from jsonbus.core.limits import (
     CHANGE_GATHER_S,
     LIST_ENTRIES_MAX,
-    PLAIN_ANSWER_INTERVAL_S,
     PLAIN_LEASE_S,
-    PLAIN_PEERS_MAX,
     TIMER_SLACK_S,
 )
 from jsonbus.core.liveness import Liveness, lease_s
 from jsonbus.core.outbox import Outbox
+from jsonbus.core.plain import PlainPeers
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.sharing import Sharing
 from jsonbus.core.speaker import BASIC_PATTERNS, Speaker
@@ -54,10 +50,8 @@ from jsonbus.core.subscription_list import (
     CHANGED,
     FrozenList,
     SubscriptionList,
-    make_plain_entry,
 )
 from jsonbus.core.wire_limits import INTEGER_MAX
-from jsonbus.core.wire_names import SERVED_PREFIX
 
 
 class Membership:
@@ -99,8 +93,9 @@ class Membership:
             on_agreed=self._state_changed,
             on_difference=self._doubt,
         )
-        self._plain_answered_at: dict[str, float] = {}
-        self._plain_heard: dict[str, tuple[int, Digest]] = {}  # the last list, and ours then
+        self.plain_peers = PlainPeers(
+            self.list, self.joining, self._sharing, counters, self._merge_plain
+        )
         self._is_open = False
 
     # --- What the node asks for -----------------------------------------------------------------
@@ -208,40 +203,6 @@ class Membership:
             was_news = self.list.digest != digest
             self._agreement.compare(header.node, frame, now, was_news=was_news)
 
-    def receive_plain_list(self, topics: list[str], address: str, now: float) -> None:
-        """A list without `jb`, from a node that only knows `topic` and `payload`."""
-        node = PLAIN_PREFIX + address
-        if self.list.get(node) is None:
-            if len(self.list.plain_entries()) >= PLAIN_PEERS_MAX:
-                self._counters.plain_peers_refused += 1
-                return
-        heard = (hash(tuple(topics)), self.list.digest)
-        if self._plain_heard.get(node) == heard:
-            self.list.hear(node, now)  # nothing new: a long list is not merged again and again
-        else:
-            self._merge(make_plain_entry(node, topics), 0.0, PLAIN_LEASE_S, now)
-            if len(self._plain_heard) >= PLAIN_PEERS_MAX:
-                self._plain_heard.clear()
-            self._plain_heard[node] = (heard[0], self.list.digest)
-        if not (self._strategy.answers and self.joining.is_settled):
-            return
-        if now - self._plain_answered_at.get(node, -math.inf) < PLAIN_ANSWER_INTERVAL_S:
-            return
-        known = set(topics)
-        if any(not known.issuperset(wanted_patterns(entry)) for entry in self.list):
-            if len(self._plain_answered_at) >= PLAIN_PEERS_MAX:
-                self._plain_answered_at.clear()
-            self._plain_answered_at[node] = now
-            self._sharing.owe(node, ALL_BUCKETS, now, is_joining=True)
-
-    def hear_plain(self, address: str, now: float) -> bool:
-        """A sign of life of a plain sender; whether it has a list."""
-        node = PLAIN_PREFIX + address
-        if self.list.get(node) is None:
-            return False
-        self.list.heard[node] = now
-        return True
-
     def receive_presence(self, frame: PresenceFrame, now: float) -> None:
         header = frame.header
         if frame.mode == "basic":
@@ -293,6 +254,9 @@ class Membership:
         if self.list.merge(entry, age_s, now, lease) == CHANGED:
             self._agreement.leave_behind(digest, now)
             self._entry_changed(old, self.list.get(entry.node), entry, now)
+
+    def _merge_plain(self, entry: Entry, now: float) -> None:
+        self._merge(entry, 0.0, PLAIN_LEASE_S, now)
 
     def _merge_own(self, entry: Entry, now: float) -> None:
         """What others say of this node: where they are wrong, a new version overrules them."""
@@ -381,11 +345,6 @@ class Membership:
             self._joined(now)
         self._emit(StateChanged(self.joining.state, self.joining.reason))
         self._on_state(now)
-
-
-def wanted_patterns(entry: Entry) -> list[str]:
-    """The patterns of the topics that the entry's node subscribes to, not those it serves."""
-    return [pattern for pattern in entry.patterns if not pattern.startswith(SERVED_PREFIX)]
 
 
 def _make_basic_entry(frame: PresenceFrame) -> Entry:

@@ -10,7 +10,7 @@ What a node is made of:
 - `Router`: per topic, whether to send a message and whom to give it to;
 - `Publisher`: from a value to the outbox, the hold queue, or nowhere;
 - `Outbox`: what waits to be sent;
-- `Receiver`: what comes in, sorted; `Asking` and `Serving`: requests.
+- `Receiver`: what comes in, sorted; `Dialogue`: requests and replies.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from jsonbus.core import codec, views
+from jsonbus.core import views
 from jsonbus.core.counters import Counters
+from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import Event
 from jsonbus.core.frames import Entry, Frame
-from jsonbus.core.joining import JOINING, SURE
 from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
-from jsonbus.core.publisher import MESSAGE_BYTES_MAX, Publisher
+from jsonbus.core.publisher import Publisher
 from jsonbus.core.receiver import Receiver
-from jsonbus.core.requests import Asking, Request, Serving, encode_answer
+from jsonbus.core.requests import Request
 from jsonbus.core.roster import Roster
 from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
@@ -41,10 +41,7 @@ from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
 from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, Stamp, entry_size_bytes
 from jsonbus.core.wire_names import SERVED_PREFIX
-from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
-
-# Requests and replies have more around them: a topic, ids, an error text.
-REQUEST_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
+from jsonbus.errors import ClosedError, LocalError
 
 
 class Node:
@@ -73,10 +70,16 @@ class Node:
             on_state=self._state_changed,
         )
         self._router = Router(self._other_entries)
-        self._asking = Asking(self._outbox, self.counters, self._emit)
-        self._serving = Serving(self._outbox, self.counters)
         self._pings = Pings(self._outbox, rng, self._emit)
         self._deliveries = Deliveries()
+        self._dialogue = Dialogue(
+            settings,
+            router=self._router,
+            outbox=self._outbox,
+            deliveries=self._deliveries,
+            counters=self.counters,
+            emit=self._emit,
+        )
         self._inboxes: dict[object, Inbox] = {}
         self._publisher = Publisher(
             settings,
@@ -93,8 +96,7 @@ class Node:
             router=self._router,
             deliveries=self._deliveries,
             outbox=self._outbox,
-            asking=self._asking,
-            serving=self._serving,
+            dialogue=self._dialogue,
             pings=self._pings,
             emit=self._emit,
         )
@@ -169,9 +171,7 @@ class Node:
         """When to call `handle_timer` next."""
         if self._is_closed:
             return None
-        at = min(self._membership.timer_at(), self._pings.timer_at())
-        if self._asking:
-            at = min(at, self._asking.timer_at())
+        at = min(self._membership.timer_at(), self._pings.timer_at(), self._dialogue.timer_at())
         return None if at == math.inf else at
 
     def handle_timer(self, now: float) -> None:
@@ -180,8 +180,7 @@ class Node:
         due = now + TIMER_SLACK_S
         self._membership.handle_timer(now)
         self._pings.handle_timer(due, now)
-        if self._asking:
-            self._asking.handle_timer(due, now)
+        self._dialogue.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)
@@ -258,51 +257,29 @@ class Node:
         self._check_open()
         topic = check_topic(topic)
         self._check_room(SERVED_PREFIX + topic)
-        if topic in self._serving.inboxes:
-            raise LocalError(f"this node serves {topic!r} already: close that first")
-        self._serving.inboxes[topic] = Inbox(sink)
+        self._dialogue.serve(topic, sink)
         self._own_patterns_changed(now)
 
     def unserve(self, topic: str, now: float) -> None:
-        if self._serving.inboxes.pop(topic, None) is not None:
+        if self._dialogue.unserve(topic):
             self._own_patterns_changed(now)
 
     def serves(self, topic: str) -> bool:
-        return topic in self._serving.inboxes
+        return self._dialogue.serves(topic)
 
     def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
         """Answer a request; a value that cannot be sent becomes an error that the asker sees."""
-        key = request.request_key
-        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
-        if key[0] == self.settings.node:
-            if self._serving.finish(key):
-                self._asking.settle(
-                    key[2], codec.loads(payload), self.settings.node, self.settings.name, error
-                )
-        elif not self._is_closed:
-            self._serving.reply(key, payload, error, now)
+        self._dialogue.reply(request, value, error, now, is_closed=self._is_closed)
 
     def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
         """Ask whoever serves the topic; its id. Then ReplyReceived or RequestUnserved."""
         self._check_open()
         topic = check_topic(topic)
-        payload = codec.dumps(value)
-        if len(payload) > REQUEST_BYTES_MAX:
-            raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
-        request_id = self._asking.ask(topic, payload, timeout_s, now)
-        if topic in self._serving.inboxes:
-            key = (self.settings.node, self.settings.incarnation, request_id)
-            origin = self._make_origin(now)
-            value = codec.loads(payload)
-            request = self._serving.accept(topic, value, origin, key, timeout_s, now)
-            if request is not None:
-                self._deliveries.add(self._serving.inboxes[topic], request)
-        else:
-            self._look_at_requests(now)
-        return request_id
+        origin = self._make_origin(now)
+        return self._dialogue.request(topic, value, timeout_s, origin, self.state, now)
 
     def cancel_request(self, request_id: int) -> None:
-        self._asking.cancel(request_id)
+        self._dialogue.cancel(request_id)
 
     def ping(self, now: float) -> int:
         """Ask every node for a sign of life; then PongReceived events."""
@@ -365,7 +342,7 @@ class Node:
     def _own_patterns_changed(self, now: float) -> None:
         self._router.generation += 1
         patterns = self._router.local.patterns()
-        patterns += [SERVED_PREFIX + topic for topic in self._serving.inboxes]
+        patterns += self._dialogue.patterns()
         self._membership.set_patterns(tuple(sorted(patterns)), now)
 
     def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
@@ -381,18 +358,7 @@ class Node:
     def _state_changed(self, now: float) -> None:
         """The state, or somebody's subscriptions."""
         self._publisher.look_again(self._membership.state, now)
-        self._look_at_requests(now)
-
-    def _look_at_requests(self, now: float) -> None:
-        if self._asking:
-            # Basic nodes do not tell what they serve: with one here, only time tells.
-            is_certain = self.state == SURE and not self._router.has_basic_nodes
-            is_certain = is_certain and self.settings.mode != "basic"
-            may_ask = self.state != JOINING
-            self._asking.look(self._is_served, may_ask=may_ask, is_certain=is_certain, now=now)
-
-    def _is_served(self, topic: str) -> bool:
-        return topic in self._serving.inboxes or self._router.is_served_elsewhere(topic)
+        self._dialogue.look_again(self.state, now)
 
     def _other_entries(self) -> list[Entry]:
         own = self.settings.node

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.counters import Counters
+from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
@@ -28,7 +29,6 @@ from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
-from jsonbus.core.requests import Asking, Serving
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.wire_decode import decode, peek_header, peek_topic
@@ -53,8 +53,7 @@ class Receiver:
         router: Router,
         deliveries: Deliveries,
         outbox: Outbox,
-        asking: Asking,
-        serving: Serving,
+        dialogue: Dialogue,
         pings: Pings,
         emit: Callable[[Event], None],
     ) -> None:
@@ -65,8 +64,7 @@ class Receiver:
         self._router = router
         self._deliveries = deliveries
         self._outbox = outbox
-        self._asking = asking
-        self._serving = serving
+        self._dialogue = dialogue
         self._pings = pings
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
@@ -182,8 +180,7 @@ class Receiver:
         elif isinstance(frame, RequestFrame):
             self._receive_request(frame, peer, now)
         elif isinstance(frame, ReplyFrame):
-            if frame.to == self._own_node:
-                self._asking.receive(frame, peer.name)
+            self._dialogue.receive_reply(frame, peer.name)
         elif isinstance(frame, PingFrame):
             self._pings.receive_ping(frame, len(membership.list), now)
         elif isinstance(frame, PongFrame) and frame.to == self._own_node:
@@ -194,18 +191,16 @@ class Receiver:
         wall = now + self._outbox.wall_offset_s
         sent_at = header.sent_us / 1_000_000
         origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
-        request = self._serving.receive(frame, origin, now)
-        if request is not None:
-            self._deliveries.add(self._serving.inboxes[request.topic], request)
+        self._dialogue.receive_request(frame, origin, now)
 
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """From a node or sensor that only knows `topic` and `payload`."""
         self._counters.datagrams_plain += 1
         self.is_stirred = True
-        has_list = self._membership.hear_plain(sender[0], now)
+        has_list = self._membership.plain_peers.hear(sender[0], now)
         self._outbox.send_unbatched(now + (PLAIN_LEASE_S if has_list else PLAIN_HEARD_S))
         if isinstance(frame, ListFrame):
-            self._membership.receive_plain_list(frame.topics, sender[0], now)
+            self._membership.plain_peers.receive_list(frame.topics, sender[0], now)
             return
         assert isinstance(frame, MessagesFrame)
         self._counters.messages_received += 1

@@ -270,8 +270,11 @@ def test_changed_interfaces_of_a_lone_node_end_in_silence() -> None:
     a.interfaces_changed(link.now)
     link.run(0.7)
     assert a.state == "doubting"
+    assert link.publish(a, "t", 1) == [True]
     link.run(0.1)
     assert a.state == "sure"
+    assert states(link, "a") == ["sure", "doubting", "sure"]
+    assert link.publish(a, "t", 1) == [False]
 
 
 def test_sending_that_failed_and_works_again_means_doubt() -> None:

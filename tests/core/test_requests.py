@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from jsonbus.core.dialogue import REQUEST_BYTES_MAX
 from jsonbus.core.events import ReplyReceived, RequestUnserved
 from jsonbus.core.frames import ReplyFrame, RequestFrame
-from jsonbus.core.node import REQUEST_BYTES_MAX, Node
+from jsonbus.core.node import Node
 from jsonbus.core.requests import Request
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 from tests.core.link import Link

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from jsonbus.core import requests
+from jsonbus.core.dialogue import REQUEST_BYTES_MAX
 from jsonbus.core.events import ReplyReceived
 from jsonbus.core.frames import ReplyFrame, RequestFrame
 from jsonbus.core.limits import REPLIES_KEPT_MAX
-from jsonbus.core.node import REQUEST_BYTES_MAX, Node
+from jsonbus.core.node import Node
 from jsonbus.core.requests import Request
 from jsonbus.errors import LocalError
 from tests.core.link import Link
@@ -137,7 +138,7 @@ def test_second_answer_to_one_request_is_ignored() -> None:
 def test_replies_are_kept_for_repeats_within_bounds() -> None:
     link = Link()
     a, b = make_pair(link)
-    kept = b._serving._replies
+    kept = b._dialogue._serving._replies
     for number in range(REPLIES_KEPT_MAX + 10):
         ask(link, a, value=number)
         answer(link, b, number)
@@ -146,7 +147,7 @@ def test_replies_are_kept_for_repeats_within_bounds() -> None:
         ask(link, a)
         answer(link, b, "x" * 60_000)
     assert sum(len(payload) for payload, _ in kept.values()) <= 4 << 20
-    assert b._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
+    assert b._dialogue._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
     assert len(replies(link)) == REPLIES_KEPT_MAX + 110
 
 
