@@ -44,6 +44,10 @@ class Differences:
         self._recent: deque[tuple[Digest, float]] = deque(maxlen=DIGESTS_REMEMBERED)
         self._pending: dict[str, Difference] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._pending
+
     def leave_behind(self, digest: Digest, now: float) -> None:
         """The list changed; this was its digest until now."""
         self._recent.append((digest, now))

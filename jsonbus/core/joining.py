@@ -68,6 +68,11 @@ class Joining:
     def is_settled(self) -> bool:
         return self.state != JOINING
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether the node is sure, and waits for nothing."""
+        return self.state == SURE and self.timer_at() == math.inf
+
     def start(self, now: float) -> None:
         """Join: announce now, and again until agreed."""
         self.state, self.reason = JOINING, "waiting for somebody's list"

@@ -185,6 +185,10 @@ class Membership:
         self.list.heard[header.node] = now
         return True
 
+    def hear_calmly(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
+        """Take what a settled group says all the time; False if it may change something."""
+        return not self._liveness.is_asking and self._agreement.hear_calmly(frame, now)
+
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header
         assert header is not None

@@ -104,9 +104,14 @@ class Receiver:
             # Datagrams without messages tell the number of the next one: a loss at the end of a
             # burst is noticed without waiting for the next burst.
             self._count_messages(peer, header, 0)
-            self.is_stirred = True
-            self._receive_control(frame, peer, now)
-            self._membership.hear(header, now)  # after it may have introduced itself
+            if not (
+                isinstance(frame, (PresenceFrame, ListFrame))
+                and self._membership.hear_calmly(frame, now)
+            ):
+                self.is_stirred = True
+                self._receive_control(frame, peer, now)
+            if not self._membership.hear(header, now):  # after it may have introduced itself
+                self.is_stirred = True
 
     def _receive_messages(self, items: list[Any], header: Header, peer: Peer, now: float) -> None:
         counters = self._counters

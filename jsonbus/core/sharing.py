@@ -67,6 +67,11 @@ class Sharing:
         self._obligations.arm(braked_at, is_braked=braked_at > at)
         self.handle_timer(now)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is owed, vouched for, on its way out or braked."""
+        return self.timer_at() == math.inf and self._brake.is_free
+
     def vouch(self, buckets: int, now: float) -> None:
         """Somebody asks for nodes of those buckets, and this node hears them.
 

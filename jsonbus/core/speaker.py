@@ -112,6 +112,11 @@ class Speaker:
         if not self._is_asked_for:
             self._presence_at = math.inf
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing is planned that agreement could cancel."""
+        return self._announcement_at == math.inf and self._brake.is_free
+
     def plan_announcement(self, now: float) -> None:
         """Somebody seems to lack the own entry."""
         if self._announcement_at == math.inf:

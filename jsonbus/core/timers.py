@@ -43,6 +43,10 @@ class Brake:
         self._free_at = -math.inf
         self._stepped_at = -math.inf
 
+    @property
+    def is_free(self) -> bool:
+        return self._free_at == -math.inf
+
     def at(self, wanted_at: float) -> float:
         """The instant, or a later one if that is too soon after the last time."""
         return max(wanted_at, self._free_at)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event, ReplyReceived
 from jsonbus.core.frames import Frame, ListFrame, MessagesFrame
-from jsonbus.core.limits import HOLD_MESSAGES_MAX
+from jsonbus.core.limits import HOLD_MESSAGES_MAX, TIMER_SLACK_S
 from jsonbus.core.message import Message
 from jsonbus.core.requests import Request
 from jsonbus.core.topics import matches
@@ -180,6 +180,23 @@ class HoldIsBounded(Checker):
             del self._held[participant]
         elif len(held) > HOLD_MESSAGES_MAX:
             self.fail(f"{participant.name} holds {len(held)} messages")
+
+
+class NothingIsForgotten(Checker):
+    """A node that says a datagram stirred nothing must have nothing to send and no new timer."""
+
+    invariant = "what a node wants to send, and when it wants to be called, is never missed"
+
+    def touched(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode) or not participant.is_up or participant.is_frozen:
+            return
+        at = participant.timer_at()
+        if at is not None:
+            early_s = participant.wake_at - max(at, self.world.clock.now)
+            if early_s > TIMER_SLACK_S:
+                self.fail(f"{participant.name} wants to be called {early_s:.6f} s earlier")
+        if participant.core.has_output:
+            self.fail(f"{participant.name} has something to send")
 
 
 class RepliesAreTrue(Checker):

@@ -2,7 +2,7 @@
 
 The loop hands datagrams to the nodes, sends what they want sent, and calls them when their timers
 are due. After every call into a node it looks once at the node's outbox and timer, which is all
-that a call can have changed.
+that a call can have changed; after a datagram only if the node says that it stirred something.
 
 A datagram is decoded once and then handed to every receiver as the same frame, in order of
 arrival, without an event per receiver (clock.py says how). A timer that moves to later keeps its
@@ -63,8 +63,7 @@ class Loop:
         if at is not None and at < participant.wake_at:
             participant.wake_at = max(at, now)
             self._clock.call_at(participant.wake_at, self._wake, participant)
-        for touched in self._tell_touched:
-            touched(participant)
+        self._touch(participant)
 
     def fetch(self, receiver: Participant, flight: Flight | None) -> None:
         """Take what a node has for its application; answer requests with what they ask."""
@@ -79,9 +78,22 @@ class Loop:
                     now = receiver.local(self._clock.now)
                     receiver.core.reply(message, message.value, None, now)
 
+    def freeze(self, node: SimNode) -> None:
+        """Its process stands still: timers are not looked at until it is thawed."""
+        node.is_frozen = True
+
+    def thaw(self, node: SimNode) -> None:
+        """It goes on; what was due meanwhile is overdue now."""
+        node.is_frozen = False
+        node.wake_at = inf
+
+    def _touch(self, participant: Participant) -> None:
+        for touched in self._tell_touched:
+            touched(participant)
+
     def _wake(self, participant: Participant) -> None:
         now = self._clock.now
-        if now != participant.wake_at or not participant.is_up:
+        if now != participant.wake_at or not participant.is_up or participant.is_frozen:
             return
         participant.wake_at = inf
         at = participant.timer_at()
@@ -115,7 +127,10 @@ class Loop:
                     self.fetch(receiver, flight)
                 if self._tell_told:
                     self._drain_events(receiver)
-                self.settle(receiver)
+                if receiver.take_stir():
+                    self.settle(receiver)
+                elif self._tell_touched:
+                    self._touch(receiver)
             flight.landed += 1
             if flight.landed == len(arrivals):
                 return

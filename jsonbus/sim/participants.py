@@ -33,7 +33,16 @@ PLAIN_ANSWER_DELAY_MAX_S = 0.2  # the first implementation's default
 class Participant(ABC):
     """What the world keeps of everybody, plain or not, and how the loop drives it."""
 
-    __slots__ = ("address", "index", "is_up", "name", "started_at", "stopped_at", "wake_at")
+    __slots__ = (
+        "address",
+        "index",
+        "is_frozen",
+        "is_up",
+        "name",
+        "started_at",
+        "stopped_at",
+        "wake_at",
+    )
 
     is_plain = False
 
@@ -42,6 +51,7 @@ class Participant(ABC):
         self.name = name
         self.address = (f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}", PORT)
         self.is_up = False
+        self.is_frozen = False  # up, but standing still
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
         self.wake_at = inf  # the earliest event that the clock holds for its timer
@@ -57,6 +67,10 @@ class Participant(ABC):
     @abstractmethod
     def receive(self, flight: Flight, at: float) -> None:
         """A datagram arrives."""
+
+    def take_stir(self) -> bool:
+        """Whether what it received may have moved its timer or caused output."""
+        return True
 
     @abstractmethod
     def output(self, at: float) -> Sequence[bytes]:
@@ -145,6 +159,9 @@ class SimNode(Participant):
 
     def receive(self, flight: Flight, at: float) -> None:
         self.core.receive_frame(flight.frame, flight.address, self.local(at), len(flight.data))
+
+    def take_stir(self) -> bool:
+        return self.core.take_stir()
 
     def output(self, at: float) -> Sequence[bytes]:
         core = self.core

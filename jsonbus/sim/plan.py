@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from jsonbus.core.limits import WHOLE_LIST_NODES
 from jsonbus.sim.network import NetworkOptions
@@ -66,6 +67,21 @@ def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None
         options=options,
         command=_command(seed, mode, nodes, loss),
     )
+
+
+def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any]:
+    """Settings of the node with that number, besides its names."""
+    mode = plan.mode
+    if mode == "mixed":
+        mode = dice.choice(("basic", "master", "delayed", "delayed"))
+    settings: dict[str, Any] = {"mode": mode, "batching": dice.random() < 0.8}
+    if mode == "master":
+        settings["is_master"] = number == 0 or dice.random() < 0.15
+    elif mode == "delayed" and plan.seed % 3 == 0:
+        settings["share_delay_s"] = dice.choice((0.0, 0.01, 0.05, 0.2))
+    if dice.random() < 0.2:
+        settings["datagram_bytes_max"] = 1200  # the least that may be configured
+    return settings
 
 
 def _command(seed: int, mode: str, nodes: int | None, loss: float | None) -> str:

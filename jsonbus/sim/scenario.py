@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.sim.checkers import (
@@ -19,6 +19,7 @@ from jsonbus.sim.checkers import (
     DatagramsAreSound,
     DeliveriesAreTrue,
     HoldIsBounded,
+    NothingIsForgotten,
     PublishersKeepOrder,
     RepliesAreTrue,
 )
@@ -37,7 +38,7 @@ from jsonbus.sim.list_checkers import (
 )
 from jsonbus.sim.network import Cut, NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode
-from jsonbus.sim.plan import Plan
+from jsonbus.sim.plan import Plan, draw_settings
 from jsonbus.sim.world import World
 
 Choice = TypeVar("Choice")
@@ -68,6 +69,7 @@ class Chaos:
             DeliveriesAreTrue(),
             PublishersKeepOrder(),
             HoldIsBounded(),
+            NothingIsForgotten(),
             RepliesAreTrue(),
             VersionsNeverGoBack(),
             self._withheld,
@@ -111,7 +113,7 @@ class Chaos:
                 patterns=self._some_patterns(),
                 clock_offset_s=offset,
                 wall_s=wall_s,
-                **self._draw_settings(number),
+                **draw_settings(self.plan, number, self._dice),
             )
             if self._dice.random() < 0.3:  # to be started later
                 self.world.crash(node)
@@ -119,24 +121,13 @@ class Chaos:
             topics = self._dice.sample(TOPICS, k=self._dice.randint(0, 2))
             self.world.add_plain(topics=topics, answers=self._dice.random() < 0.5)
 
-    def _draw_settings(self, number: int) -> dict[str, Any]:
-        mode = self.plan.mode
-        if mode == "mixed":
-            mode = self._dice.choice(("basic", "master", "delayed", "delayed"))
-        settings: dict[str, Any] = {"mode": mode, "batching": self._dice.random() < 0.8}
-        if mode == "master":
-            settings["is_master"] = number == 0 or self._dice.random() < 0.15
-        elif mode == "delayed" and self.plan.seed % 3 == 0:
-            settings["share_delay_s"] = self._dice.choice((0.0, 0.01, 0.05, 0.2))
-        if self._dice.random() < 0.2:
-            settings["datagram_bytes_max"] = 1200  # the least that may be configured
-        return settings
-
     def _heal(self) -> None:
         """End all faults; see to it that somebody is there who answers."""
         world = self.world
         world.note(None, "peace: all links are whole, nothing is lost")
         self._storms.is_armed = True
+        for node in self._frozen():
+            world.thaw(node)
         world.network.mend_all(world.clock.now)
         world.network.options = NetworkOptions(loops_back=self.plan.options.loops_back)
         answering = [
@@ -189,6 +180,8 @@ class Chaos:
             (self._crash_many, 0.5),
             (self._leave, 3),
             (self._change_interfaces, 1),
+            (self._freeze, 1),
+            (self._thaw, 2),
         ]
 
     def _publish(self) -> None:
@@ -278,10 +271,22 @@ class Chaos:
         if (node := self._one_of(self.world.nodes)) is not None:
             self.world.change_interfaces(node)
 
+    def _freeze(self) -> None:
+        if not self.plan.is_harmless and (node := self._one_of(self.world.nodes)) is not None:
+            self.world.freeze(node)
+
+    def _thaw(self) -> None:
+        if (node := self._one_of(self._frozen())) is not None:
+            self.world.thaw(node)
+
     # --- Choosing ---
 
     def _up(self) -> list[Participant]:
-        return [participant for participant in self.world.participants if participant.is_up]
+        return [p for p in self.world.participants if p.is_up and not p.is_frozen]
+
+    def _frozen(self) -> list[SimNode]:
+        participants = self.world.participants
+        return [p for p in participants if isinstance(p, SimNode) and p.is_frozen]
 
     def _down(self) -> list[Participant]:
         return [participant for participant in self.world.participants if not participant.is_up]

@@ -19,7 +19,7 @@ from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
 from jsonbus.sim.loop import Loop, hooks
-from jsonbus.sim.network import Network, NetworkOptions
+from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
 
@@ -44,6 +44,7 @@ class World:
         self.wishes: list[Wish] = []
         self.publications: list[Publication] = []
         self.inquiries: list[Inquiry] = []
+        self._frozen: dict[SimNode, tuple[float, Cut, Cut]] = {}
         self._ids = self.dice("ids")
         self._tell_published = hooks(checkers, "published")
         self._tell_happened = hooks(checkers, "happened")
@@ -56,8 +57,12 @@ class World:
 
     @property
     def nodes(self) -> list[SimNode]:
-        """The production nodes that are up."""
-        return [p for p in self.participants if isinstance(p, SimNode) and p.is_up]
+        """The production nodes that are up and not frozen."""
+        return [
+            participant
+            for participant in self.participants
+            if isinstance(participant, SimNode) and participant.is_up and not participant.is_frozen
+        ]
 
     def wanted_by(self, topic: str) -> list[Wish]:
         """The wishes of those who want the topic now."""
@@ -243,6 +248,23 @@ class World:
         """The node's machine tells it that something about the network changed."""
         self.note(node, "hears that its interfaces changed")
         node.core.interfaces_changed(node.local(self.clock.now))
+        self._loop.settle(node)
+
+    def freeze(self, node: SimNode) -> None:
+        """Its process is stopped, or its machine sleeps: it hears nothing and does nothing."""
+        self.note(node, "is frozen")
+        self._loop.freeze(node)
+        others = [p.index for p in self.participants if p is not node]
+        self._frozen[node] = self.clock.now, *self.network.partition([node.index], others)
+
+    def thaw(self, node: SimNode) -> None:
+        """It goes on, and its front end has noticed the gap."""
+        self.note(node, "is thawed")
+        frozen_at, *cuts = self._frozen.pop(node)
+        for cut in cuts:
+            self.network.mend(cut, self.clock.now)
+        self._loop.thaw(node)
+        node.core.was_deaf(self.clock.now - frozen_at, node.local(self.clock.now))
         self._loop.settle(node)
 
     def _subscribe(self, node: SimNode, pattern: str, sink: Sink | None) -> None:

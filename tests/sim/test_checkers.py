@@ -14,6 +14,7 @@ from jsonbus.sim.checkers import (
     DatagramsAreSound,
     DeliveriesAreTrue,
     HoldIsBounded,
+    NothingIsForgotten,
     PublishersKeepOrder,
     RepliesAreTrue,
 )
@@ -62,6 +63,7 @@ def test_honest_nodes_break_nothing() -> None:
         DeliveriesAreTrue(),
         PublishersKeepOrder(),
         HoldIsBounded(),
+        NothingIsForgotten(),
         RepliesAreTrue(),
     ]
     world = World(1, checkers=checkers)
@@ -191,6 +193,24 @@ def test_a_joiner_that_holds_without_bound_is_noticed() -> None:
         world.publish(writer, "a")
     with pytest.raises(BrokenInvariantError, match="holds 1001 messages"):
         world.publish(writer, "a")
+
+
+def test_output_that_a_node_does_not_speak_of_is_noticed() -> None:
+    world, reader, writer = make_pair(NothingIsForgotten())
+    writer.core.take_stir = lambda: False  # type: ignore[method-assign]
+    world.serve(writer, "echo")
+    world.run_for(1.0)
+    with pytest.raises(BrokenInvariantError, match="writer has something to send"):
+        world.request(reader, "echo")
+        world.run_for(1.0)
+
+
+def test_a_timer_that_a_node_does_not_speak_of_is_noticed() -> None:
+    world, _, writer = make_pair(NothingIsForgotten())
+    writer.core.take_stir = lambda: False  # type: ignore[method-assign]
+    world.add_node("joiner")
+    with pytest.raises(BrokenInvariantError, match="writer wants to be called"):
+        world.run_for(1.0)
 
 
 @pytest.mark.parametrize("request_id", [1, 99])

@@ -111,6 +111,22 @@ def test_a_node_may_keep_its_id_over_a_restart() -> None:
     assert reader.incarnation > before[1]
 
 
+def test_a_frozen_node_neither_hears_nor_speaks_and_goes_on_when_thawed() -> None:
+    world, recorder, reader, writer = make_pair()
+    world.freeze(reader)
+    frozen_at = world.clock.now
+    assert reader not in world.nodes
+    world.publish(writer, "sensors/door")
+    world.run_for(5.0)
+    assert recorder.given == []
+    assert not any(name == "reader" and at > frozen_at for name, at, _ in recorder.sent_by)
+    world.thaw(reader)
+    world.run_for(1.0)
+    publication = world.publish(writer, "sensors/door")
+    world.run_for(0.1)
+    assert recorder.given == [("reader", "sensors/door", publication.number)]
+
+
 def test_an_agreed_group_is_sure_from_the_start_and_sends_no_list() -> None:
     recorder = Recorder()
     world = World(3, checkers=(recorder,))

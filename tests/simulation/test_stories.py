@@ -233,6 +233,25 @@ def test_who_is_heard_by_others_is_not_given_up() -> None:
     story.settle()
 
 
+@pytest.mark.parametrize("seconds", [3.0, 60.0])
+def test_a_node_that_slept_does_not_take_the_others_for_gone(seconds: float) -> None:
+    story = Story()
+    world = story.world
+    sleeper = world.add_node("sleeper", patterns=["a"])
+    others = [world.add_node(patterns=["b"]) for _ in range(4)]
+    world.run_for(2.0)
+    world.freeze(sleeper)
+    world.run_for(seconds)
+    world.subscribe(others[0], "c")
+    world.run_for(2.0)
+    world.thaw(sleeper)
+    for _ in range(40):
+        for topic in ("b", "c"):
+            assert world.publish(sleeper, topic).accepted
+        world.run_for(0.05)
+    story.settle()
+
+
 def test_a_group_that_crashes_as_a_whole_and_restarts_agrees_again() -> None:
     story = Story()
     world = story.world
