@@ -9,7 +9,7 @@
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
     python3 tools/simulate.py --table
-        the table of the README: some minutes, most of them for 10,000 nodes
+        the table of the README: half an hour, nearly all of it for 10,000 nodes
 
 The same arguments give the same run, to the last datagram. Exit code 1: an invariant broke.
 """

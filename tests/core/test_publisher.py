@@ -34,6 +34,19 @@ def test_wanted_message_is_sent_and_unwanted_suppressed() -> None:
     assert stats["messages_sent"] == 1
 
 
+def test_decision_follows_the_subscriptions_of_others() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    assert link.publish(a, "t", 1, 2) == [False, False]
+    link.subscribe(b, "t")
+    link.run(0.01)
+    assert link.publish(a, "t", 3, 4) == [True, True]
+    b.unsubscribe("t", "sink", link.now)
+    link.run(0.01)
+    assert link.publish(a, "t", 5, 6) == [False, False]
+    assert link.values("b") == [3, 4]
+
+
 @pytest.mark.parametrize(
     ("pattern", "topic"), [("a/*", "a/b"), ("a/**", "a"), ("**", "x/y/z"), ("*/b/**", "a/b/c")]
 )
