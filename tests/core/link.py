@@ -36,19 +36,31 @@ def forge(
     return encode(stamp, *args, first_message, 0, **fields)
 
 
-def forge_presence(counter: int = 1) -> bytes:
-    """A sign of life of a settled stranger that has another list."""
+def forge_presence(
+    counter: int = 1,
+    *,
+    of: Node | None = None,
+    digest: Digest | None = None,
+    settled: bool = True,
+) -> bytes:
+    """A sign of life of that node, or of a stranger, with a digest that nobody else has."""
     return forge(
         encode_presence,
+        node=of.settings.node if of else "stranger",
+        incarnation=of.settings.incarnation if of else 1,
         counter=counter,
-        version=1,
-        name="stranger",
-        mode="delayed",
+        version=of.own_entry().version if of else 1,
+        name=of.settings.name if of else "stranger",
+        mode=of.settings.mode if of else "delayed",
         is_master=False,
-        settled=True,
-        digest=Digest(9, 99),
+        settled=settled,
+        digest=digest or Digest(9, 99),
         sums=None,
     )
+
+
+def digest_of(node: Node) -> Digest:
+    return node._membership.list.digest
 
 
 def is_share(frame: Frame) -> TypeGuard[ListFrame]:
@@ -184,7 +196,7 @@ class Link:
 
     def agrees(self) -> bool:
         """Whether all nodes are sure of one and the same list."""
-        digests = {node._membership.list.digest for node in self.nodes}
+        digests = {digest_of(node) for node in self.nodes}
         return len(digests) == 1 and all(node.state == "sure" for node in self.nodes)
 
     def values(self, name: str) -> list[Any]:

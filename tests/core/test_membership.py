@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from jsonbus.core.events import NodeLeft, StateChanged
-from jsonbus.core.frames import ByeFrame, Entry, Frame, ListFrame, PresenceFrame
+from jsonbus.core.frames import ByeFrame, Entry, ListFrame
 from jsonbus.core.wire_encode import encode_list
 from tests.core.link import Link, forge, forge_presence, is_announcement, is_share
-
-
-def is_presence(frame: Frame) -> bool:
-    return isinstance(frame, PresenceFrame)
 
 
 def states(link: Link, name: str) -> list[str]:

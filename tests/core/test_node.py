@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import gc
 import random
+import weakref
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -85,6 +87,17 @@ def test_frames_decoded_by_others_are_taken_like_datagrams() -> None:
     assert a.stats()["bytes_received"] >= len(data)
 
 
+def test_node_that_did_not_listen_doubts_until_somebody_agrees() -> None:
+    link = Link()
+    a, _ = link.add("a"), link.add("b")
+    link.run(5)
+    a.was_deaf(3.25, link.now)
+    assert a.state == "doubting"
+    assert "3.2 s" in a.state_reason
+    link.run(3)
+    assert a.state == "sure"
+
+
 def test_wall_clock_may_be_set_anew() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
@@ -122,6 +135,24 @@ def test_subscription_ends_when_its_last_pattern_does() -> None:
     assert a.unsubscribe("y", "sink", link.now)
     assert not a.unsubscribe("y", "sink", link.now)
     assert a.own_entry().patterns == ()
+
+
+def test_nothing_is_kept_of_a_sink_that_unsubscribed() -> None:
+    class Sink:
+        pass
+
+    link = Link()
+    a = link.add("a")
+    sink = Sink()
+    gone = weakref.ref(sink)
+    a.subscribe("t", sink, link.now)
+    a.receive_datagram(b'{"topic":"t","payload":1}', SENDER, link.now)
+    a.unsubscribe("t", sink, link.now)
+    assert len(a.take_deliveries()) == 1
+    a.has_subscribers("t")
+    del sink
+    gc.collect()
+    assert gone() is None
 
 
 def test_message_received_before_unsubscribing_is_still_delivered() -> None:
@@ -213,6 +244,7 @@ def test_closed_node_refuses_and_closing_again_changes_nothing() -> None:
         lambda: a.serve("s", "sink", link.now),
         lambda: a.request("s", 1, 1.0, link.now),
         lambda: a.ping(link.now),
+        lambda: a.explain("t", link.now),
     ):
         with pytest.raises(ClosedError):
             refused()
@@ -232,6 +264,7 @@ def test_closed_node_says_nothing_after_its_goodbye() -> None:
     a.interfaces_changed(link.now)
     a.send_failed(link.now)
     a.send_works(link.now)
+    a.was_deaf(9.0, link.now)
     a.unsubscribe("t", "sink", link.now)
     a.unserve("s", link.now)
     a.handle_timer(link.now + 100)

@@ -68,6 +68,50 @@ def test_message_of_a_node_not_yet_introduced_has_its_id_for_a_name() -> None:
     assert [each.name for each in link.received["a"]] == ["stranger"]
 
 
+def test_message_of_a_node_known_from_a_list_has_its_name() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b", share_delay_s=0.0)
+    link.run(3)
+    link.drop = lambda sender, receiver, frame: sender is a and receiver.settings.name == "c"
+    c = link.add("c", opened=False)
+    link.subscribe(c, "t")
+    link.open(c)
+    link.run(0.3)
+    link.heal()
+    link.publish(a, "t", 1)
+    assert [each.name for each in link.received["c"]] == ["a"]
+    assert b.state == "sure"
+
+
+def test_forged_restarts_between_its_words_do_not_mute_a_node() -> None:
+    link = Link()
+    make_receiver(link, "t")
+    for number in range(1, 6):
+        link.inject(message(number))
+        link.inject(forge(encode_ping, incarnation=99, counter=number, ping_id=1))
+    assert link.values("a") == [1, 2, 3, 4, 5]
+
+
+def test_what_comes_in_is_counted() -> None:
+    link = Link()
+    a = make_receiver(link, "t")
+    before = a.stats()
+    datagrams = [message(1), batch(["t", 2], ["u", 3], counter=2, first_message=2), b"nonsense"]
+    for data in datagrams:
+        a.receive_datagram(data, SENDER, link.now)
+    after = a.stats()
+    grown = {key: after[key] - before.get(key, 0) for key in after if after[key] != before.get(key)}
+    assert grown == {
+        "datagrams_received": 3,
+        "bytes_received": sum(map(len, datagrams)),
+        "messages_received": 3,
+        "messages_delivered": 2,
+        "messages_unwanted": 1,
+        "datagrams_rejected": 1,
+        "rejected_not_json": 1,
+    }
+
+
 def test_one_message_reaches_every_sink_that_wants_it_once() -> None:
     link = Link()
     a = link.add("a")
@@ -97,10 +141,12 @@ def test_subscription_made_later_gets_only_later_messages() -> None:
 def test_own_datagrams_that_come_back_are_ignored() -> None:
     link = Link()
     a = make_receiver(link, "t")
+    link.subscribe(link.add("b"), "t")
+    link.run(3)
     before = a.stats()["messages_received"]
-    a.publish("t", 1, link.now)
-    link.publish(a, "t", 2)
-    assert link.values("a") == [1, 2]
+    link.publish(a, "t", 1, 2)
+    assert link.values("a") == [1, 2]  # once, from itself
+    assert link.values("b") == [1, 2]
     assert a.stats()["messages_received"] == before
 
 

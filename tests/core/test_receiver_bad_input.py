@@ -21,8 +21,6 @@ from jsonbus.core.wire_encode import (
 )
 from tests.core.link import Link, forge
 
-SENDER = ("10.9.9.9", 40000)
-
 
 def make_receiver(link: Link, *patterns: str) -> Node:
     node = link.add("a")

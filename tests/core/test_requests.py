@@ -1,4 +1,4 @@
-"""Asking: repeated when lost, refused when nobody serves."""
+"""Requests and replies: repeated when lost, served once, within bounds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from jsonbus.core import requests
 from jsonbus.core.dialogue import REQUEST_BYTES_MAX
-from jsonbus.core.events import ReplyReceived, RequestUnserved
+from jsonbus.core.events import ReplyReceived
 from jsonbus.core.frames import ReplyFrame, RequestFrame
+from jsonbus.core.limits import REPLIES_KEPT_MAX
 from jsonbus.core.node import Node
 from jsonbus.core.requests import Request
-from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
+from jsonbus.errors import LocalError
 from tests.core.link import Link
 
 
@@ -43,145 +45,6 @@ def answer(link: Link, node: Node, value: Any = None, error: str | None = None) 
 
 def replies(link: Link, name: str = "a") -> list[ReplyReceived]:
     return link.events_of(name, ReplyReceived)
-
-
-# --- Asking ---------------------------------------------------------------------------------------
-
-
-def test_request_is_answered() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    request_id = ask(link, a, value=[1, 2])
-    (request,) = requests_of(link, "b")
-    assert (request.topic, request.value, request.timeout_s) == ("add", [1, 2], 1.0)
-    assert (request.node, request.name) == (a.settings.node, "a")
-    answer(link, b, 3)
-    assert replies(link) == [ReplyReceived(request_id, 3, b.settings.node, "b", None)]
-    assert a.stats()["requests_sent"] == b.stats()["requests_served"] == 1
-
-
-def test_failure_reaches_the_asker() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    ask(link, a)
-    answer(link, b, error="division by zero")
-    assert [(reply.value, reply.error) for reply in replies(link)] == [(None, "division by zero")]
-
-
-def test_answers_find_their_questions() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    ids = [ask(link, a, value=number) for number in range(3)]
-    waiting = requests_of(link, "b")
-    for request in reversed(waiting):
-        b.reply(request, request.value * 10, None, link.now)
-    link.move()
-    assert {reply.request_id: reply.value for reply in replies(link)} == {
-        ids[0]: 0,
-        ids[1]: 10,
-        ids[2]: 20,
-    }
-
-
-def test_third_nodes_neither_serve_nor_get_the_reply() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    link.add("c")
-    link.run(3)
-    ask(link, a)
-    answer(link, b, 1)
-    assert requests_of(link, "c") == []
-    assert replies(link, "c") == []
-
-
-def test_nobody_serves_is_known_at_once_when_sure() -> None:
-    link = Link()
-    a, _ = make_pair(link)
-    request_id = ask(link, a, "subtract")
-    assert link.events_of("a", RequestUnserved) == [RequestUnserved(request_id)]
-    assert link.frames("a", RequestFrame) == []
-
-
-def test_joiner_waits_with_its_request_until_it_knows() -> None:
-    link = Link()
-    b = link.add("b", share_delay_s=0.05)
-    b.serve("add", "adder", link.now)
-    link.run(5)
-    a = link.add("a")
-    ask(link, a)
-    unserved = ask(link, a, "subtract")
-    assert link.frames("a", RequestFrame) == []
-    assert link.events_of("a", RequestUnserved) == []
-    link.run(0.06)
-    assert len(requests_of(link, "b")) == 1
-    assert link.events_of("a", RequestUnserved) == [RequestUnserved(unserved)]
-
-
-def test_in_doubt_a_request_is_sent_for_whoever_may_serve() -> None:
-    link = Link()
-    a, _ = make_pair(link)
-    a.interfaces_changed(link.now)
-    ask(link, a, "subtract")
-    assert len(link.frames("a", RequestFrame)) == 1
-    assert link.events_of("a", RequestUnserved) == []
-    link.run(3)
-    assert a.state == "sure"
-    assert len(link.events_of("a", RequestUnserved)) <= 1
-
-
-def test_topic_served_later_is_served() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    b.serve("subtract", "subtracter", link.now)
-    link.run(0.01)
-    ask(link, a, "subtract")
-    assert len(requests_of(link, "b")) == 1
-
-
-def test_topic_no_longer_served_is_refused() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    b.unserve("add", link.now)
-    link.run(0.01)
-    ask(link, a)
-    assert link.events_of("a", RequestUnserved)
-    assert requests_of(link, "b") == []
-
-
-def test_server_that_leaves_ends_the_waiting() -> None:
-    link = Link()
-    a, b = make_pair(link)
-    request_id = ask(link, a, timeout_s=30.0)
-    link.close(b)
-    assert link.events_of("a", RequestUnserved) == [RequestUnserved(request_id)]
-
-
-@pytest.mark.parametrize("modes", [("basic", "basic"), ("delayed", "basic"), ("basic", "delayed")])
-def test_requests_work_with_basic_nodes_that_never_tell_what_they_serve(
-    modes: tuple[str, str],
-) -> None:
-    link = Link()
-    a, b = link.add("a", mode=modes[0]), link.add("b", mode=modes[1])
-    b.serve("add", "adder", link.now)
-    link.run(5)
-    ask(link, a)
-    answer(link, b, 7)
-    assert [reply.value for reply in replies(link)] == [7]
-    assert link.events_of("a", RequestUnserved) == []
-
-
-def test_invalid_requests_are_errors() -> None:
-    link = Link()
-    a, _ = make_pair(link)
-    with pytest.raises(InvalidTopicError):
-        a.request("a/*", 1, 1.0, link.now)
-    with pytest.raises(PayloadError):
-        a.request("add", object(), 1.0, link.now)
-    with pytest.raises(PayloadError):
-        a.request("add", "x" * REQUEST_BYTES_MAX, 1.0, link.now)
-    a.close(link.now)
-    with pytest.raises(ClosedError):
-        a.request("add", 1, 1.0, link.now)
 
 
 # --- Losses ---------------------------------------------------------------------------------------
@@ -257,3 +120,131 @@ def test_cancelled_request_is_not_repeated_and_a_late_reply_only_counted() -> No
     assert a.stats()["requests_repeated"] == 0
     assert a.stats()["replies_too_late"] == 1
     a.cancel_request(request_id)  # again: nothing to cancel
+
+
+# --- Serving --------------------------------------------------------------------------------------
+
+
+def test_first_reply_of_several_servers_counts() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    c = link.add("c")
+    c.serve("add", "adder", link.now)
+    link.run(3)
+    ask(link, a)
+    answer(link, c, "from c")
+    answer(link, b, "from b")
+    assert [(reply.value, reply.name) for reply in replies(link)] == [("from c", "c")]
+    assert a.stats()["replies_too_late"] == 1
+
+
+def test_own_serving_answers_own_requests_without_the_network() -> None:
+    link = Link()
+    a = link.add("a")
+    a.serve("add", "adder", link.now)
+    request_id = ask(link, a, value=(1, 2))
+    (request,) = requests_of(link, "a")
+    assert request.value == [1, 2]
+    a.reply(request, {"sum": 3}, None, link.now)
+    a.reply(request, {"sum": 4}, None, link.now)  # answered already
+    link.move()
+    assert replies(link) == [ReplyReceived(request_id, {"sum": 3}, a.settings.node, "a", None)]
+    assert link.frames("a", RequestFrame) == []
+    assert link.frames("a", ReplyFrame) == []
+
+
+def test_topic_is_served_once_per_node() -> None:
+    link = Link()
+    _, b = make_pair(link)
+    with pytest.raises(LocalError, match="already"):
+        b.serve("add", "another", link.now)
+    assert b.serves("add")
+    b.unserve("add", link.now)
+    b.unserve("add", link.now)
+    assert not b.serves("add")
+    b.serve("add", "another", link.now)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("x" * 70_000, "a datagram holds"), (object(), "not JSON")]
+)
+def test_reply_that_cannot_be_sent_becomes_an_error_that_the_asker_sees(
+    value: object, words: str
+) -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    answer(link, b, value)
+    (reply,) = replies(link)
+    assert reply.value is None
+    assert reply.error is not None and words in reply.error
+
+
+def test_largest_request_and_reply_travel() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    value = "x" * (REQUEST_BYTES_MAX - 2)
+    ask(link, a, value=value)
+    answer(link, b, value)
+    assert [reply.value for reply in replies(link)] == [value]
+
+
+def test_long_error_is_cut() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    answer(link, b, error="because " * 1_000)
+    (reply,) = replies(link)
+    assert reply.error is not None and reply.error.startswith("because") and len(reply.error) <= 250
+
+
+def test_second_answer_to_one_request_is_ignored() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    (request,) = requests_of(link, "b")
+    for value in (1, 2):
+        b.reply(request, value, None, link.now)
+    link.move()
+    assert [reply.value for reply in replies(link)] == [1]
+    assert len(link.frames("b", ReplyFrame)) == 1
+
+
+def test_replies_are_kept_for_repeats_within_bounds() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    kept = b._dialogue._serving._replies
+    for number in range(REPLIES_KEPT_MAX + 10):
+        ask(link, a, value=number)
+        answer(link, b, number)
+    assert len(kept) == REPLIES_KEPT_MAX
+    for _ in range(100):
+        ask(link, a)
+        answer(link, b, "x" * 60_000)
+    assert sum(len(payload) for payload, _ in kept.values()) <= 4 << 20
+    assert b._dialogue._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
+    assert len(replies(link)) == REPLIES_KEPT_MAX + 110
+
+
+def test_requests_never_answered_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "REQUESTS_SERVED_MAX", 5)
+    link = Link()
+    a, b = make_pair(link)
+    for _ in range(5):
+        ask(link, a, timeout_s=0.5)
+    ask(link, a, timeout_s=0.5)
+    assert b.stats()["requests_refused"] >= 1
+    assert len(requests_of(link, "b")) == 5
+    link.run(2)
+    link.received["b"].clear()
+    ask(link, a)
+    assert len(requests_of(link, "b")) == 1
+
+
+def test_served_topics_are_announced_and_not_shown_as_subscriptions() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    assert b.own_entry().patterns == ("jsonbus.request/add",)
+    assert a.subscriptions() == {}
+    assert not a.has_subscribers("add")
+    assert link.publish(a, "add", 1) == [False]

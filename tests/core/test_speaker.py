@@ -7,7 +7,7 @@ import pytest
 from jsonbus.core.frames import ByeFrame, Entry, Frame, ListFrame, PresenceFrame
 from jsonbus.core.subscription_list import make_plain_entry
 from jsonbus.core.wire_encode import encode_list, encode_presence
-from tests.core.link import START, Link, forge, is_announcement, is_share
+from tests.core.link import START, Link, forge, forge_presence, is_announcement, is_share
 
 
 def is_presence(frame: Frame) -> bool:
@@ -76,6 +76,32 @@ def test_whatever_is_sent_takes_the_place_of_a_heartbeat() -> None:
     assert a in link.nodes and len(b.nodes(link.now)) == 2
 
 
+def test_digest_is_told_although_nobody_needs_heartbeats() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.subscribe(a, "t")
+    link.subscribe(b, "t")
+    link.run(100)
+    link.forget_sent()
+    for number in range(100):
+        link.publish(a, "t", number)
+        link.publish(b, "t", number)
+        link.run(1)
+    assert 2 <= len(link.senders(is_presence)) <= 12
+
+
+def test_member_that_answers_for_nobody_announces_itself_soon_where_lists_differ() -> None:
+    link = Link()
+    a, b = link.add("a", mode="master"), link.add("b", mode="master")
+    link.run(60)
+    link.subscribe(a, "t")
+    link.run(3)
+    link.forget_sent()
+    link.inject(forge_presence(500, of=b))
+    link.run(0.31)  # the grace and the longest share delay; Trickle may take longer
+    assert "a" in link.senders(is_announcement)
+
+
 def test_quiet_group_says_ever_less() -> None:
     link = Link()
     link.add_many(5)
@@ -119,6 +145,11 @@ def test_basic_node_answers_a_suspicion_although_another_basic_node_spoke() -> N
     link.inject(ask_for(*((each.node, each.incarnation) for each in nodes)))
     link.run(0.1)
     assert sorted(link.senders(is_presence)) == ["a", "b", "c"]
+    link.forget_sent()
+    link.run(0.2)
+    link.add("joiner")
+    link.run(0.2)
+    assert len(link.senders(is_presence)) == 1  # that was the answer to a question, this is not
 
 
 def test_presence_with_many_suspects_fits_a_datagram() -> None:

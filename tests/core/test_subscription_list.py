@@ -40,10 +40,6 @@ def merge(into: SubscriptionList, entry: Entry, age_s: float = 0.0, now: float =
     return into.merge(entry, age_s, now, LEASE)
 
 
-def content(of: SubscriptionList) -> dict[str, Entry]:
-    return {entry.node: entry for entry in of}
-
-
 def make_many(count: int) -> list[Entry]:
     return [Entry(f"n{number:04d}", 1, 1, f"node {number}", ("t",)) for number in range(count)]
 

@@ -22,7 +22,6 @@ NOW = 1000.0
 LEASE = 7.0
 
 X1 = Entry("x", 5, 1, "x", ("t",))
-X2 = replace(X1, version=2, patterns=("t", "u"))
 
 
 def make_list(*entries: Entry, heard_at: float = NOW) -> SubscriptionList:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.core import codec
+from jsonbus.core.events import NodeJoined
 from jsonbus.core.frames import MessagesFrame
 from jsonbus.core.limits import PLAIN_LEASE_S, PLAIN_PEERS_MAX
 from tests.core.link import Link, is_share
@@ -155,6 +156,26 @@ def test_joiner_that_learned_of_a_plain_peer_by_list_sends_unbatched_too() -> No
     assert [len(frame.items) for frame in link.frames("late", MessagesFrame)] == [1, 1]
 
 
+def test_plain_list_that_is_repeated_keeps_the_peer_alive() -> None:
+    link = Link()
+    a = link.add("a")
+    for _ in range(4):
+        link.inject(plain_list("hello"))
+        link.run(PLAIN_LEASE_S / 2)
+    assert a.has_subscribers("hello")
+    assert len(link.events_of("a", NodeJoined)) == 1
+
+
+def test_plain_peer_that_comes_back_after_it_expired_is_known_again() -> None:
+    link = Link()
+    a = link.add("a")
+    link.inject(plain_list("hello"))
+    link.run(PLAIN_LEASE_S + 5)
+    assert not a.has_subscribers("hello")
+    link.inject(plain_list("hello"))
+    assert a.has_subscribers("hello")
+
+
 def test_plain_list_that_one_node_missed_reaches_it_through_the_others() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
@@ -253,6 +274,9 @@ def test_plain_sensors_message_is_delivered() -> None:
     assert (message.topic, message.value) == ("sensor/1", {"celsius": 21.5})
     assert (message.node, message.incarnation) == (f"plain:{ADDRESS}:40000", 0)
     assert message.sequence is None
+    stats = link.nodes[0].stats()
+    assert (stats["messages_received"], stats["messages_delivered"]) == (1, 1)
+    assert stats["datagrams_plain"] == 1
     assert message.sent_at == message.received_at
 
 
