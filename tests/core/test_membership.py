@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from jsonbus.core.events import NodeLeft, StateChanged
 from jsonbus.core.frames import ByeFrame, Entry, ListFrame
+from jsonbus.core.node import Node
 from jsonbus.core.wire_encode import encode_list
 from tests.core.link import Link, forge, forge_presence, is_announcement, is_share
 
@@ -108,6 +114,15 @@ def test_node_that_leaves_is_out_at_once() -> None:
     assert link.publish(a, "t", 1) == [False]
     assert link.events_of("a", NodeLeft) == [NodeLeft(b.settings.node, "b", "left")]
     assert a.state == "sure"
+
+
+def test_joiner_that_left_again_is_owed_nothing() -> None:
+    link = Link()
+    link.add("a", share_delay_s=0.1)
+    link.run(3)
+    link.close(link.add("b"))
+    link.run(1)
+    assert link.senders(is_share) == []
 
 
 def test_last_of_the_others_to_leave_ends_the_doubt() -> None:
@@ -218,6 +233,41 @@ def test_node_restarted_after_its_goodbye_is_heard() -> None:
     link.run(1)
     assert [info.name for info in a.nodes(link.now)] == ["a", "b again"]
     assert again.state == "sure"
+
+
+def announce_of(node: Node, **changes: Any) -> bytes:
+    """Somebody's list that says this of the node."""
+    entry = replace(node.own_entry(), **changes)
+    return forge(
+        encode_list, entries=[(entry, 0.0)], digest=None, sums=None, covers=None, settled=False
+    )
+
+
+@pytest.mark.parametrize("change", [{}, {"version": 1}, {"incarnation": 1}, {"incarnation": 2**50}])
+def test_what_others_say_of_this_node_changes_nothing_unless_it_is_newer(
+    change: dict[str, int],
+) -> None:
+    link = Link()
+    a = link.add("a")
+    link.subscribe(a, "x")
+    link.run(3)
+    mine = a.own_entry()
+    a.receive_datagram(announce_of(a, **change), ("10.9.9.9", 1), link.now)
+    assert a.own_entry() == mine
+    assert a.nodes(link.now)[0].version == mine.version
+
+
+@pytest.mark.parametrize("mode", ["delayed", "basic"])
+@pytest.mark.parametrize("end", ["left", "gone"])
+def test_node_that_others_took_for_gone_says_so_at_once(mode: str, end: str) -> None:
+    link = Link()
+    a, b = link.add("a", mode=mode), link.add("b")
+    link.run(3)
+    version = a.own_entry().version
+    link.inject(announce_of(a, **{end: True}))
+    link.run(0.01)
+    assert a.own_entry().version == version + 1
+    assert [info.version for info in b.nodes(link.now) if info.name == "a"] == [version + 1]
 
 
 def test_forged_last_version_is_not_believed() -> None:

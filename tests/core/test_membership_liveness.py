@@ -60,6 +60,7 @@ def test_suspected_live_node_survives() -> None:
     link.heal()
     link.run(20)
     assert link.events_of("a", NodeLeft) == link.events_of("b", NodeLeft) == []
+    assert a.stats()["suspicions_sent"] + b.stats()["suspicions_sent"] >= 1
     assert a.has_subscribers("t") and b.has_subscribers("t")
 
 
@@ -94,8 +95,10 @@ def test_expired_node_that_is_heard_again_comes_back_with_what_it_wants() -> Non
     link.run(12)
     assert not a.has_subscribers("t")
     link.heal()
-    link.run(2.1)  # one heartbeat
+    b.ping(link.now)  # any word of it will do
+    link.move()
     assert a.has_subscribers("t")
+    assert link.publish(a, "t", 1) == [True]
     assert [event.name for event in link.events_of("a", NodeJoined)] == ["b", "b"]
     link.run(3)
     assert link.agrees()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from jsonbus.core.events import MasterMissing, StateChanged
 from jsonbus.core.frames import ListFrame
 from jsonbus.core.share_master import MasterShare
@@ -112,6 +114,17 @@ def test_first_node_of_a_group_without_master_does_not_miss_one() -> None:
     link.run(5)
     assert node.state == "sure"
     assert link.events_of("first", MasterMissing) == []
+
+
+@pytest.mark.parametrize("mode", ["master", "delayed"])
+def test_master_is_missed_only_where_there_should_be_one(mode: str) -> None:
+    link = Link()
+    link.add("first", mode=mode, is_master=mode == "master")
+    link.run(3)
+    link.add("second", mode=mode)
+    link.run(3)
+    assert link.events_of("first", MasterMissing) == []
+    assert link.events_of("second", MasterMissing) == []
 
 
 def test_master_that_comes_later_informs_everybody() -> None:
