@@ -6,6 +6,7 @@ import pytest
 
 from jsonbus.core.events import InterestChanged, NodeJoined, StateChanged
 from jsonbus.core.frames import Digest, Entry, Frame, ListFrame, PresenceFrame
+from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.wire_encode import encode_list, encode_ping
 from tests.core.link import Link, forge, forge_presence, is_announcement, is_share
 
@@ -118,6 +119,27 @@ def test_joiner_is_not_sure_by_silence_when_another_joiner_knows_more() -> None:
         link.run(0.5)
     assert a.state == "doubting"
     assert link.publish(a, "t", 1) == [True]
+
+
+def test_joiner_that_learned_what_it_lacked_is_sure_by_silence() -> None:
+    link = Link()
+    a = link.add("a")
+    x, y = Entry("x", 5, 1, "x"), Entry("y", 5, 1, "y")
+    for entry, digest in ((x, FrozenList([x, y]).digest), (y, FrozenList([y]).digest)):
+        link.inject(
+            forge(
+                encode_list,
+                node=entry.node,
+                incarnation=5,
+                entries=[(entry, 0.0)],
+                digest=digest,
+                sums=None,
+                covers=None,
+                settled=False,
+            )
+        )
+    link.run(0.76)
+    assert a.state == "sure"
 
 
 def test_nodes_that_start_together_do_not_answer_each_other() -> None:

@@ -6,7 +6,6 @@ import enum
 import gc
 import random
 import weakref
-from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -29,14 +28,6 @@ class Room(enum.StrEnum):
 
 def make_node() -> Node:
     return Node(NodeSettings("k3v9", 1, "kitchen"), random.Random(1))
-
-
-def test_settings_are_frozen_and_mode_delayed_is_the_default() -> None:
-    settings = NodeSettings("k3v9", 1, "kitchen")
-    assert (settings.mode, settings.is_master, settings.share_delay_s) == ("delayed", False, None)
-    assert (settings.datagram_bytes_max, settings.batching) == (1400, True)
-    with pytest.raises(FrozenInstanceError):
-        settings.name = "hall"  # type: ignore[misc]
 
 
 def test_unopened_node_is_silent() -> None:

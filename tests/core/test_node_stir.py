@@ -46,6 +46,33 @@ def test_whatever_may_cause_output_timers_or_events_stirs(data: bytes) -> None:
     assert a.take_stir()
 
 
+def test_question_of_a_known_node_stirs() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.run(60)
+    a.take_stir()
+    b.ping(link.now)
+    for data in b.datagrams_to_send(link.now):
+        a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
+    assert a.take_stir()
+    assert a.has_output
+
+
+def test_large_message_refused_by_its_first_bytes_stirs_only_if_its_sender_is_unknown() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b", mode="basic")
+    link.run(60)
+    a.take_stir()
+    b.publish("unwanted", "x" * 1_000, link.now)
+    for data in b.datagrams_to_send(link.now):
+        a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
+    assert not a.take_stir()
+    a.receive_datagram(
+        forge(encode_message, b'"unwanted"', b'"%b"' % (b"x" * 1_000)), SENDER, link.now
+    )
+    assert a.take_stir()
+
+
 def test_heartbeats_of_a_calm_group_stir_nobody_and_are_signs_of_life() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")

@@ -241,6 +241,18 @@ def test_messages_go_unbatched_as_long_as_the_plain_peers_entry_lives() -> None:
     assert [len(frame.items) for frame in link.frames("a", MessagesFrame)] == [1, 1]
 
 
+def test_sensor_without_a_list_makes_messages_go_unbatched_for_a_minute() -> None:
+    link = Link()
+    a, b = link.add("a"), link.add("b")
+    link.subscribe(b, "t")
+    link.run(3)
+    link.inject(plain_message("anything", 1))
+    link.publish(a, "t", 1, 2)
+    link.run(61)
+    link.publish(a, "t", 3, 4)
+    assert [len(frame.items) for frame in link.frames("a", MessagesFrame)] == [1, 1, 2]
+
+
 def test_lone_node_with_a_plain_peer_is_sure() -> None:
     link = Link()
     a = link.add("a")

@@ -80,6 +80,13 @@ def test_bad_datagram_is_counted_by_cause_and_reported_once(data: bytes, cause: 
     assert link.values("a") == [1]
 
 
+def test_plain_message_under_an_invalid_name_is_counted_as_malformed() -> None:
+    link = Link()
+    a = make_receiver(link, "t")
+    link.inject(b'{"topic":"a//b","payload":1}')
+    assert a.stats()["messages_malformed"] == 1
+
+
 def test_rejects_are_reported_per_cause_and_sender() -> None:
     link = Link()
     make_receiver(link, "t")
