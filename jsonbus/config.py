@@ -12,9 +12,10 @@ keyword wins, and takes with it what the environment said about the mode it repl
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import math
 import os
+import socket
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ class BusSettings(TypedDict, total=False):
     datagram_bytes_max: int | None
     receive_buffer_bytes: int | None
     batching: bool | None
+    rate_limit: float | str | None
     classic: bool | None
 
 
@@ -72,6 +74,8 @@ class BusConfig:
     receive_buffer_bytes: int = 4 * 1024 * 1024
     #: Messages that wait together share a datagram.
     batching: bool = True
+    #: Bytes per second that leave at most; as a keyword also text, such as "10M". None: unlimited.
+    rate_limit: float | None = None
 
     def __post_init__(self) -> None:
         _check_group(self.group)
@@ -92,6 +96,8 @@ class BusConfig:
             _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)
         _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
         _check_flag("batching", self.batching)
+        if self.rate_limit is not None:
+            _check_rate(self.rate_limit)
 
 
 def load(**settings: Unpack[BusSettings]) -> BusConfig:
@@ -114,6 +120,9 @@ def load(**settings: Unpack[BusSettings]) -> BusConfig:
         merged.update(layer)
     if "interface" in merged:
         merged["interface"] = _as_tuple(merged["interface"])
+    if isinstance(rate := merged.get("rate_limit"), str):
+        with contextlib.suppress(ValueError):  # BusConfig tells what is wrong with the text
+            merged["rate_limit"] = _read_rate(rate)
     return BusConfig(**merged)
 
 
@@ -157,6 +166,13 @@ def _read_flag(text: str) -> bool:
     raise ValueError(text)
 
 
+def _read_rate(text: str) -> float:
+    """Bytes per second: 2500, 2.5k, 10M, 1G, as networks count, by thousands."""
+    text = text.strip()
+    unit = _RATE_UNITS.get(text[-1:].lower())
+    return float(text) if unit is None else float(text[:-1]) * unit
+
+
 def _read_names(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
@@ -165,6 +181,13 @@ _TEXT: Final = "text"
 _WHOLE: Final = "a whole number"
 _NUMBER: Final = "a number"
 _FLAG: Final = "1 or 0"
+_RATE_TEXT: Final = "bytes per second, such as 500k, 10M or 1G"
+
+_RATE_UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
+
+#: A node has to tell now and then that it is there, and what it wants: with less, that alone would
+#: take longer than others wait for it.
+_RATE_MIN: Final = 1_000
 
 #: How a setting is read from an environment variable, and what to say if it cannot be.
 _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
@@ -180,6 +203,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "datagram_bytes_max": (int, _WHOLE),
     "receive_buffer_bytes": (int, _WHOLE),
     "batching": (_read_flag, _FLAG),
+    "rate_limit": (_read_rate, _RATE_TEXT),
     "classic": (_read_flag, _FLAG),
 }
 
@@ -191,10 +215,12 @@ def _as_tuple(interface: object) -> object:
 
 
 def _check_group(group: object) -> None:
-    # Asking first for str: ip_address() also takes whole numbers.
+    # Asked of the socket module, which opening a bus needs anyway, rather than of ipaddress.
     try:
-        is_group = isinstance(group, str) and ipaddress.IPv4Address(group).is_multicast
-    except ValueError:
+        is_group = (
+            isinstance(group, str) and 224 <= socket.inet_pton(socket.AF_INET, group)[0] <= 239
+        )
+    except (OSError, ValueError):
         is_group = False
     if not is_group:
         raise ConfigError(
@@ -235,6 +261,18 @@ def _check_delay(delay: object) -> None:
     ):
         raise ConfigError(
             f"subs_share_delay must be a number of milliseconds, 0 or more, not {_shown(delay)}"
+        )
+
+
+def _check_rate(rate: object) -> None:
+    if (
+        not isinstance(rate, int | float)
+        or isinstance(rate, bool)
+        or not math.isfinite(rate)
+        or rate < _RATE_MIN
+    ):
+        raise ConfigError(
+            f"rate_limit must be {_RATE_TEXT}, and at least {_RATE_MIN}, not {_shown(rate)}"
         )
 
 

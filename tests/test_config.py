@@ -46,6 +46,7 @@ def test_a_keyword_beats_the_environment_and_the_environment_the_default(
         ("datagram_bytes_max", "9000", 9000),
         ("receive_buffer_bytes", "1000000", 1_000_000),
         ("batching", "off", False),
+        ("rate_limit", "10M", 10_000_000),
     ],
 )
 def test_each_setting_is_also_an_environment_variable(
@@ -62,7 +63,12 @@ def test_an_empty_environment_variable_is_as_good_as_none(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [("JSONBUS_PORT", "many"), ("JSONBUS_MASTER", "perhaps"), ("JSONBUS_SUBS_SHARE_DELAY", "soon")],
+    [
+        ("JSONBUS_PORT", "many"),
+        ("JSONBUS_MASTER", "perhaps"),
+        ("JSONBUS_SUBS_SHARE_DELAY", "soon"),
+        ("JSONBUS_RATE_LIMIT", "fast"),
+    ],
 )
 def test_an_environment_variable_that_cannot_be_read_is_named(
     monkeypatch: pytest.MonkeyPatch, variable: str, text: str
@@ -106,6 +112,19 @@ def test_an_environment_variable_that_cannot_be_read_is_named(
         {"datagram_bytes_max": 65_508},
         {"receive_buffer_bytes": 0},
         {"batching": 1},
+        {"rate_limit": 0},
+        {"rate_limit": 999},
+        {"rate_limit": -10_000},
+        {"rate_limit": True},
+        {"rate_limit": float("inf")},
+        {"rate_limit": float("nan")},
+        {"rate_limit": ""},
+        {"rate_limit": "k"},
+        {"rate_limit": "10 kB"},
+        {"rate_limit": "10T"},
+        {"rate_limit": "-10M"},
+        {"rate_limit": "nan"},
+        {"rate_limit": "9" * 400},
         {"classic": "yes"},
     ],
 )
@@ -126,10 +145,28 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_setting(settings: dict[st
         {"interface": "lo"},
         {"interface": ["lo", "192.168.1.4"]},
         {"datagram_bytes_max": 65_507},
+        {"rate_limit": 1_000},
+        {"rate_limit": "1k"},
     ],
 )
 def test_a_value_on_the_edge_is_accepted(settings: dict[str, Any]) -> None:
     load(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_s"),
+    [
+        ("2500", 2_500),
+        ("2.5k", 2_500),
+        ("10M", 10_000_000),
+        ("10m", 10_000_000),
+        ("1 G", 1_000_000_000),
+        (" 64K ", 64_000),
+    ],
+)
+def test_a_rate_limit_may_be_a_number_or_text_with_a_unit(text: str, bytes_s: int) -> None:
+    assert load(rate_limit=text).rate_limit == load(rate_limit=bytes_s).rate_limit == bytes_s
+    assert load().rate_limit is None
 
 
 def test_a_setting_that_does_not_exist_is_a_type_error() -> None:

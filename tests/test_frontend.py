@@ -20,7 +20,7 @@ from jsonbus.core.events import (
     RequestUnserved,
     StateChanged,
 )
-from jsonbus.core.message import Message, Origin
+from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.errors import (
     ClosedError,
     ConfigError,
@@ -47,7 +47,7 @@ ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
 
 
 def make_messages(*values: object) -> list[Message]:
-    return [Message("x", value, None, ORIGIN) for value in values]
+    return [make_message("x", value, None, ORIGIN) for value in values]
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -64,6 +64,11 @@ def test_each_node_is_a_new_one_with_the_settings_of_its_bus() -> None:
     assert first.settings.share_delay_s == 0.05
     assert first.settings.datagram_bytes_max == 2000
     assert not first.settings.batching
+
+
+def test_a_node_is_told_the_buffer_that_its_transport_got() -> None:
+    assert make_node(load(), 425_984).settings.receive_buffer_bytes == 425_984
+    assert make_node(load()).settings.receive_buffer_bytes is None
 
 
 def test_a_share_delay_of_zero_is_not_a_random_one() -> None:

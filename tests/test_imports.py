@@ -9,9 +9,18 @@ from pathlib import Path
 import pytest
 
 import jsonbus
+from tests.helpers import find_free_port
 from tools._import_rules import broken_rules, judge
 
 ROOT = Path(__file__).parent.parent
+
+#: What a program that opens a bus with threads need not wait for, unless it uses it.
+NOT_FOR_OPENING = """
+    asyncio click concurrent.futures email hashlib http importlib.metadata ipaddress rich ssl
+    subprocess tempfile urllib
+    jsonbus.aio jsonbus.cli jsonbus.core.converters jsonbus.core.typed jsonbus.core.views
+    jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
+"""
 
 
 def test_every_import_of_the_project_points_the_right_way() -> None:
@@ -85,6 +94,26 @@ def test_the_bus_with_threads_does_not_import_asyncio() -> None:
     assert (
         _output_of("import sys, jsonbus; jsonbus.Bus; print('asyncio' in sys.modules)") == "False"
     )
+
+
+def test_opening_a_bus_imports_only_what_it_needs() -> None:
+    settings = f"port={find_free_port()}, interface='lo'"
+    code = (
+        f"import sys, jsonbus; jsonbus.Bus({settings}).close(); "
+        f"print(*(each for each in {NOT_FOR_OPENING.split()} if each in sys.modules))"
+    )
+    assert _output_of(code) == ""
+
+
+def test_what_opening_left_out_comes_with_its_first_use() -> None:
+    code = (
+        "import jsonbus; from jsonbus.transport import MemoryNetwork; "
+        "bus = jsonbus.Bus.over(MemoryNetwork().open(), name='desk'); "
+        "bus.subscribe('a', as_type=int); "
+        "print(bus.nodes()[0].name, *bus.subscriptions(), bus.explain('a').local); "
+        "bus.close()"
+    )
+    assert _output_of(code) == "desk a 1"
 
 
 def test_every_public_name_can_be_imported() -> None:

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from _setup import say
 from bench_arena import Arena
 from bench_floor import BATCH_BYTES
 from bench_measures import Sample
-from bench_run import Run, RunError, quantile
+from bench_run import ANSWER_S, Run, RunError, quantile
 from bench_spec import SENSOR_BYTES
 
 FLOORS = tuple(BATCH_BYTES)
-OURS = ("jsonbus", "jsonbus-aio")
+OURS = ("jsonbus", "jsonbus-1400", "jsonbus-aio")
 LATENCY_RATE = 1_000.0
+SHORT_INTERVAL_S = 0.0005
+BUSY_CASES: dict[str, tuple[str, float | None]] = {
+    "raw": ("raw", None),
+    "raw, switch interval 0.5 ms": ("raw", SHORT_INTERVAL_S),
+    "jsonbus": ("jsonbus", None),
+    "jsonbus, switch interval 0.5 ms": ("jsonbus", SHORT_INTERVAL_S),
+}
 #: Messages before the count begins: caches fill, memory is touched for the first time.
 WARM_UP = 2_000
+LATENCY_WARM_UP = 200
 
 T = TypeVar("T")
 
@@ -63,18 +71,41 @@ def measure_latency(arena: Arena, plan: Plan) -> Iterator[Sample]:
     def measure(system: str) -> Iterable[Sample]:
         with Run(arena, system, has_stamps=True) as run:
             run.probe()
-            run.begin(plan.latency_messages)
-            span_s = plan.latency_messages / LATENCY_RATE
-            run.publisher.ask(
-                "tick", 60 + 10 * span_s, count=plan.latency_messages, rate=LATENCY_RATE
-            )
-            (report,) = run.settle(plan.latency_messages)
-        delays_us = [delay_ns / 1000 for delay_ns in report["delays_ns"]]
-        extra = {"received": report["received"], "sent": plan.latency_messages}
-        yield Sample("latency-p50", system, quantile(delays_us, 0.50), extra)
-        yield Sample("latency-p99", system, quantile(delays_us, 0.99), extra)
+            yield from _take_delays("latency", system, run, plan.latency_messages)
 
-    yield from interleave("latency", ("raw", *OURS, *plan.peers), plan, measure)
+    systems = ("raw", "jsonbus", "jsonbus-aio", *plan.peers)
+    yield from interleave("latency", systems, plan, measure)
+
+
+def measure_busy(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    """One way into a process whose main thread computes in pure Python."""
+
+    def measure(case: str) -> Iterable[Sample]:
+        system, interval_s = BUSY_CASES[case]
+        busy = {"has_stamps": True, "is_busy": True, "switch_interval_s": interval_s}
+        with Run(arena, system, **busy) as run:
+            run.probe()
+            yield from _take_delays("busy", case, run, plan.latency_messages)
+
+    yield from interleave("busy", tuple(BUSY_CASES), plan, measure)
+
+
+def _take_delays(measure: str, row: str, run: Run, count: int) -> Iterator[Sample]:
+    _tick(run, LATENCY_WARM_UP)
+    report = _tick(run, count)
+    delays_us = [delay_ns / 1000 for delay_ns in report["delays_ns"]]
+    extra = {"received": report["received"], "sent": count}
+    yield Sample(f"{measure}-p50", row, quantile(delays_us, 0.50), extra)
+    yield Sample(f"{measure}-p99", row, quantile(delays_us, 0.99), extra)
+
+
+def _tick(run: Run, count: int) -> dict[str, Any]:
+    """Publish at a low rate; the subscriber's report."""
+    run.begin(count)
+    timeout_s = ANSWER_S + 10 * count / LATENCY_RATE
+    run.publisher.ask("tick", timeout_s, count=count, rate=LATENCY_RATE)
+    (report,) = run.settle(count)
+    return report
 
 
 def _flood(

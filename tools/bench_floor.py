@@ -2,6 +2,7 @@
 
     raw        one message per datagram          [number,topic,value]
     raw-1400   as many as fit 1,400 bytes        [number,[[topic,value],…]]
+    raw-8k     as many as fit 8,000 bytes        the same; the cheapest size on loopback
     raw-60k    as many as fit 60,000 bytes       the same
 
 Each message is encoded once, and a batch is joined from ready bytes, since only that tells when it
@@ -9,7 +10,10 @@ is full. The receiver parses each datagram once, checks its number for gaps, fin
 each message by its topic and calls it. There is nothing else: no lists, no lock, no threads. Both
 sides have the buffers and the pinned interface that a bus would have.
 
-`recv` is given 65,536 bytes of room in all three: a program that does not know what others send
+A publisher's loop is written out, without a call per message: nothing can be faster in Python. A
+bus has to be called, and `publish` as a method alone costs some 0.07 µs more.
+
+`recv` is given 65,536 bytes of room in all of them: a program that does not know what others send
 has to.
 """
 
@@ -29,7 +33,7 @@ from orjson import dumps, loads
 from jsonbus.transport import platforms
 from jsonbus.transport.interfaces import choose_interfaces
 
-BATCH_BYTES = {"raw": 0, "raw-1400": 1_400, "raw-60k": 60_000}
+BATCH_BYTES = {"raw": 0, "raw-1400": 1_400, "raw-8k": 8_000, "raw-60k": 60_000}
 RECEIVE_BYTES = 65_536
 #: How often a receiver looks whether it is to stop.
 LOOK_S = 0.1

@@ -22,58 +22,76 @@ MESSAGES = 20_000
 FEW = 1_200
 RUN_S_MAX = 900
 
-#: Loops of bench_wire.py; the first of each group is what the others are compared with.
-COUNTED = (
-    ("floor-publish", "node-publish", "bus-publish"),
-    ("floor-receive", "node-receive", "bus-receive"),
-    ("node-suppress",),
-    ("node-refuse",),
-)
+#: Loops of bench_wire.py: what each stands for, and what it is compared with.
+COUNTED: dict[str, tuple[str, str | None]] = {
+    "floor-publish": ("publish, a bare program around orjson", None),
+    "node-publish": ("publish (wanted), the core", "floor-publish"),
+    "bus-publish": ("publish (wanted), Bus", "floor-publish"),
+    "node-suppress": ("publish (suppressed), the core", None),
+    "floor-receive": ("receive batches, a bare program around orjson", None),
+    "node-receive": ("receive batches, the core", "floor-receive"),
+    "bus-receive": ("receive batches, Bus, to the handler", "floor-receive"),
+    "node-refuse": ("receive an unwanted 1.6 KB datagram, the core", None),
+    "match-again": ("match a topic met before", None),
+    "match-anew": ("match a new topic with 1,000 patterns", None),
+}
+#: What waits for others for a while is not slowed down with the rest: messages would not gather.
+BY_THE_CLOCK = ("bus-publish",)
 
 
-def measure_instructions(say: Callable[[str], None], messages: int = MESSAGES) -> str:
+def measure_instructions(
+    say: Callable[[str], None], messages: int = MESSAGES, only: Sequence[str] = tuple(COUNTED)
+) -> str:
     """A table, or one line about why there is none."""
     counter = find_counter()
     if counter is None:
         return "instructions cannot be counted: neither perf nor valgrind works here"
-    loops = [loop for group in COUNTED for loop in group]
+    loops = [loop for loop in only if counter == "perf" or loop not in BY_THE_CLOCK]
 
-    def count(loop: str) -> float:
+    def count(loop: str) -> float | None:
         say(f"instructions of {loop}, by {counter}")
         return count_instructions(counter, loop, messages)
 
     # Side by side: the one thing that a busy machine does not change.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         figures = dict(zip(loops, pool.map(count, loops), strict=True))
+    return make_table(f"by {counter}, over {messages:,} messages", figures)
+
+
+def make_table(how: str, figures: dict[str, float | None]) -> str:
+    """Instructions per message, by loop; None: they could not be counted."""
     lines = [
-        f"### Instructions per message, by {counter}, over {messages:,} messages",
+        f"### Instructions per message, {how}",
         "",
-        "| loop | instructions | × the first |",
-        "|---|---:|---:|",
+        "| loop | | instructions | × bare |",
+        "|---|---|---:|---:|",
     ]
-    for group in COUNTED:
-        for loop in group:
-            ratio = figures[loop] / figures[group[0]]
-            lines.append(f"| {loop} | {figures[loop]:,.0f} | {ratio:.2f} |")
+    for loop, figure in figures.items():
+        what, compared_with = COUNTED[loop]
+        floor = figures.get(compared_with) if compared_with else None
+        shown = "not counted" if figure is None else f"{figure:,.0f}"
+        ratio = f"{figure / floor:.2f}" if figure is not None and floor else ""
+        lines.append(f"| {loop} | {what} | {shown} | {ratio} |")
     return "\n".join(lines)
 
 
 def find_counter() -> str | None:
-    """perf, callgrind, or None."""
-    if shutil.which("perf") and _count("perf", [sys.executable, "-c", ""]) is not None:
-        return "perf"
-    return "callgrind" if shutil.which("valgrind") else None
+    """perf, callgrind, or None: whichever counts. A virtual machine may lack what perf needs."""
+    for counter, command in (("perf", "perf"), ("callgrind", "valgrind")):
+        if shutil.which(command) and _count(counter, [sys.executable, "-S", "-c", ""]) is not None:
+            return counter
+    return None
 
 
-def count_instructions(counter: str, loop: str, messages: int) -> float:
-    """Per message of the loop."""
+def count_instructions(counter: str, loop: str, messages: int) -> float | None:
+    """Per message of the loop; None if a run failed."""
     many = FEW + messages
     counts = []
     for count in (FEW, many):
         arguments = ["--loop", loop, "--messages", str(count), "--prepare", str(many)]
         counted = _count(counter, [sys.executable, str(SCRIPT), *arguments])
         if counted is None:
-            raise RuntimeError(f"{counter} did not count {loop}")
+            return None
         counts.append(counted)
     return (counts[1] - counts[0]) / messages
 
@@ -87,8 +105,11 @@ def _count(counter: str, command: Sequence[str]) -> int | None:
         pattern = r"Collected : (\d+)"
     # Hashes of strings decide how dictionaries collide: the same in every run.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(
-        [*prefix, *command], env=environment, capture_output=True, text=True, timeout=RUN_S_MAX
-    )
+    try:
+        done = subprocess.run(
+            [*prefix, *command], env=environment, capture_output=True, text=True, timeout=RUN_S_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     found = re.search(pattern, done.stderr, re.MULTILINE)
     return int(found[1]) if found is not None and done.returncode == 0 else None

@@ -1,4 +1,8 @@
-"""jsonbus as programs with threads use it: `Bus`, and a handler that is called per message."""
+"""jsonbus as programs with threads use it: `Bus`, and a handler that is called per message.
+
+jsonbus        datagrams as large as the bus chooses for loopback
+jsonbus-1400   as large as on a LAN
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from bench_spec import TOPIC_NOBODY_WANTS, Spec
 import jsonbus
 
 READY_S = 30.0
+LAN_DATAGRAM_BYTES = 1_400
 
 
 class BusPublisher(Publisher):
@@ -72,7 +77,7 @@ class BusSubscriber:
 
 
 def bus_settings(spec: Spec) -> Any:
-    return {
+    settings: dict[str, Any] = {
         "group": spec.group,
         "port": spec.port,
         "interface": spec.interface,
@@ -80,6 +85,9 @@ def bus_settings(spec: Spec) -> Any:
         "name": f"{spec.role}-{spec.index}",
         "receive_buffer_bytes": spec.receive_buffer_bytes,
     }
+    if spec.system.endswith("-1400"):
+        settings["datagram_bytes_max"] = LAN_DATAGRAM_BYTES
+    return settings
 
 
 def mailbox_size(spec: Spec) -> int:

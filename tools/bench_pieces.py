@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench_floor import Batcher, take_batches, take_single
-from bench_growth import MESSAGES_PER_SEND, make_publisher_node
+from bench_growth import MESSAGES_PER_SEND, make_publisher_node, make_subscriber_node
 from bench_scripted import ADDRESS, ScriptedTransport
 from bench_spec import SENSOR, TOPIC, TOPIC_NOBODY_WANTS, make_value
 from orjson import dumps, loads
@@ -23,7 +23,6 @@ from jsonbus.core import codec, wire
 from jsonbus.core.node import Node
 from jsonbus.core.pattern_map import PatternMap
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import FrozenList
 
 VALUE_JSON = dumps(SENSOR)
 TOPIC_JSON = dumps(TOPIC)
@@ -62,7 +61,7 @@ def encode_batches(_prepared: int) -> Loop:
             pairs = [
                 b"[%b,%b]" % (TOPIC_JSON, codec.dumps(SENSOR)) for _ in range(MESSAGES_PER_SEND)
             ]
-            wire.encode_batch(stamp, pairs, number, 0)
+            wire.encode_batch(stamp, b",".join(pairs), number, 0)
 
     return loop
 
@@ -77,7 +76,7 @@ def decode_messages(_prepared: int) -> Loop:
 
 
 def decode_batches(_prepared: int) -> Loop:
-    pairs = [PAIR] * MESSAGES_PER_SEND
+    pairs = b",".join([PAIR] * MESSAGES_PER_SEND)
     datagram = wire.encode_batch(wire.Stamp("publisher", 1), pairs, 1, 0)
     return lambda count: _repeat(count // MESSAGES_PER_SEND, wire.decode, datagram)
 
@@ -154,20 +153,20 @@ def floor_receive_singly(prepared: int) -> Loop:
 
 def node_receive(prepared: int) -> Loop:
     sender = make_publisher_node()
-    node, datagrams = _make_receiver(sender), list(_batches(sender, prepared))
+    node, datagrams = make_subscriber_node(sender, TOPIC), list(_batches(sender, prepared))
     return lambda count: _receive(node, datagrams[: count // MESSAGES_PER_SEND])
 
 
 def node_receive_singly(prepared: int) -> Loop:
     sender = make_publisher_node()
-    node, datagrams = _make_receiver(sender), list(_singles(sender, SENSOR, prepared))
+    node, datagrams = make_subscriber_node(sender, TOPIC), list(_singles(sender, SENSOR, prepared))
     return lambda count: _receive(node, datagrams[:count])
 
 
 def node_refuse(prepared: int) -> Loop:
     """Messages of 1.6 KB that this node does not want."""
     sender = make_publisher_node()
-    node = _make_receiver(sender, wants=TOPIC_NOBODY_WANTS)
+    node = make_subscriber_node(sender, TOPIC_NOBODY_WANTS)
     datagrams = list(_singles(sender, make_value(UNWANTED_BYTES), prepared))
     return lambda count: _receive(node, datagrams[:count])
 
@@ -246,13 +245,6 @@ def _receive(node: Node, datagrams: list[bytes]) -> None:
     for datagram in datagrams:
         receive(datagram, ADDRESS, 0.0)
         take()
-
-
-def _make_receiver(sender: Node, wants: str = TOPIC) -> Node:
-    node = Node(NodeSettings("reader", 1, "reader"), random.Random(1))
-    node.subscribe(wants, "sink", 0.0)
-    node.open_converged(0.0, FrozenList([node.own_entry(), sender.own_entry()]))
-    return node
 
 
 def _batches(sender: Node, count: int) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from time import monotonic, monotonic_ns, process_time
 from typing import Any
 
 from bench_flow import PAUSE_S
-from bench_publish import PROBE_S, READY_S, PublisherBase, figures, wait_for_the_rest
+from bench_publish import PROBE_S, READY_S, Pace, PublisherBase, figures, wait_for_the_rest
 from bench_spec import SENSOR
 
 
@@ -58,9 +58,9 @@ class AsyncPublisher(PublisherBase):
 
     async def tick(self, count: int, rate: float) -> dict[str, Any]:
         started_at, cpu_s = monotonic(), process_time()
-        value: dict[str, Any] = dict(SENSOR)
-        for number in range(count):
-            await asyncio.sleep(max(0.0, started_at + number / rate - monotonic()))
+        value, pace = dict[str, Any](SENSOR), Pace(rate)
+        for _ in range(count):
+            await asyncio.sleep(pace.next_pause_s())
             value["at"] = monotonic_ns()
             await self.publish(self.topic, value)
         return figures(count, started_at, cpu_s)

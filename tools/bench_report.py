@@ -18,6 +18,7 @@ COLUMNS = {
     "publisher_us": "publisher µs",
     "subscriber_us": "each subscriber µs",
     "wall_us": "wall µs",
+    "floor_us": "a dict and orjson µs",
     "lost": "lost",
     "dropped": "dropped",
     "kernel_drops": "kernel drops",
@@ -30,7 +31,7 @@ class Row:
 
     name: str
     values: list[float]
-    ratios: dict[str, list[float]]  # by floor, the one with the target first
+    ratios: dict[str, list[float]]  # by floor
     target: Target | None
     extra: dict[str, float]  # medians
     received: str | None
@@ -50,8 +51,15 @@ class Row:
             return None
         if not self.target.is_ratio:
             return self.target.is_met_by(self.median)
-        ratio = self.ratio(next(iter(self.ratios)))
+        ratio = self.target_ratio
         return None if ratio is None else self.target.is_met_by(ratio)
+
+    @property
+    def target_ratio(self) -> float | None:
+        """What the target is about, if it is about a ratio."""
+        if self.target is None or not self.target.is_ratio:
+            return None
+        return self.ratio(self.target.floor or next(iter(self.ratios)))
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -124,8 +132,10 @@ def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> st
             judged = [max(judged, key=lambda row: row.median)]
         for row in judged:
             assert row.target is not None
-            ratio = row.ratio(measure.floors[0]) if row.target.is_ratio else None
-            shown = f"{_number(row.median)} {measure.unit}" if ratio is None else f"{ratio:.2f} ×"
+            ratio = row.target_ratio
+            shown = f"{_number(row.median)} {measure.unit}"
+            if ratio is not None:
+                shown = f"{ratio:.2f} × that of {row.target.floor or measure.floors[0]}"
             lines.append([measure.title, row.name, shown, str(row.target), _MARKS[row.is_met]])
     return f"### Targets\n\n{_markdown(lines)}" if len(lines) > 1 else ""
 

@@ -52,6 +52,9 @@ class ScriptedTransport:
     def kernel_drops(self) -> int:
         return 0
 
+    def queued_bytes(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self._inside.close()
         self._outside.close()

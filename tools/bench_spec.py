@@ -40,6 +40,10 @@ class Spec:
     mailbox: int | None = None
     #: How long a handler takes, spent computing.
     handler_us: float = 0.0
+    #: A subscriber's main thread computes all the time, in pure Python: others wait for the GIL.
+    is_busy: bool = False
+    #: sys.setswitchinterval; None: as Python has it.
+    switch_interval_s: float | None = None
     mode: str = "delayed"
     topic: str = TOPIC
 

@@ -30,7 +30,7 @@ READ_BYTES = 65_536
 
 class Subscriber(Protocol):
     def run(self, ready: Callable[[], None]) -> None:
-        """Subscribe, call `ready`, and handle messages until `stop`, in the main thread."""
+        """Subscribe, call `ready`, and handle messages until `stop`."""
 
     def stop(self) -> None:
         """From another thread."""
@@ -66,7 +66,7 @@ def _module_of(system: str) -> Any:
         import bench_jsonbus_aio
 
         return bench_jsonbus_aio
-    if system == "jsonbus":
+    if system.startswith("jsonbus"):
         import bench_jsonbus
 
         return bench_jsonbus
@@ -110,10 +110,29 @@ def _run_subscriber(spec: Spec) -> None:
     tally = Tally(
         slots, spec.index, spec.window, has_stamps=spec.has_stamps, handler_us=spec.handler_us
     )
+    if spec.switch_interval_s is not None:
+        sys.setswitchinterval(spec.switch_interval_s)
     subscriber: Subscriber = _module_of(spec.system).make_subscriber(spec, tally)
     threading.Thread(target=_obey, args=(subscriber, tally), daemon=True).start()
-    subscriber.run(lambda: _answer({"ready": True}))
+    if spec.is_busy:
+        _run_beside_work(subscriber)
+    else:
+        subscriber.run(_tell_ready)
     _answer({"stats": subscriber.stats(), **tally.report()})
+
+
+def _run_beside_work(subscriber: Subscriber) -> None:
+    """Handle messages while the main thread computes, as in a program with work of its own."""
+    thread = threading.Thread(target=subscriber.run, args=(_tell_ready,))
+    thread.start()
+    total = 0
+    while thread.is_alive():
+        for number in range(1000):
+            total += number * number
+
+
+def _tell_ready() -> None:
+    _answer({"ready": True})
 
 
 def _obey(subscriber: Subscriber, tally: Tally) -> None:

@@ -7,14 +7,13 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jsonbus.aio.loop import CLOSE_S, Loop
 from jsonbus.aio.requests import Requests
 from jsonbus.aio.subscription import Handler, Subscription
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.node import Node
-from jsonbus.core.views import Explanation, NodeInfo
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
@@ -22,6 +21,9 @@ from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.mail import MAXSIZE_DEFAULT
 from jsonbus.frontend.opening import make_node, open_transport
 from jsonbus.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jsonbus.core.views import Explanation, NodeInfo
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -58,7 +60,7 @@ class AsyncBus:
         self, config: BusConfig, transport: Transport, event_loop: asyncio.AbstractEventLoop
     ) -> None:
         self._config = config
-        self._node = make_node(config)
+        self._node = make_node(config, transport.describe().queue_bytes_max)
         self._is_entered = False
         loop = Loop(self._node, transport, config.workers, event_loop)
         loop.start()

@@ -144,6 +144,11 @@ def _shared_options() -> list[click.Option]:
             metavar="MS",
             help="Answer late joiners after this fixed delay; means mode delayed [random].",
         ),
+        SharedOption(
+            ["--rate-limit"],
+            metavar="RATE",
+            help="Send at most so many bytes per second (k, M, G) [unlimited].",
+        ),
         SharedOption(["--name"], help="How this node is called [host and process]."),
         SharedOption(
             ["--classic"],

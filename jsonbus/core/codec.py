@@ -19,6 +19,9 @@ from jsonbus.errors import PayloadError
 # counts; a number beyond 64 bits becomes a float; at most 1,024 levels.
 loads: Callable[[bytes], Any] = orjson.loads
 
+# A value to JSON text, or TypeError: for who goes on to `dumps` in that case.
+dumps_plain: Callable[[Any], bytes] = orjson.dumps
+
 
 def dumps(value: object) -> bytes:
     """The value as compact UTF-8 JSON; PayloadError, with what to do about it, if it has none.

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, fields
 class Counters:
     """Plain integers that only grow, but for `messages_lost`; `as_dict` is what stats() shows."""
 
-    #: publish() calls whose message went out.
-    messages_published: int = 0
     #: publish() calls that nobody wanted.
     messages_suppressed: int = 0
     #: publish() calls that waited until the node was sure, and what became of them.

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple
+
+try:
+    # Where hashlib has it from. hashlib itself loads OpenSSL, which no start should wait for.
+    from _blake2 import blake2b
+except ImportError:  # an interpreter that keeps it elsewhere
+    from hashlib import blake2b
 
 # Lists are compared bucket by bucket when they differ, so that only what differs is sent.
 BUCKETS = 256
@@ -102,6 +107,8 @@ class ListFrame:
     covers: int | None
     part: tuple[int, int]  # index, count
     settled: bool  # the sender was past joining
+    # How much may wait for the sender, as its kernel counts it. In announcements, where known.
+    receive_buffer_bytes: int | None = None
 
 
 ALL_BUCKETS = (1 << BUCKETS) - 1
@@ -120,6 +127,7 @@ class PresenceFrame:
     digest: Digest | None  # None in basic mode
     sums: int | None
     suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
+    receive_buffer_bytes: int | None = None  # as in an announcement
 
 
 @dataclass(slots=True)
@@ -154,12 +162,16 @@ class ReplyFrame:
 
 @dataclass(slots=True)
 class PingFrame:
+    """Whoever hears this, answer."""
+
     header: Header
     ping_id: int
 
 
 @dataclass(slots=True)
 class PongFrame:
+    """The answer to node `to`'s ping."""
+
     header: Header
     to: str
     ping_id: int

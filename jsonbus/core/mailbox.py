@@ -88,8 +88,12 @@ class Mailbox(Generic[M]):
 
     def take_many(self, count_max: int) -> list[M]:
         """Up to that many messages, oldest first."""
-        popleft = self._messages.popleft
-        return [popleft() for _ in range(min(count_max, len(self._messages)))]
+        messages = self._messages
+        if len(messages) <= count_max:
+            taken = list(messages)
+            messages.clear()
+            return taken
+        return [messages.popleft() for _ in range(count_max)]
 
     def take_overflow(self) -> int:
         """How many messages are missing here; 0 if none are, or others have to be read before.

@@ -28,7 +28,6 @@ from jsonbus.core.frames import (
     ALL_BUCKETS,
     ByeFrame,
     Entry,
-    Header,
     ListFrame,
     PresenceFrame,
     bucket_of,
@@ -176,13 +175,13 @@ class Membership:
 
     # --- What comes in --------------------------------------------------------------------------
 
-    def hear(self, header: Header, now: float) -> bool:
+    def hear(self, node: str, incarnation: int, now: float) -> bool:
         """A sign of life: any datagram with a header; whether of a node that is in the list."""
-        known = self.list.get(header.node)
-        if known is None or known.incarnation != header.incarnation:
-            self._hear_unknown(header, now)
+        known = self.list.get(node)
+        if known is None or known.incarnation != incarnation:
+            self._hear_unknown(node, incarnation, now)
             return False
-        self.list.heard[header.node] = now
+        self.list.heard[node] = now
         return True
 
     def hear_calmly(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
@@ -227,19 +226,19 @@ class Membership:
 
     # --- Merging --------------------------------------------------------------------------------
 
-    def _hear_unknown(self, header: Header, now: float) -> None:
+    def _hear_unknown(self, node: str, incarnation: int, now: float) -> None:
         """The sender is not in the list, or under another incarnation."""
-        tombstone = self.list.tombstones.get(header.node)
+        tombstone = self.list.tombstones.get(node)
         if tombstone is not None:
             buried = tombstone[0]
-            if header.incarnation < buried.incarnation:
+            if incarnation < buried.incarnation:
                 return
-            if header.incarnation == buried.incarnation:
+            if incarnation == buried.incarnation:
                 if buried.gone:
                     self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
                 return  # else a datagram that its goodbye overtook
         if self._strategy.takes_part:
-            self._agreement.hear_unknown(header.node, now)
+            self._agreement.hear_unknown(node, now)
 
     def _hear_suspicion(self, node: str, incarnation: int, now: float) -> None:
         if node == self._settings.node:

@@ -18,13 +18,15 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from collections.abc import Container
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonbus.core import views
+from jsonbus.core.buffers import PeerBuffers
 from jsonbus.core.counters import Counters
 from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import Event
+from jsonbus.core.express import Express
 from jsonbus.core.frames import Entry, Frame
 from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
@@ -43,6 +45,9 @@ from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, Stamp, entry_size_bytes
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError
 
+if TYPE_CHECKING:
+    from jsonbus.core import views  # at run time where it is used: most programs never look
+
 
 class Node:
     """See the head of this file. `now` is in seconds of a clock that never goes back."""
@@ -53,13 +58,16 @@ class Node:
         self.settings = settings
         self.counters = Counters()
         self._events: deque[Event] = deque()
+        self.express = Express()
         self._outbox = Outbox(
             Stamp(settings.node, settings.incarnation),
             settings.datagram_bytes_max,
             wall_offset_s,
             batching=settings.batching,
+            express=self.express,
         )
         self._roster = Roster()
+        self._buffers = PeerBuffers()
         self._membership = Membership(
             settings,
             rng,
@@ -69,7 +77,7 @@ class Node:
             on_entry=self._entry_changed,
             on_state=self._state_changed,
         )
-        self._router = Router(self._other_entries)
+        self._router = Router(self._other_entries, self.express)
         self._pings = Pings(self._outbox, rng, self._emit)
         self._deliveries = Deliveries()
         self._dialogue = Dialogue(
@@ -85,6 +93,7 @@ class Node:
             settings,
             router=self._router,
             outbox=self._outbox,
+            express=self.express,
             deliveries=self._deliveries,
             counters=self.counters,
         )
@@ -98,6 +107,7 @@ class Node:
             outbox=self._outbox,
             dialogue=self._dialogue,
             pings=self._pings,
+            buffers=self._buffers,
             emit=self._emit,
         )
         self._sending_fails = False
@@ -152,6 +162,11 @@ class Node:
         return self._outbox.has_full_datagram
 
     @property
+    def typical_count(self) -> int:
+        """How many messages like the last ones fill a datagram."""
+        return self._outbox.typical_count
+
+    @property
     def output_bytes(self) -> int:
         return self._outbox.size_bytes
 
@@ -160,9 +175,12 @@ class Node:
         """Messages that wait until the node is sure."""
         return self._publisher.held
 
-    def datagrams_to_send(self, now: float) -> list[bytes]:
-        """What to send, in this order; each is given out once."""
-        datagrams = self._outbox.take(now)
+    def datagrams_to_send(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
+        """What to send, in this order; each is given out once.
+
+        With `keeps_rest`, messages that do not fill another datagram go on gathering.
+        """
+        datagrams = self._outbox.take(now, keeps_rest=keeps_rest)
         if datagrams:
             self._membership.note_sent(now)
         return datagrams
@@ -305,13 +323,29 @@ class Node:
 
     def subscriptions(self) -> dict[str, list[str]]:
         """The ids of the nodes that want each pattern; this node's own included."""
+        from jsonbus.core import views
+
         return views.list_subscriptions(self._membership.list)
 
     def nodes(self, now: float) -> list[views.NodeInfo]:
+        from jsonbus.core import views
+
         return views.list_nodes(self.settings.node, self._membership.list, self._roster, now)
+
+    def smallest_buffer(self, hosts: Container[str]) -> int | None:
+        """The smallest receive buffer on these hosts, as their kernels count; None if none told.
+
+        That of this node counts, wherever it is. Cheap as long as `hosts` is the same object.
+        """
+        own, smallest = self.settings.receive_buffer_bytes, self._buffers.smallest(hosts)
+        if own is None or smallest is None:
+            return smallest if own is None else own
+        return min(own, smallest)
 
     def explain(self, topic: str, now: float) -> views.Explanation:
         """Why a publish would be sent or not. Raises InvalidTopicError, ClosedError."""
+        from jsonbus.core import views
+
         self._check_open()
         route = self._router.route(topic)
         return views.explain(
@@ -326,6 +360,8 @@ class Node:
     def stats(self) -> dict[str, int]:
         """Counters, and the sizes of what is bounded."""
         counts = self.counters.as_dict()
+        counts["messages_published"] = self._outbox.messages_put
+        counts["messages_suppressed"] += self.express.count_suppressed()
         counts["datagrams_sent"] = self._outbox.datagrams_sent
         counts["messages_sent"] = self._outbox.messages_sent
         counts["messages_waiting_to_be_sure"] = self.held
@@ -340,14 +376,17 @@ class Node:
         return Origin(settings.node, settings.name, settings.incarnation, wall, wall)
 
     def _own_patterns_changed(self, now: float) -> None:
-        self._router.generation += 1
+        self._router.forget()
         patterns = self._router.local.patterns()
         patterns += self._dialogue.patterns()
         self._membership.set_patterns(tuple(sorted(patterns)), now)
 
     def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
         self._router.entry_changed(old, new)
-        if new is not None:
+        if new is None:
+            if old is not None:
+                self._buffers.forget(old.node)
+        else:
             peer = self._roster.get(new.node)
             if peer is not None:
                 peer.name = new.name

@@ -1,8 +1,11 @@
 """What waits to be sent: messages that may share a datagram, and datagrams that are ready.
 
-Messages get their numbers in the order in which they are added, datagrams their counters in the
-order in which they are made, and both leave in that order. A control datagram therefore first packs
-the messages that wait, so that a goodbye never overtakes the last message.
+Messages get their numbers, and datagrams their counters, in the order in which they are packed, and
+both leave in that order. A control datagram therefore first packs the messages that wait, so that a
+goodbye never overtakes the last message.
+
+Other threads may add messages to `Express.gathered` at any time; everything else here is done by
+one thread at a time.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from jsonbus.core.express import SHARING_MAX, Express
 from jsonbus.core.wire_encode import (
     BATCH_OVERHEAD_BYTES,
     LIST_OVERHEAD_BYTES,
@@ -19,102 +23,178 @@ from jsonbus.core.wire_encode import (
     encode_message,
 )
 
+#: A payload that takes more than this part of a datagram does not gather unattended: sizes are
+#: known only when messages are packed, and what gathers until then should stay small.
+_SIZE_SHARE = 4
+
+_SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
+
 
 class Outbox:
     """Packs messages into datagrams of at most `datagram_bytes_max`, as long as they fit."""
 
     __slots__ = (
-        "_bytes",
+        "_express",
+        "_gathered",
+        "_measured",
+        "_measured_bytes",
         "_ready",
         "_ready_bytes",
         "_room",
         "_stamp",
+        "_typical",
         "_unbatched_until",
-        "_waiting",
         "datagrams_sent",
         "messages_sent",
-        "next_message",
         "wall_offset_s",
     )
 
     def __init__(
-        self, stamp: Stamp, datagram_bytes_max: int, wall_offset_s: float, *, batching: bool
+        self,
+        stamp: Stamp,
+        datagram_bytes_max: int,
+        wall_offset_s: float,
+        *,
+        batching: bool,
+        express: Express,
     ) -> None:
         self._stamp = stamp
         self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + stamp.id_bytes_saved
-        self._waiting: list[tuple[bytes, bytes]] = []
-        self._bytes = 0  # of the waiting messages, separators included
+        self._express = express
+        express.size_max = self._room // _SIZE_SHARE
+        self._gathered = express.gathered
+        self._measured = self._measured_bytes = 0  # gathered messages whose size is known, and it
+        self._typical = SHARING_MAX  # messages that fill a datagram, by the last one
         self._ready: list[bytes] = []
         self._ready_bytes = 0
-        self.next_message = 1
         self._unbatched_until = -math.inf if batching else math.inf
         self.wall_offset_s = wall_offset_s
         self.datagrams_sent = 0
         self.messages_sent = 0
 
     def __bool__(self) -> bool:
-        return bool(self._waiting or self._ready)
+        return bool(self._gathered or self._ready)
 
     @property
     def has_full_datagram(self) -> bool:
-        """Whether a datagram is ready that nothing can be added to."""
-        return bool(self._ready)
+        """Whether a datagram is ready, or could be, that hardly anything can be added to."""
+        count = len(self._gathered)
+        return (
+            bool(self._ready)
+            or count >= self._typical
+            or (count > 1 and self._measure() * (count + 1) > self._room * count)
+        )
+
+    @property
+    def typical_count(self) -> int:
+        """How many messages like the last ones fill a datagram."""
+        return self._typical
 
     @property
     def size_bytes(self) -> int:
-        return self._bytes + self._ready_bytes
+        """What waits, separators included."""
+        return self._measure() + self._ready_bytes
+
+    @property
+    def messages_put(self) -> int:
+        return self.messages_sent + len(self._gathered)
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """What the entries of a list may take in one datagram of this node."""
         return datagram_bytes_max - LIST_OVERHEAD_BYTES + self._stamp.id_bytes_saved
 
-    def put_message(self, topic_json: bytes, payload: bytes, now: float) -> int:
-        """Add a message; its number."""
-        size = len(topic_json) + len(payload) + 4  # brackets, comma, comma
-        if self._bytes + size > self._room or now < self._unbatched_until:
+    def shares(self, now: float) -> bool:
+        """Whether messages may share datagrams now."""
+        return now >= self._unbatched_until
+
+    def put_message(self, lane: bytes, payload: bytes, now: float) -> int:
+        """Add a message; its number. The lane is the topic's: `["topic",`."""
+        message = lane + payload
+        size = len(message) + _SEPARATOR_BYTES
+        if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)
-        self._waiting.append((topic_json, payload))
-        self._bytes += size
-        number = self.next_message
-        self.next_message = number + 1
-        if self._bytes + size > self._room:
+        gathered = self._gathered
+        gathered.append(message)
+        place = len(gathered) - 1
+        while gathered[place] is not message:
+            place -= 1  # another thread added one after it
+        number = self.messages_sent + 1 + place
+        if self._measure() + size > self._room:
             self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
         """Add a datagram that holds no message."""
         self._pack(now)
-        self._add(encode(self._stamp, self.next_message, self._sent_us(now), **fields))
+        self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 
     def send_unbatched(self, until: float) -> None:
         """A plain peer is here: one message per datagram until then, so that it gets them."""
         self._unbatched_until = max(self._unbatched_until, until)
+        self._express.forget()
 
-    def take(self, now: float) -> list[bytes]:
-        """All datagrams, in the order in which they should be sent."""
-        self._pack(now)
+    def take(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
+        """All datagrams, in the order in which they should be sent.
+
+        With `keeps_rest`, messages that do not fill another datagram go on gathering.
+        """
+        if self._gathered:
+            self._pack(now, keeps_rest=keeps_rest)
         datagrams = self._ready
         self._ready = []
         self._ready_bytes = 0
         self.datagrams_sent += len(datagrams)
         return datagrams
 
-    def _pack(self, now: float) -> None:
-        waiting = self._waiting
-        if not waiting:
+    def _measure(self) -> int:
+        """The bytes that the gathered messages take in a datagram."""
+        gathered, measured = self._gathered, self._measured
+        count = len(gathered)
+        if measured < count:
+            self._measured_bytes += sum(map(len, gathered[measured:count]))
+            self._measured_bytes += _SEPARATOR_BYTES * (count - measured)
+            self._measured = count
+        return self._measured_bytes
+
+    def _pack(self, now: float, *, keeps_rest: bool = False) -> None:
+        gathered = self._gathered
+        count = len(gathered)
+        if not count:
             return
-        count = len(waiting)
-        first = self.next_message - count
-        if count == 1:
-            topic_json, payload = waiting[0]
-            datagram = encode_message(self._stamp, topic_json, payload, first, self._sent_us(now))
+        messages = gathered[:count]
+        del gathered[:count]
+        self._measured = self._measured_bytes = 0
+        body = _join(messages)
+        if len(body) <= self._room and count <= SHARING_MAX:
+            self._add_messages(body, messages, now)
         else:
-            pairs = [b"[%b,%b]" % pair for pair in waiting]
-            datagram = encode_batch(self._stamp, pairs, first, self._sent_us(now))
-        self._add(datagram)
-        self.messages_sent += count
-        self._waiting = []
-        self._bytes = 0
+            self._pack_parts(messages, now, keeps_rest=keeps_rest)
+        self._typical = max(1, min(SHARING_MAX, self._room * count // (len(body) + 1)))
+
+    def _pack_parts(self, messages: list[bytes], now: float, *, keeps_rest: bool) -> None:
+        """Pack messages that one datagram does not hold."""
+        start = size = 0
+        for place, message in enumerate(messages):
+            added = len(message) + _SEPARATOR_BYTES
+            if place > start and (size + added > self._room or place - start == SHARING_MAX):
+                part = messages[start:place]
+                self._add_messages(_join(part), part, now)
+                start, size = place, 0
+            size += added
+        rest = messages[start:]
+        if keeps_rest and start:
+            self._gathered[:0] = rest
+        else:
+            self._add_messages(_join(rest), rest, now)
+
+    def _add_messages(self, body: bytes, messages: list[bytes], now: float) -> None:
+        first = self.messages_sent + 1
+        self.messages_sent += len(messages)
+        if len(messages) == 1:
+            topic_json, payload = _parts_of(messages[0])
+            self._add(encode_message(self._stamp, topic_json, payload, first, self._sent_us(now)))
+        else:
+            self._add(encode_batch(self._stamp, body, first, self._sent_us(now)))
 
     def _add(self, datagram: bytes) -> None:
         self._ready.append(datagram)
@@ -122,3 +202,26 @@ class Outbox:
 
     def _sent_us(self, now: float) -> int:
         return int((now + self.wall_offset_s) * 1_000_000)
+
+
+def _join(messages: list[bytes]) -> bytes:
+    """The items of a batch; the bracket that each lacks is the separator's."""
+    return b"],".join(messages) + b"]"
+
+
+def _parts_of(message: bytes) -> tuple[bytes, bytes]:
+    """Topic and payload, as JSON, of `["topic",payload`."""
+    end = message.find(b'"', 2)
+    while message[end - 1] == _BACKSLASH and _is_escaped(message, end):
+        end = message.find(b'"', end + 1)
+    return message[1 : end + 1], message[end + 2 :]
+
+
+def _is_escaped(message: bytes, place: int) -> bool:
+    start = place
+    while message[start - 1] == _BACKSLASH:
+        start -= 1
+    return (place - start) % 2 == 1
+
+
+_BACKSLASH = ord("\\")

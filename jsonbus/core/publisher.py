@@ -1,6 +1,6 @@
-"""From a value to the outbox, the hold queue or nowhere.
+"""From a value to the outbox, the hold queue or nowhere: the long way.
 
-`publish` is the hot path: whatever is done once per published message stands in it.
+It leaves lanes for the short one (express.py), which most messages of a flood take.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import Any
 
 from jsonbus.core import codec
 from jsonbus.core.counters import Counters
+from jsonbus.core.express import Express
 from jsonbus.core.hold import Held, HoldQueue
 from jsonbus.core.joining import DOUBTING, JOINING, SURE
-from jsonbus.core.message import Message, Origin
+from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
@@ -32,12 +33,14 @@ class Publisher:
         *,
         router: Router,
         outbox: Outbox,
+        express: Express,
         deliveries: Deliveries,
         counters: Counters,
     ) -> None:
         self._settings = settings
         self._router = router
         self._outbox = outbox
+        self._express = express
         self._deliveries = deliveries
         self._counters = counters
         self._hold = HoldQueue()
@@ -52,28 +55,27 @@ class Publisher:
 
     def publish(self, topic: str, value: Any, now: float) -> bool:
         """See Node.publish."""
-        router = self._router
         try:
-            route = router.routes[topic]
+            route = self._router.current[topic]
         except (KeyError, TypeError):
-            route = router.route(topic)
-        if route.generation != router.generation:
-            route = router.route(topic)
+            route = self._router.route(topic)
         if not (route.is_wanted_elsewhere or self._sends_everything):
             return self._publish_unwanted(route, value, now)
         if self._is_closed:
             raise ClosedError("the bus is closed")
         payload = _encode(route, value)
-        number = self._outbox.put_message(route.topic_json, payload, now)
-        self._counters.messages_published += 1
+        number = self._outbox.put_message(route.lane, payload, now)
         if route.inboxes:
             self._deliver_own(route, payload, number, now)
+        elif self._outbox.shares(now):
+            self._express.lanes[route.topic] = route.lane
         return True
 
     def look_again(self, state: str, now: float) -> None:
         """The state, or somebody's subscriptions, changed: decide about what is held."""
         self._state = state
         self._sends_everything = self._settings.mode == "basic" or state == DOUBTING
+        self._express.forget()
         if not self._hold:
             return
         if state == DOUBTING:
@@ -87,6 +89,7 @@ class Publisher:
         """Send what is held: nobody will be asked any more who wants it."""
         self._send_held(self._hold.take_all(), now)
         self._is_closed = True
+        self._express.forget()
 
     def _publish_unwanted(self, route: Route, value: Any, now: float) -> bool:
         """Publish what no other node is known to want."""
@@ -95,6 +98,7 @@ class Publisher:
         is_joining = self._state == JOINING
         if not is_joining and not route.inboxes:
             self._counters.messages_suppressed += 1
+            self._express.lanes[route.topic] = b""
             return False
         payload = _encode(route, value)
         if route.inboxes:
@@ -111,20 +115,19 @@ class Publisher:
         wall = now + self._outbox.wall_offset_s
         settings = self._settings
         origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
-        message = Message(route.topic, codec.loads(payload), number, origin)
+        message = make_message(route.topic, codec.loads(payload), number, origin)
         for inbox in route.inboxes:
             self._deliveries.add(inbox, message)
 
     def _send_held(self, held: list[Held], now: float) -> None:
         for topic, payload in held:
             self._counters.held_sent += 1
-            self._counters.messages_published += 1
-            self._outbox.put_message(self._router.route(topic).topic_json, payload, now)
+            self._outbox.put_message(self._router.route(topic).lane, payload, now)
 
 
 def _encode(route: Route, value: Any) -> bytes:
     payload = codec.dumps(value)
-    size = len(payload) + len(route.topic_json)
+    size = len(payload) + len(route.lane) - 2
     if size > MESSAGE_BYTES_MAX:
         raise PayloadTooLargeError(route.topic, size, MESSAGE_BYTES_MAX)
     return payload

@@ -42,7 +42,10 @@ class Request(Message):
     def __init__(
         self, topic: str, value: Any, origin: Origin, request_key: RequestKey, timeout_s: float
     ) -> None:
-        super().__init__(topic, value, None, origin)
+        self.topic = topic
+        self.value = value
+        self.sequence = None
+        self._origin = origin
         self.request_key = request_key
         self.timeout_s = timeout_s
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from jsonbus.core.frames import Header
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, PEERS_MAX
+from jsonbus.core.wire_encode import HEADER_END_BYTES, header_pattern
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 
@@ -18,6 +19,7 @@ class Peer:
 
     __slots__ = (
         "_first_message",
+        "_header",
         "_jumped_to",
         "_messages_jumped_to",
         "_next_message",
@@ -28,11 +30,14 @@ class Peer:
         "incarnation",
         "lost",
         "name",
+        "node",
         "received",
     )
 
     def __init__(self, header: Header, address: tuple[str, int]) -> None:
+        self.node = header.node
         self.incarnation = header.incarnation
+        self._header = header_pattern(header.node, header.incarnation)
         self.address = address
         self.name = header.node
         #: Another incarnation under the same id that was heard once since this one.
@@ -76,6 +81,22 @@ class Peer:
         self._window |= bit
         return True
 
+    def admit_next(self, data: bytes) -> bool:
+        """Whether this datagram, of one message, is the very next one; then it is admitted.
+
+        Told by how its last bytes look, which is exact for datagrams of ours; of others, and of
+        any but the next one, nothing is said.
+        """
+        counter, message = self._top + 1, self._next_message
+        header = self._header % (counter, message)
+        if not data.startswith(header, len(data) - len(header) - HEADER_END_BYTES):
+            return False
+        self._window = (self._window << 1 | 1) & _WINDOW_MASK
+        self._top = counter
+        self._next_message = message + 1
+        self.received += 1
+        return True
+
     def count_messages(self, first: int, count: int) -> int:
         """Note that messages first … first + count - 1 came; how many more are missing now.
 
@@ -103,10 +124,12 @@ class Peer:
 class Roster:
     """Peers by node id; bounded."""
 
-    __slots__ = ("_peers",)
+    __slots__ = ("_peers", "by_address")
 
     def __init__(self) -> None:
         self._peers: dict[str, Peer] = {}
+        #: Who was last heard from an address, if that matters to somebody. Bounded, too.
+        self.by_address: dict[tuple[str, int], Peer] = {}
 
     def __len__(self) -> int:
         return len(self._peers)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jsonbus.core.codec import dumps
+from jsonbus.core.express import Express
 from jsonbus.core.frames import Entry
 from jsonbus.core.limits import ROUTES_MAX
 from jsonbus.core.message import Message
@@ -42,6 +43,10 @@ class Deliveries:
             self.touched.append(inbox)
         inbox.messages.append(message)
 
+    def add_to_all(self, inboxes: tuple[Inbox, ...], message: Message) -> None:
+        for inbox in inboxes:
+            self.add(inbox, message)
+
     def take(self) -> list[tuple[object, list[Message]]]:
         touched = self.touched
         if not touched:
@@ -57,27 +62,45 @@ class Deliveries:
 class Route:
     """A topic that may be published, and who wants it."""
 
-    __slots__ = ("generation", "inboxes", "is_wanted_elsewhere", "topic", "topic_json")
+    __slots__ = ("generation", "inboxes", "is_wanted_elsewhere", "lane", "only", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.topic_json = dumps(topic)
+        #: How its messages begin in a batch: `["topic",`.
+        self.lane = b"[%b," % dumps(topic)
         self.generation = -1
         self.inboxes: tuple[Inbox, ...] = ()
+        self.only: Inbox | None = None  # if there is just one
         self.is_wanted_elsewhere = False
 
 
 class Router:
     """Routes by topic. `interest` is built when first needed: many nodes never publish."""
 
-    __slots__ = ("_basic", "_interest", "_others", "_served", "generation", "local", "routes")
+    __slots__ = (
+        "_basic",
+        "_express",
+        "_interest",
+        "_others",
+        "_served",
+        "current",
+        "generation",
+        "local",
+        "routes",
+        "unwanted",
+    )
 
-    def __init__(self, others: Callable[[], Iterable[Entry]]) -> None:
+    def __init__(self, others: Callable[[], Iterable[Entry]], express: Express) -> None:
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
         #: Raised whenever a subscription changes anywhere: routes of before have to be filled anew.
         self.generation = 0
         #: By topic, for the hot paths to look in; keyed by whatever comes, found only if a topic.
         self.routes: dict[Any, Route] = {}
+        #: Until subscriptions change: routes that need no filling, and how datagrams begin whose
+        #: one message nobody here wants.
+        self.current: dict[Any, Route] = {}
+        self.unwanted: set[bytes] = set()
+        self._express = express
         self._others = others
         self._interest: Interest | None = None
         self._basic: set[str] = set()
@@ -115,13 +138,20 @@ class Router:
             self._basic.discard(old.node)
         if (old.patterns if old else ()) == (new.patterns if new else ()):
             return
-        self.generation += 1
+        self.forget()
         if self._interest is None:
             return
         if new is not None:
             self._count(new.patterns, 1)
         if old is not None:
             self._count(old.patterns, -1)
+
+    def forget(self) -> None:
+        """Subscriptions changed: nothing that was found out before holds."""
+        self.generation += 1
+        self.current.clear()
+        self.unwanted.clear()
+        self._express.forget()
 
     @property
     def has_basic_nodes(self) -> bool:
@@ -142,13 +172,17 @@ class Router:
     def _add(self, topic: str) -> Route:
         if len(self.routes) >= ROUTES_MAX:
             self.routes.clear()
+            self.forget()
         route = self.routes[topic] = Route(topic)
         return route
 
     def _fill(self, route: Route) -> None:
-        route.inboxes = self.local.subscribers_of(route.topic)
+        inboxes = self.local.subscribers_of(route.topic)
+        route.inboxes = inboxes
+        route.only = inboxes[0] if len(inboxes) == 1 else None
         route.is_wanted_elsewhere = self.is_wanted_elsewhere(route.topic)
         route.generation = self.generation
+        self.current[route.topic] = route
 
     def _build_interest(self) -> Interest:
         self._interest = Interest()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
+class NodeSettings(NamedTuple):
     """Settings of one node; `jsonbus.config` checks them where a user gives them."""
 
     node: str  # its id, unique for ever
@@ -17,3 +16,4 @@ class NodeSettings:
     share_delay_s: float | None = None  # mode delayed: fixed; None is random
     datagram_bytes_max: int = 1400
     batching: bool = True
+    receive_buffer_bytes: int | None = None  # what may wait for it, as the kernel counts, if told

@@ -7,7 +7,9 @@
 - **Trickle** repeats the digest of a quiet group ever more seldom; after a mismatch soon, and with
   the own entry.
 
-All carry the digest of the list; and, where somebody seems to differ, its bucket sums.
+All carry the digest of the list; and, where somebody seems to differ, its bucket sums. They also
+tell the own receive buffer, so that publishers on the same host can spare it: an announcement does
+so before the first message comes, presence tells those who joined later.
 """
 
 from __future__ import annotations
@@ -173,6 +175,7 @@ class Speaker:
                 covers=None,
                 part=(index, len(parts)),
                 settled=self._joining.is_settled,
+                receive_buffer_bytes=self._settings.receive_buffer_bytes,
             )
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
@@ -195,6 +198,7 @@ class Speaker:
             digest=self._list.digest if has_list else None,
             sums=self._list.sums_to_send() if with_sums else None,
             suspects=suspects,
+            receive_buffer_bytes=self._settings.receive_buffer_bytes,
         )
 
     def say_goodbye(self, now: float) -> None:

@@ -23,7 +23,8 @@ own fields are further keys of `jb`:
     jsonbus.topics     the subscription list, or a part of it; see below
     jsonbus.presence   I am here.   v: version of my entry, name, mode: "basic", "master" or
                        "delayed", ms: 1 if I answer in mode master, u, dig, sum as in a list,
-                       sus: [[node, incarnation], …] whom I suspect to be gone
+                       sus: [[node, incarnation], …] whom I suspect to be gone, rb: bytes that
+                       may wait in my receive buffer, as my kernel counts them, if it tells
     jsonbus.bye        I leave.     v: my entry's last version
     jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
@@ -45,6 +46,7 @@ own list is just that, without `jb`. In ours, `jb` adds:
            absent in an announcement, which has only its sender's entry
     part   [index, count] of a list in several datagrams; absent for [0, 1]
     u      1 if the sender was past joining
+    rb     as in presence; in announcements only
 
 Numbers are integers from 0 to 2**53. Keys that are not known are ignored, and so are further
 items at the end of the arrays in `jb`: later versions grow there.

@@ -45,6 +45,7 @@ from jsonbus.core.wire_names import (
     KEY_NAME,
     KEY_PART,
     KEY_PING,
+    KEY_RECEIVE_BUFFER,
     KEY_REPLY,
     KEY_REQUEST,
     KEY_SETTLED,
@@ -108,6 +109,7 @@ def _decode_list(header: Header, payload: Any, jb: dict[str, Any]) -> ListFrame:
         covers=_covers(jb.get(KEY_COVERS)),
         part=_part(jb.get(KEY_PART)),
         settled=_flag(jb, KEY_SETTLED),
+        receive_buffer_bytes=_receive_buffer(jb),
     )
 
 
@@ -161,6 +163,7 @@ def _decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> Presen
         digest=_digest(jb),
         sums=_sums(jb),
         suspects=_suspects(jb.get(KEY_SUSPECTS)),
+        receive_buffer_bytes=_receive_buffer(jb),
     )
 
 
@@ -281,6 +284,11 @@ def _sums(jb: dict[str, Any]) -> int | None:
         if len(raw) == SUMS_BYTES:
             return int.from_bytes(raw, "big")
     raise ValueError(f"bucket sums must be {SUMS_BYTES} bytes in base64")
+
+
+def _receive_buffer(jb: dict[str, Any]) -> int | None:
+    value = jb.get(KEY_RECEIVE_BUFFER)
+    return None if value is None else _integer(value, "a receive buffer")
 
 
 def _covers(value: Any) -> int | None:

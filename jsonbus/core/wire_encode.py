@@ -45,6 +45,7 @@ from jsonbus.core.wire_names import (
     KEY_NODE,
     KEY_PART,
     KEY_PING,
+    KEY_RECEIVE_BUFFER,
     KEY_REPLY,
     KEY_REQUEST,
     KEY_SENT_US,
@@ -82,6 +83,17 @@ class Stamp:
         return _TAIL % (self._start, counter, first_message, sent_us)
 
 
+def header_pattern(node: str, incarnation: int) -> bytes:
+    """How the header of that node's datagrams begins: fill in the counter and the first message.
+
+    After it come the instant, always so long in this century and the next, and two braces.
+    """
+    start = _TAIL_START % (node.encode().replace(b"%", b"%%"), incarnation)
+    return start + b'%%d,"%b":%%d,"%b":' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
+
+
+HEADER_END_BYTES = len(b"1731715200123456}}")
+
 _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
     KEY_NODE.encode(),
     KEY_INCARNATION.encode(),
@@ -99,9 +111,9 @@ def encode_message(
     return _MESSAGE % (topic_json, payload, stamp.tail(first_message, sent_us))
 
 
-def encode_batch(stamp: Stamp, pairs: Sequence[bytes], first_message: int, sent_us: int) -> bytes:
-    """Many messages; each pair is the JSON of [topic, payload]."""
-    return _BATCH % (b",".join(pairs), stamp.tail(first_message, sent_us))
+def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -> bytes:
+    """Many messages: the JSON of `[topic,payload]` for each, separated by commas."""
+    return _BATCH % (items, stamp.tail(first_message, sent_us))
 
 
 def encode_list(
@@ -115,6 +127,7 @@ def encode_list(
     covers: int | None,
     part: tuple[int, int] = (0, 1),
     settled: bool,
+    receive_buffer_bytes: int | None = None,
 ) -> bytes:
     """A list, or a part of one: whole entries, each with the seconds since its node was heard."""
     union = {pattern for entry, _ in entries for pattern in _patterns_sent(entry)}
@@ -132,6 +145,9 @@ def encode_list(
         fields[KEY_PART] = part
     if settled:
         fields[KEY_SETTLED] = 1
+    if receive_buffer_bytes is not None:
+        assert covers is None  # it takes a part of the room that LIST_OVERHEAD_BYTES has for them
+        fields[KEY_RECEIVE_BUFFER] = receive_buffer_bytes
     return _encode_control(stamp, first_message, sent_us, TOPICS, codec.dumps(payload), fields)
 
 
@@ -157,6 +173,7 @@ def encode_presence(
     digest: Digest | None,
     sums: int | None,
     suspects: Sequence[tuple[str, int]] = (),
+    receive_buffer_bytes: int | None = None,
 ) -> bytes:
     """I am here, and this is my digest."""
     fields: dict[str, Any] = {KEY_VERSION: version, KEY_NAME: name, KEY_MODE: mode}
@@ -167,6 +184,8 @@ def encode_presence(
     _add_digest(fields, digest, sums)
     if suspects:
         fields[KEY_SUSPECTS] = suspects
+    if receive_buffer_bytes is not None:
+        fields[KEY_RECEIVE_BUFFER] = receive_buffer_bytes
     return _encode_control(stamp, first_message, sent_us, PRESENCE, b"null", fields)
 
 
@@ -273,10 +292,11 @@ _longest.counter = INTEGER_MAX - 10
 # What encode_message adds to the JSON of topic and payload, at most.
 MESSAGE_OVERHEAD_BYTES = len(encode_message(_longest, b"", b"", INTEGER_MAX, INTEGER_MAX))
 
-# What encode_batch adds to its pairs, at most, if a comma is counted with each of them.
-BATCH_OVERHEAD_BYTES = len(encode_batch(_longest, [], INTEGER_MAX, INTEGER_MAX))
+# What encode_batch adds to its items, at most, if a comma is counted with each of them.
+BATCH_OVERHEAD_BYTES = len(encode_batch(_longest, b"", INTEGER_MAX, INTEGER_MAX))
 
-# What encode_list adds to its entries, at most: with digest and covers, without sums.
+# What encode_list adds to its entries, at most: with digest and covers, without sums. (The receive
+# buffer of an announcement takes less than the covers that it has not.)
 LIST_OVERHEAD_BYTES = len(
     encode_list(
         _longest,

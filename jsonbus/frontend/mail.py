@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jsonbus.core.mailbox import Mailbox
-from jsonbus.core.message import Message
-from jsonbus.core.typed import make_converter
+from jsonbus.core.message import Message, make_message
 from jsonbus.errors import PayloadError
 from jsonbus.frontend.events import BusLog
 
@@ -26,7 +25,7 @@ MAXSIZE_DEFAULT = 1024
 
 #: Messages taken from a mailbox under one lock. Fewer cost more locking; with many more, other
 #: subscriptions would wait for a worker too long.
-BATCH_MAX = 64
+BATCH_MAX = 128
 
 
 class Discards:
@@ -64,7 +63,7 @@ class Mail:
         self._log = log
         self._discards = discards
         self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
-        self._convert = None if as_type is None else make_converter(as_type)
+        self._convert = None if as_type is None else _make_converter(as_type)
         self._is_blocking = overflow == "block"
         self._excess: deque[Message] = deque()
         self._discarded = 0  # pending when it was closed, or not of the type asked for
@@ -174,4 +173,11 @@ class Mail:
                 error,
             )
             return None
-        return Message(message.topic, value, message.sequence, message._origin)
+        return make_message(message.topic, value, message.sequence, message._origin)
+
+
+def _make_converter(as_type: Any) -> Callable[[Any], Any]:
+    # Here, since most programs ask for no type, and need not wait for its reader at their start.
+    from jsonbus.core.typed import make_converter
+
+    return make_converter(as_type)

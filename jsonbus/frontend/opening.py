@@ -25,8 +25,11 @@ NAME_BYTES_MAX = 255
 DATAGRAM_BYTES_DEFAULT = 1400
 
 
-def make_node(config: BusConfig) -> Node:
-    """A node nobody has met before: new id, this instant as its incarnation, its own dice."""
+def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Node:
+    """A node nobody has met before: new id, this instant as its incarnation, its own dice.
+
+    `receive_buffer_bytes` is its transport's `queue_bytes_max`.
+    """
     wall, now = time.time(), time.monotonic()
     settings = NodeSettings(
         node=base64.b32encode(os.urandom(NODE_ID_BYTES)).decode("ascii").lower(),
@@ -37,6 +40,7 @@ def make_node(config: BusConfig) -> Node:
         share_delay_s=None if config.subs_share_delay is None else config.subs_share_delay / 1000,
         datagram_bytes_max=config.datagram_bytes_max or DATAGRAM_BYTES_DEFAULT,
         batching=config.batching,
+        receive_buffer_bytes=receive_buffer_bytes,
     )
     return Node(settings, random.Random(), wall - now)
 

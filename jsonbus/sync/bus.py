@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jsonbus.config import BusConfig, BusSettings, load
+from jsonbus.core.codec import dumps_plain
 from jsonbus.core.node import Node
-from jsonbus.core.views import Explanation, NodeInfo
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
@@ -21,6 +21,9 @@ from jsonbus.sync.loop import CLOSE_S, Loop
 from jsonbus.sync.requests import Requests
 from jsonbus.sync.subscription import Handler, Subscription
 from jsonbus.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jsonbus.core.views import Explanation, NodeInfo
 
 H = TypeVar("H", bound=Handler)
 
@@ -54,11 +57,14 @@ class Bus:
 
     def _open(self, config: BusConfig, transport: Transport) -> None:
         self._config = config
-        self._node = make_node(config)
+        self._node = make_node(config, transport.describe().queue_bytes_max)
         self._is_entered = False
         loop = Loop(self._node, transport, config.workers)
         loop.start()
         self._loop = loop
+        self._express = self._node.express
+        self._gathered = self._express.gathered
+        self._lane_of = self._express.lanes.get
         self._requests = Requests(loop, config.workers)
 
     @property
@@ -98,6 +104,22 @@ class Bus:
 
         Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
         """
+        # The short way; core/express.py explains it.
+        try:
+            lane = self._lane_of(topic)
+            if lane:
+                if self._gathered:
+                    payload = dumps_plain(value)
+                    if len(payload) <= self._express.size_max:
+                        self._gathered.append(lane + payload)
+                        if len(self._gathered) < self._express.limit:
+                            return True
+                        return self._loop.attend()
+            elif lane is not None:
+                next(self._express.suppressed)
+                return False
+        except TypeError:
+            pass  # a topic that is none, or a value that takes more than one try: the long way
         return self._loop.publish(topic, value)
 
     def subscribe(
@@ -263,7 +285,7 @@ class Bus:
     ) -> Subscription:
         if handler is not None:
             check_handler(handler, may_be_async=False)
-            self._loop.workers.start()
+            self._loop.crew.start_workers()
         return Subscription(
             pattern,
             handler,
@@ -272,7 +294,8 @@ class Bus:
             as_type=as_type,
             log=self._loop.log,
             discards=self._loop.discards,
-            schedule=self._loop.workers.schedule,
+            schedule=self._loop.crew.schedule,
+            will_wait=self._loop.crew.will_wait,
             release=release,
             wake=self._loop.wake,
         )

@@ -8,7 +8,8 @@ to the node:
   call. Then, without it, they send what the call caused (outgoing.py), put what was published here
   into mailboxes of this process, and pass events on;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
-- **workers** (workers.py) run handlers; they come here only as callers.
+- **workers** run handlers; they come here only as callers. Who of these threads is what, the crew
+  decides (crew.py).
 
 A caller that made the node want an earlier timer than the receive thread is waiting for, or that
 left something unsent, wakes the receive thread.
@@ -28,14 +29,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
+from jsonbus.errors import TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, transport_figures
+from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
-from jsonbus.sync.workers import Workers
 from jsonbus.transport.base import Sender, Transport
 
 T = TypeVar("T")
@@ -69,16 +71,16 @@ class Loop:
         self.log = BusLog(name)
         self.answers = Answers()
         self.discards = Discards()
-        self.workers = Workers(name, workers, self.log)
+        self.crew = Crew(name, workers, self.log)
         self._node = node
         self._transport = transport
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)  # events came, or the bus is closing
         self._receiving = Receiving(
-            name,
             transport,
             self.log,
             take=self._take_datagram,
+            run_due=self.crew.run_due,
             tend=self._tend,
             flush=self._flush,
             hear_again=self._hear_again,
@@ -99,7 +101,12 @@ class Loop:
 
     def start(self) -> None:
         """Join the bus."""
-        self._receiving.start()
+        try:
+            self.crew.start(self._receiving)
+        except TransportError:
+            self._transport.close()
+            self._receiving.cut_off()
+            raise
         note_open(self)
         self.call(Node.open)
 
@@ -108,7 +115,7 @@ class Loop:
         return self._is_closing
 
     def publish(self, topic: str, value: Any) -> bool:
-        """See `Bus.publish`. The hot path: one lock, and the clock is read once."""
+        """See `Bus.publish`: the long way. One lock, and the clock is read once."""
         if self._is_cut_off:
             raise forked_error()
         node, outgoing = self._node, self._outgoing
@@ -118,11 +125,7 @@ class Loop:
                 if not node.publish(topic, value, now):
                     return False
                 deliveries = node.take_deliveries()
-                has_turn = False
-                if node.has_output and not outgoing.gathers(now):
-                    has_turn = outgoing.take_turn(now)
-                    if not has_turn:
-                        outgoing.wait_for_room()
+                has_turn = node.has_output and outgoing.take_turn_or_wait(now)
             if has_turn and not outgoing.send(math.inf):
                 self.wake()
         except BaseException:
@@ -130,6 +133,22 @@ class Loop:
             raise
         if deliveries:
             self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
+        return True
+
+    def attend(self) -> bool:
+        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
+        outgoing = self._outgoing
+        try:
+            with self._lock:
+                if outgoing.is_closed:
+                    outgoing.drop_gathered()
+                    raise closed_error()
+                has_turn = outgoing.take_turn_or_wait(monotonic())
+            if has_turn and not outgoing.send(math.inf):
+                self.wake()
+        except BaseException:
+            outgoing.let_go()
+            raise
         return True
 
     def call(self, act: Callable[[Node, float], T]) -> T:
@@ -165,6 +184,7 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         deadline = monotonic() + timeout_s
+        self.crew.will_wait()
         with self._lock:
             return self._wait_until(condition, deadline)
 
@@ -173,6 +193,7 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         deadline = monotonic() + timeout_s
+        self.crew.will_wait()
         with self._lock:
             return self._wait_until(
                 lambda node: not node.held, deadline
@@ -230,20 +251,20 @@ class Loop:
         with self._lock:
             is_first = not self._is_closing
             if is_first:
+                self._outgoing.stop_gathering()
                 self._node.close(monotonic())
                 self._is_closing = True
                 self._changed.notify_all()
         if not is_first:
             # A thread of this bus must not wait for the one that waits for it.
-            if not (self._receiving.is_current() or self.workers.are_current()):
+            if not self.crew.are_current():
                 self._ended.wait(timeout_s + END_GRACE_S)
             return
         try:
             self._outgoing.close(deadline)
         finally:
             self._stop()
-            self.workers.join(deadline)
-            self._receiving.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
+            self.crew.join(deadline, END_GRACE_S)
             self._ended.set()
 
     def abandon(self) -> None:
@@ -258,6 +279,7 @@ class Loop:
         """See `lifetime.Openable`. The lock may be held by a thread that is not here."""
         self._is_cut_off = True
         self._is_closing = True
+        self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._transport.close()
@@ -301,11 +323,11 @@ class Loop:
         for subscription in subscriptions:
             self._end_subscription(subscription)
         self.answers.give_up()
-        self.workers.request_stop()
-        self._receiving.request_stop()
+        self.crew.request_stop()
+        self.wake()
         note_closed(self)
 
-    # In the receive thread:
+    # In the receiving thread:
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
         node = self._node

@@ -74,6 +74,7 @@ class Outgoing:
         wake_to_flush: Callable[[], None],
     ) -> None:
         self._node = node
+        self._express = node.express
         self._transport = transport
         self._lock = lock
         self._log = log
@@ -105,10 +106,36 @@ class Outgoing:
         """When the receive thread has to send what has gathered."""
         return self._gathers_until if self._is_flush_planned else math.inf
 
-    def gathers(self, now: float) -> bool:
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def take_turn_or_wait(self, now: float) -> bool:
+        """After a publish: gather, or take the turn; who can do neither waits for room. Lock held.
+
+        Whether the turn was taken: then `send`.
+        """
+        if self._gathers(now):
+            return False
+        has_turn = self.take_turn(now)
+        if not has_turn:
+            self.wait_for_room()
+        return has_turn
+
+    def stop_gathering(self) -> None:
+        """From now on every message is attended to. Lock held."""
+        self._express.limit = 0
+        self._gathers_until = -math.inf
+
+    def drop_gathered(self) -> None:
+        """Count what came too late to be sent. Lock held."""
+        self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
+
+    def _gathers(self, now: float) -> bool:
         """Whether what was just published waits for more, to share a datagram. Lock held."""
         if now >= self._gathers_until or self._node.has_full_datagram:
             return False
+        self._express.limit = self._node.typical_count
         if not self._is_flush_planned:
             self._is_flush_planned = True
             self._wake_to_flush()
@@ -120,7 +147,10 @@ class Outgoing:
             if now < self._gathers_until and not self._node.has_full_datagram:
                 return False
             # While messages go on gathering it looks again, and nobody has to wake it.
-            self._is_flush_planned = self._node.has_output
+            if not self._node.has_output:
+                self._express.limit = 0
+                # Now whoever adds a message attends to it. Who did just before did not.
+                self._is_flush_planned = self._node.has_output
         return self.take_turn(now)
 
     def take_turn(self, now: float) -> bool:
@@ -131,7 +161,8 @@ class Outgoing:
         if not self._unsent:
             if not self._node.has_output:
                 return False
-            self._unsent.extend(self._node.datagrams_to_send(now))
+            is_young = self._is_flush_planned and now < self._gathers_until
+            self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=is_young))
             self._gathers_until = now + LINGER_S
             if self._waiting:
                 self._room.notify_all()
@@ -151,7 +182,8 @@ class Outgoing:
             if self._unsent or not self._node.has_output:
                 break
             with self._lock:
-                if not self.take_turn(time.monotonic()):
+                now = time.monotonic()
+                if self._gathers(now) or not self.take_turn(now):
                     return True
         else:
             self._give_back_turn()

@@ -1,12 +1,16 @@
-"""The receive thread: datagrams in, and whatever has its time.
+"""What the receiving thread does: datagrams in, and whatever has its time.
 
 It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a
 time, up to DRAIN_MAX per wake-up, and puts what the datagram brought into mailboxes before it reads
-the next. It never runs a handler and never waits for a subscription.
+the next. Which thread that is, and who runs handlers, is the crew's affair (crew.py).
 
-A full mailbox with overflow "block" *holds up* the thread: it stops reading, so the kernel's buffer
+A full mailbox with overflow "block" *holds up* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
 it is half empty.
+
+Multicast brings back what this node sends. While a flood of its own is all that it hears, it reads
+only when it has to flush anyway: being woken for each datagram would cost the publisher, who needs
+the same interpreter, more than sending does.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ import math
 import select
 import selectors
 import socket
-import threading
 import time
 from collections.abc import Callable
 from time import monotonic
@@ -33,29 +36,26 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: selecting, few enough (a millisecond or two) that heartbeats are on time.
 DRAIN_MAX = 64
 
-#: Waits shorter than this are not for the selector.
-SHORT_WAIT_S = 0.001
-
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
 
 
 class Receiving:
-    """The thread, and what it waits for.
+    """What is waited for, and read. One thread at a time, unless a method says otherwise.
 
-    `take` gives a datagram to the node and returns what it brought for subscriptions; `tend` does
+    `take` gives a datagram to the node and returns what it brought for subscriptions; `run_due`
+    runs handlers, or has them run, and tells whether this thread is to go on receiving; `tend` does
     what has its time and returns when to come again; `flush` sends what has gathered and returns
-    when to come again for that; `hear_again` is told for how long the thread was held up; `finish`
-    is the last thing it does. All are called in the thread alone.
+    when to come again for that; `hear_again` is told for how long nothing was read.
     """
 
     def __init__(
         self,
-        name: str,
         transport: Transport,
         log: BusLog,
         *,
         take: Callable[[bytes, Sender], Deliveries],
+        run_due: Callable[[], bool],
         tend: Callable[[], float],
         flush: Callable[[float], float],
         hear_again: Callable[[float], None],
@@ -64,36 +64,21 @@ class Receiving:
         self._transport = transport
         self._log = log
         self._take = take
+        self._run_due = run_due
         self._tend = tend
         self._flush = flush
         self._hear_again = hear_again
         self._finish = finish
         self._bell = Bell()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell.socket, selectors.EVENT_READ)
-        self._descriptors: dict[int, socket.socket | None] = {self._bell.socket.fileno(): None}
+        self._bell_descriptor = self._bell.socket.fileno()
+        self._listening: dict[int, socket.socket] = {}
+        self._drain_max = 1  # datagrams to try for at the next wake-up
+        self._hears_only_itself = False
         self._held_up_by: set[Subscription] = set()
         self._held_up_at = 0.0
         self._needs_tending = True  # timers, output or events may have changed
-        self._is_stopping = False
-        self._thread = threading.Thread(
-            target=self._run, name=f"jsonbus-receive-{name}", daemon=True
-        )
-
-    def start(self) -> None:
-        """Raises TransportError, with everything released, if the system has no thread left."""
+        self._tends_at = self._flushes_at = -math.inf
         self._listen()
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            self._transport.close()
-            self._selector.close()
-            self._bell.close()
-            raise TransportError(f"the receive thread cannot be started: {error}") from error
-
-    def is_current(self) -> bool:
-        """Whether the calling thread is this one."""
-        return threading.current_thread() is self._thread
 
     def wake(self) -> None:
         """Have the thread look at its timers, its output, and who holds it up. Any thread."""
@@ -105,106 +90,122 @@ class Receiving:
         self._bell.ring()
 
     def stir(self) -> None:
-        """What was just taken may have moved timers or caused output. In the thread."""
+        """What was just taken may have moved timers or caused output."""
         self._needs_tending = True
 
-    def request_stop(self) -> None:
-        """Let the thread end. Any thread, never waits."""
-        self._is_stopping = True
-        self._bell.ring()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end, unless it is the one that calls."""
-        if not self.is_current():
-            self._thread.join(timeout_s)
+    def step(self) -> None:
+        """Wait for something to do, and do it."""
+        try:
+            # What another thread left when it ran into a long handler.
+            if not self._run_due():
+                return
+            if not self._wait_and_read(min(self._tends_at, self._flushes_at)):
+                return
+            # A flood of messages moves no timer: looking at timers after each would cost more
+            # than the messages.
+            now = monotonic()
+            if self._needs_tending or now >= self._tends_at:
+                self._needs_tending = False
+                self._tends_at = self._tend()
+            self._flushes_at = self._flush(now)
+        except Exception:
+            self._log.fail("the receive loop failed, and goes on: this is a bug")
+            time.sleep(TROUBLE_PAUSE_S)
 
     def deliver(self, deliveries: Deliveries) -> bool:
-        """Put received messages into mailboxes; False if one of them holds up. In the thread."""
+        """Put received messages into mailboxes; False if one of them holds up."""
         full = [each for each, messages in deliveries if not each.deliver(messages)]
         if not full:
             return True
         if not self._held_up_by:
             self._held_up_at = monotonic()
-            for sock in self._transport.sockets():
-                self._selector.unregister(sock)
-                del self._descriptors[sock.fileno()]
+            self._listening = {}
         self._held_up_by.update(full)
         return False
 
+    def finish(self) -> None:
+        """Nobody receives any more."""
+        self._finish()
+        self._bell.close()
+
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors, there is no thread."""
-        # Closing leaves the parent's selector alone; unregistering would reach into it.
-        self._selector.close()
         self._bell.close()
 
-    def _run(self) -> None:
-        tends_at = flushes_at = -math.inf
-        while not self._is_stopping:
-            try:
-                self._wait_and_read(min(tends_at, flushes_at))
-                # A flood of messages moves no timer: looking at timers after each would cost more
-                # than the messages.
-                now = monotonic()
-                if self._needs_tending or now >= tends_at:
-                    self._needs_tending = False
-                    tends_at = self._tend()
-                flushes_at = self._flush(now)
-            except Exception:
-                self._log.fail("the receive loop failed, and goes on: this is a bug")
-                time.sleep(TROUBLE_PAUSE_S)
-        self._finish()
-        self._selector.close()
-        self._bell.close()
-
-    def _wait_and_read(self, until: float) -> None:
+    def _wait_and_read(self, until: float) -> bool:
+        """False if this thread shall receive no more."""
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
-        for sock in self._wait(timeout_s):
-            if sock is None:
-                self._bell.answer()
-            else:
-                self._drain(sock)
+        listening = self._listening
+        if self._hears_only_itself and self._flushes_at < math.inf:
+            self._wait([], timeout_s)
+            ready = list(listening)
+        else:
+            ready = self._wait(list(listening), timeout_s)
+        for descriptor in ready:
+            if not self._drain(listening[descriptor]):
+                return False
         if self._held_up_by:
             self._look_for_room()
+        return True
 
-    def _wait(self, timeout_s: float | None) -> list[socket.socket | None]:
-        """The sockets with something to read; None is the bell."""
-        if timeout_s is not None and timeout_s < SHORT_WAIT_S:
-            # The selector counts in milliseconds and rounds up.
-            try:
-                ready = select.select(self._descriptors, (), (), timeout_s)[0]
-            except ValueError:
-                pass  # a descriptor beyond what select() can hold: the selector it is
-            else:
-                return [self._descriptors[descriptor] for descriptor in ready]
-        return [key.data for key, _ in self._selector.select(timeout_s)]
+    def _wait(self, descriptors: list[int], timeout_s: float | None) -> list[int]:
+        """Those with something to read; answers the bell."""
+        descriptors.append(self._bell_descriptor)
+        try:
+            ready: list[int] = select.select(descriptors, (), (), timeout_s)[0]
+        except ValueError:  # a descriptor beyond what select() can hold
+            ready = _select_any(descriptors, timeout_s)
+        if self._bell_descriptor in ready:
+            self._bell.answer()
+            ready.remove(self._bell_descriptor)
+        return ready
 
-    def _drain(self, sock: socket.socket) -> None:
-        """Read what the kernel has; stop early when a subscription holds up."""
+    def _drain(self, sock: socket.socket) -> bool:
+        """Read what the kernel has; False if this thread shall receive no more.
+
+        Not more than before, though: to try once too often costs as much as a small message.
+        """
         take, receive = self._take, self._transport.receive
         own_addresses = self._transport.own_addresses
-        for _ in range(DRAIN_MAX):
+        self._hears_only_itself = True
+        for _ in range(self._drain_max):
             try:
                 received = receive(sock)
             except TransportError as error:
                 self._log.warn_once(("receive", str(error)), "%s", error)
                 time.sleep(TROUBLE_PAUSE_S)
-                return
+                return True
             if received is None:
-                return
+                self._drain_max = 1
+                return True
             if received[1] in own_addresses:
                 continue  # multicast brings back what this node sent
+            self._hears_only_itself = False
             deliveries = take(*received)
-            if deliveries and not self.deliver(deliveries):
-                return
+            if not deliveries:
+                continue
+            has_room = self.deliver(deliveries)
+            if not self._run_due():
+                return False
+            if not has_room:
+                return True
+        self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
+        return True
 
     def _look_for_room(self) -> None:
         """Listen again if nobody holds up any more."""
         self._held_up_by = {each for each in self._held_up_by if each.holds_up}
-        if not self._held_up_by and not self._is_stopping:
+        if not self._held_up_by:
             self._listen()
             self._hear_again(monotonic() - self._held_up_at)
 
     def _listen(self) -> None:
-        for sock in self._transport.sockets():
-            self._selector.register(sock, selectors.EVENT_READ, data=sock)
-            self._descriptors[sock.fileno()] = sock
+        self._listening = {sock.fileno(): sock for sock in self._transport.sockets()}
+
+
+def _select_any(descriptors: list[int], timeout_s: float | None) -> list[int]:
+    """select() for descriptors of any number; only as exact as a millisecond."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        return [key.fd for key, _ in selector.select(timeout_s)]

@@ -18,9 +18,9 @@ from jsonbus.core.requests import Request
 from jsonbus.errors import RequestTimeoutError
 from jsonbus.frontend.events import Answer, Pong, describe_failure, read_answer
 from jsonbus.frontend.waits import ServiceWaits
+from jsonbus.sync.crew import current_subscription
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.subscription import Handler, Subscription
-from jsonbus.sync.workers import current_subscription
 
 
 class Requests:
@@ -72,6 +72,7 @@ class Requests:
 
         with self._waiting_for(topic):
             request_id = self._loop.call(ask)
+            self._loop.crew.will_wait()
             try:
                 answered.acquire(timeout=max(0.0, deadline - monotonic()))
             finally:
@@ -101,7 +102,7 @@ class Requests:
     def _waiting_for(self, topic: str) -> Iterator[None]:
         """Note a wait for a service of this very bus; raises LocalError if it would not end."""
         service = self._services.get(topic)
-        handler = current_subscription() if self._loop.workers.are_current() else None
+        handler = current_subscription() if self._loop.crew.are_current() else None
         if service is None or handler is None:
             yield
             return

@@ -1,8 +1,8 @@
 """A subscription: iterate over it, or hand its messages to a handler.
 
 Each has a lock of its own, held while messages move into or out of the mailbox and for nothing
-else. A reader waits on the lock's condition; a handler's worker is called through `schedule`, once,
-and comes back until the mailbox is empty (workers.py).
+else. A reader waits on the lock's condition; for a handler, `schedule` is called once, and has it
+run until the mailbox is empty (crew.py).
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from jsonbus.frontend.checks import check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
-from jsonbus.sync.workers import current_subscription
+from jsonbus.sync.crew import current_subscription
 
 Handler = Callable[[Message], Any]
+
+#: What a handler may take per message to be run in place: about what waking a thread for it takes.
+QUICK_S = 50e-6
+
+#: So many batches in a row.
+QUICK_RUNS = 3
 
 #: A publisher that waits for room looks this often whether the reader still lives.
 READER_CHECK_S = 0.5
@@ -45,6 +51,7 @@ class Subscription(Mail):
         log: BusLog,
         discards: Discards,
         schedule: Callable[[Subscription], None],
+        will_wait: Callable[[], None],
         release: Callable[[Subscription], None],
         wake: Callable[[], None],
     ) -> None:
@@ -58,6 +65,7 @@ class Subscription(Mail):
         )
         self._handler = handler
         self._schedule = schedule
+        self._will_wait = will_wait  # to be called before waiting for messages
         # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
         # of use only as long as its bus is open.
         self._release = release
@@ -68,6 +76,7 @@ class Subscription(Mail):
         self._left = threading.Condition(self._lock)
         self._publishers = 0  # threads that wait in wait_for_room()
         self._is_scheduled = False
+        self._quick_runs = 0
         self._last_reader: threading.Thread | None = None
         self._is_cut_off = False
 
@@ -80,6 +89,7 @@ class Subscription(Mail):
         timeout_s = check_optional_seconds("timeout", timeout)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._check_readable()
+        self._will_wait()
         while True:
             message = self._next(deadline)
             if message is not None:
@@ -151,8 +161,13 @@ class Subscription(Mail):
                 finally:
                     self._publishers -= 1
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether running the handler has been cheaper, lately, than waking a thread for it."""
+        return self._quick_runs >= QUICK_RUNS
+
     def run_handler(self) -> bool:
-        """Handle one batch of messages; True if there are more. Only by the worker it is with."""
+        """Handle one batch of messages; True if there are more. Only by the thread it is with."""
         with self._lock:
             batch, is_freed = self._take_batch(BATCH_MAX)
             lost = self._mailbox.take_overflow()
@@ -161,11 +176,10 @@ class Subscription(Mail):
         if lost:
             error = QueueFullError(self.pattern, lost)
             self._log.warn_once(("overflow", self.pattern), "%s", error)
-        for number, message in enumerate(batch):
-            if self._is_closed:
-                self._discard_taken(len(batch) - number)
-                break
-            self._handle(message)
+        began_at = time.monotonic()
+        self._handle_all(batch)
+        is_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
+        self._quick_runs = self._quick_runs + 1 if is_quick else 0
         with self._lock:
             self._is_scheduled = self._mailbox.pending > 0
             return self._is_scheduled
@@ -225,16 +239,22 @@ class Subscription(Mail):
             self._left.notify_all()
         return batch, self._lets_go()
 
-    def _handle(self, message: Message) -> None:
-        assert self._handler is not None
-        wanted = self._as_wanted(message)
-        if wanted is None:
-            return
-        try:
-            self._handler(wanted)
-        except BaseException:
-            # SystemExit too: it would end the worker, and with it every other subscription.
-            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+    def _handle_all(self, batch: list[Message]) -> None:
+        handler, has_type = self._handler, self._convert is not None
+        assert handler is not None
+        wanted: Message | None
+        for number, message in enumerate(batch):
+            if self._is_closed:
+                self._discard_taken(len(batch) - number)
+                return
+            wanted = self._as_wanted(message) if has_type else message
+            if wanted is None:
+                continue
+            try:
+                handler(wanted)
+            except BaseException:
+                # SystemExit too: it would end the thread, and with it every other subscription.
+                self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
 
     def _as_wanted(self, message: Message) -> Message | None:
         """The message as the type asked for; None, and counted, if it is not of that type."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Sender: TypeAlias = tuple[str, int]
 """Address and port a datagram came from."""
@@ -27,8 +27,7 @@ class Interface:
     has at the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransportInfo:
+class TransportInfo(NamedTuple):
     """The facts of an open transport."""
 
     group: str
@@ -37,6 +36,9 @@ class TransportInfo:
     ttl: int
     receive_buffer_asked_bytes: int
     receive_buffer_obtained_bytes: int
+    #: How far the queue of this transport's own socket may grow, counted like `queued_bytes`; None
+    #: where that is not told.
+    queue_bytes_max: int | None = None
 
 
 class Transport(Protocol):
@@ -92,6 +94,14 @@ class Transport(Protocol):
 
         Exact at the time of the call; 0 where the system does not tell. Costs the receive path
         nothing.
+        """
+
+    def queued_bytes(self) -> int | None:
+        """What waits in the fullest receive queue of this host, of all sockets of the group.
+
+        This transport's own socket counts like the others: it, too, loses what others send when
+        this one sends more than it reads. Bytes as the kernel counts them, some 40 µs per call;
+        None where the system does not tell. Belongs to the thread that sends.
         """
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ it is never asked for the flag.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,7 @@ from .base import Interface
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Candidate:
     """An interface of this machine with all its IPv4 addresses."""
 
@@ -178,6 +177,8 @@ def _is_loopback_address(address: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
+    import ipaddress  # only for an error's text: not worth its time in every start
+
     try:
         ipaddress.ip_address(text)
     except ValueError:

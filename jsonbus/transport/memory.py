@@ -137,6 +137,9 @@ class MemoryTransport:
     def kernel_drops(self) -> int:
         return self._drops
 
+    def queued_bytes(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self._is_closed = True
         self._network._remove(self)

@@ -19,7 +19,6 @@ node that says something now and then is heard, and hears, by a recreated interf
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import math
 import socket
@@ -31,6 +30,7 @@ from ..errors import TransportError
 from . import interfaces as interface_choice
 from . import platforms, refusals
 from .base import Interface, Sender, TransportInfo
+from .congestion import ReceiveQueues
 from .outlets import Outlets
 
 _log = logging.getLogger("jsonbus.transport")
@@ -81,6 +81,7 @@ class MulticastTransport:
             group, port, receive_buffer_bytes
         )
         self._outlets = Outlets(group, port, ttl, on_failure=self._look_again)
+        self._queues = ReceiveQueues(group, port)
         self._rejoining = threading.Lock()  # a failing send and the owner may both want to
         self._has_changed = False  # found by a failing send, not yet told by `rejoin`
         self._looked_at = -math.inf
@@ -133,14 +134,19 @@ class MulticastTransport:
             ttl=self._ttl,
             receive_buffer_asked_bytes=self._buffer_asked_bytes,
             receive_buffer_obtained_bytes=self._buffer_obtained_bytes,
+            queue_bytes_max=platforms.queue_bytes_max(self._buffer_obtained_bytes),
         )
 
     def kernel_drops(self) -> int:
         return 0 if self._is_closed else platforms.count_kernel_drops(self._receiver)
 
+    def queued_bytes(self) -> int | None:
+        return self._queues.largest_bytes()
+
     def close(self) -> None:
         self._is_closed = True
         self._outlets.close()
+        self._queues.close()
         self._receiver.close()  # leaves the group too
 
     def _look_again(self) -> None:
@@ -193,8 +199,8 @@ class MulticastTransport:
 
 def _check_numbers(group: str, port: int, ttl: int) -> None:
     try:
-        is_group = ipaddress.IPv4Address(group).is_multicast
-    except ValueError:
+        is_group = 224 <= socket.inet_pton(socket.AF_INET, group)[0] <= 239
+    except (OSError, ValueError):
         is_group = False
     if not is_group:
         raise TransportError(

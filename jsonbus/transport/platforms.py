@@ -18,6 +18,7 @@ receive buffer  SO_RCVBUFFORCE, else    SO_RCVBUF fails beyond  SO_RCVBUF
                 SO_RCVBUF up to         the limit: ask for
                 rmem_max                less
 drops           SO_MEMINFO              not told                not told
+queues          /proc/net/udp           not told                not told
 flags           SIOCGIFFLAGS            SIOCGIFFLAGS, another   not told
                                         number
 
@@ -30,7 +31,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .base import Interface
 
@@ -54,8 +55,7 @@ _IFF_MULTICAST = 0x8000 if IS_MACOS else 0x1000
 _INTERFACE_NAME_BYTES_MAX = 15
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceFlags:
+class InterfaceFlags(NamedTuple):
     """What the system says of an interface beyond its addresses."""
 
     is_up: bool
@@ -160,6 +160,14 @@ def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
         except OSError:
             wanted_bytes //= 2
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def queue_bytes_max(obtained_bytes: int) -> int | None:
+    """Up to where the kernel fills a buffer of that size, in its own count; None if not known.
+
+    Linux counts what its bookkeeping takes as well, and allows the double that it reports.
+    """
+    return 2 * obtained_bytes if IS_LINUX else None
 
 
 def count_kernel_drops(sock: socket.socket) -> int:

@@ -32,9 +32,11 @@ def test_every_option_becomes_the_setting_of_its_name() -> None:
     assert settings_of(
         "--group", "224.5.5.5", "--port", "5000", "--interface", "lo", "--interface", "10.0.0.7",
         "--ttl", "0", "--mode", "delayed", "--subs-share-delay", "0", "--name", "desk", "--classic",
+        "--rate-limit", "10M",
     ) == {
         "group": "224.5.5.5", "port": 5000, "interface": ("lo", "10.0.0.7"), "ttl": 0,
         "mode": "delayed", "subs_share_delay": 0.0, "name": "desk", "classic": True,
+        "rate_limit": "10M",
     }  # fmt: skip
     assert settings_of("--master") == {"master": True}
 
@@ -50,6 +52,9 @@ def test_settings_from_options_beat_those_of_the_environment(
     monkeypatch.setenv("JSONBUS_TTL", "9")
     assert load(**settings_of()).ttl == 9
     assert load(**settings_of("--ttl", "0")).ttl == 0
+    monkeypatch.setenv("JSONBUS_RATE_LIMIT", "1M")
+    assert load(**settings_of()).rate_limit == 1_000_000
+    assert load(**settings_of("--rate-limit", "2.5k")).rate_limit == 2_500
 
 
 @pytest.mark.parametrize("command", ["sub", "pub", "node"])
@@ -63,6 +68,8 @@ def test_settings_from_options_beat_those_of_the_environment(
         ("--group", "10.0.0.1"),
         ("--ttl", "many"),
         ("--mode", "loud"),
+        ("--rate-limit", "fast"),
+        ("--rate-limit", "10"),
     ],
 )
 def test_options_that_cannot_be_are_wrong_usage(
@@ -187,3 +194,4 @@ def test_the_help_shows_the_bus_options_apart(run: Run) -> None:
     assert "  -c, --count N " not in shared
     assert "  --group ADDRESS " in shared
     assert "  --subs-share-delay MS " in shared
+    assert "  --rate-limit RATE " in shared

@@ -7,11 +7,12 @@ import pytest
 from jsonbus import Message
 from jsonbus.cli import listening
 from jsonbus.cli.listening import Inbox
+from jsonbus.core.message import make_message
 from tests.helpers import wait_until
 
 
 def message(value: object) -> Message:
-    return Message("t", value, None, None)  # type: ignore[arg-type]
+    return make_message("t", value, None, None)  # type: ignore[arg-type]
 
 
 def test_messages_come_out_in_order_and_all_at_once() -> None:

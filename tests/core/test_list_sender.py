@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from jsonbus.core.express import Express
 from jsonbus.core.frames import ALL_BUCKETS, Entry, ListFrame
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
 from jsonbus.core.list_sender import ListSender
@@ -24,7 +25,9 @@ class Sending:
 
     def __init__(self, datagram_bytes_max: int = 1400) -> None:
         self.now = NOW
-        self.outbox = Outbox(Stamp("own-id-of-a-node", 1), datagram_bytes_max, 0.0, batching=True)
+        self.outbox = Outbox(
+            Stamp("own-id-of-a-node", 1), datagram_bytes_max, 0.0, batching=True, express=Express()
+        )
         self.sender = ListSender(self.outbox, datagram_bytes_max)
         self.bursts: list[list[bytes]] = []
 

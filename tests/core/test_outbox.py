@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsonbus.core.codec import dumps
+from jsonbus.core.express import Express
 from jsonbus.core.frames import Frame, MessagesFrame, PingFrame
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire_decode import decode
@@ -19,11 +20,17 @@ NOW = 1000.0
 
 
 def make_outbox(datagram_bytes_max: int = 1400, *, batching: bool = True) -> Outbox:
-    return Outbox(Stamp("k3v9aaaabbbbcccc", 1), datagram_bytes_max, 500.0, batching=batching)
+    return Outbox(
+        Stamp("k3v9aaaabbbbcccc", 1),
+        datagram_bytes_max,
+        500.0,
+        batching=batching,
+        express=Express(),
+    )
 
 
 def put(outbox: Outbox, *values: object, topic: str = "t", now: float = NOW) -> list[int]:
-    return [outbox.put_message(dumps(topic), dumps(value), now) for value in values]
+    return [outbox.put_message(b"[%b," % dumps(topic), dumps(value), now) for value in values]
 
 
 def take(outbox: Outbox, now: float = NOW) -> list[Frame]:

@@ -37,7 +37,7 @@ def message(number: int, value: object = None, *, topic: str = "t", counter: int
 
 def batch(*items: object, counter: int = 1, first_message: int = 1) -> bytes:
     pairs = [codec.dumps(item) for item in items]
-    return forge(encode_batch, pairs, counter=counter, first_message=first_message)
+    return forge(encode_batch, b",".join(pairs), counter=counter, first_message=first_message)
 
 
 # --- Messages -------------------------------------------------------------------------------------

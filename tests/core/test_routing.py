@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.core import routing
+from jsonbus.core.express import Express
 from jsonbus.core.frames import Entry
-from jsonbus.core.message import Message, Origin
+from jsonbus.core.message import Origin, make_message
 from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.errors import InvalidTopicError
 
@@ -19,12 +20,12 @@ def make_entry(node: str, *patterns: str, mode: str = "delayed") -> Entry:
 
 
 def make_router(*others: Entry) -> Router:
-    return Router(lambda: others)
+    return Router(lambda: others, Express())
 
 
 def test_route_knows_the_topic_as_json() -> None:
     route = make_router().route('a "quoted" ü')
-    assert route.topic_json == '"a \\"quoted\\" ü"'.encode()
+    assert route.lane == '["a \\"quoted\\" ü",'.encode()
 
 
 @pytest.mark.parametrize("topic", ["", "a/*", "jsonbus.x", 3, None, [], {}])
@@ -136,7 +137,7 @@ def test_routes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_deliveries_are_grouped_by_sink_in_order_of_their_first_message() -> None:
     deliveries = Deliveries()
     first, second = Inbox("first"), Inbox("second")
-    messages = [Message("t", number, number, ORIGIN) for number in range(3)]
+    messages = [make_message("t", number, number, ORIGIN) for number in range(3)]
     deliveries.add(second, messages[0])
     deliveries.add(first, messages[1])
     deliveries.add(second, messages[2])
@@ -147,7 +148,7 @@ def test_deliveries_are_grouped_by_sink_in_order_of_their_first_message() -> Non
 def test_messages_taken_are_not_touched_by_later_ones() -> None:
     deliveries = Deliveries()
     inbox = Inbox("sink")
-    message = Message("t", 1, 1, ORIGIN)
+    message = make_message("t", 1, 1, ORIGIN)
     deliveries.add(inbox, message)
     ((_, taken),) = deliveries.take()
     deliveries.add(inbox, message)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jsonbus.core.counters import Counters
+from jsonbus.core.express import Express
 from jsonbus.core.frames import ALL_BUCKETS, Entry, ListFrame, bucket_of
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, SHARE_INTERVAL_MIN_S, WHOLE_LIST_NODES
 from jsonbus.core.outbox import Outbox
@@ -28,7 +29,7 @@ class Sharer:
         self.now = NOW
         settings = {"share_delay_s": 0.1} | settings
         self.list = SubscriptionList()
-        self.outbox = Outbox(Stamp("m", 1), 1400, 0.0, batching=True)
+        self.outbox = Outbox(Stamp("m", 1), 1400, 0.0, batching=True, express=Express())
         self.counters = Counters()
         self.list.put(Entry("m", 1, 1, "m"), NOW - 50)
         for number in range(nodes - 1):

@@ -133,6 +133,12 @@ BAD_DATAGRAMS = [
     *[("bad_fields", datagram("jsonbus.presence", None, **{**presence, k: []})) for k in presence],
     ("bad_fields", datagram("jsonbus.presence", None, **{**presence, "mode": "fast"})),
     ("bad_fields", datagram("jsonbus.presence", None, **presence, ms="yes")),
+    *[
+        ("bad_fields", datagram("jsonbus.presence", None, **presence, rb=size))
+        for size in (-1, 1.5, True, "1", [1], 2**53 + 1)
+    ],
+    ("bad_list", listing(rb=-1)),
+    ("bad_list", listing(rb="all")),
     ("bad_fields", datagram("jsonbus.presence", None, **presence, dig=1)),
     ("bad_fields", datagram("jsonbus.presence", None, **presence, sum="")),
     ("bad_fields", datagram("jsonbus.presence", None, **presence, sus={})),

@@ -32,7 +32,7 @@ def test_a_stamp_counts_the_datagrams_of_every_kind_from_one() -> None:
     stamp = wire.Stamp("k3v9", 5)
     datagrams = [
         wire.encode_message(stamp, b'"a"', b"1", 1, 2),
-        wire.encode_batch(stamp, [b'["a",1]'], 1, 2),
+        wire.encode_batch(stamp, b'["a",1]', 1, 2),
         wire.encode_bye(stamp, 1, 2, version=3),
         wire.encode_ping(stamp, 1, 2, ping_id=3),
     ]
@@ -72,7 +72,7 @@ def test_the_overheads_are_reached_by_the_longest_headers_and_never_exceeded() -
 
     message = wire.encode_message(longest, topic, payload, MAX, MAX)
     assert len(message) == len(topic) + len(payload) + wire.MESSAGE_OVERHEAD_BYTES
-    batch = wire.encode_batch(longest, pairs, MAX, MAX)
+    batch = wire.encode_batch(longest, b",".join(pairs), MAX, MAX)
     assert len(batch) == sum(len(pair) + 1 for pair in pairs) - 1 + wire.BATCH_OVERHEAD_BYTES
 
     short = wire.Stamp("k3v9", MAX)

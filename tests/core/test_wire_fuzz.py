@@ -282,6 +282,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
         digests,
         sums,
         st.lists(st.tuples(node_ids | plain_ids, integers), max_size=4).map(tuple),
+        st.none() | integers,
     ),
     st.builds(ByeFrame, headers, integers),
     st.builds(RequestFrame, headers, topics, json_values, integers, integers),

@@ -50,10 +50,10 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     ),
     (
         # An announcement: only the sender's entry.
-        ListFrame(HEADER, ["a", "b/*"], [(_KITCHEN, 0.0)], None, None, None, (0, 1), False),
+        ListFrame(HEADER, ["a", "b/*"], [(_KITCHEN, 0.0)], None, None, None, (0, 1), False, 0),
         b'{"topic":"jsonbus.topics","payload":["jsonbus.topics","a","b/*"],'
         + _TAIL
-        + ',"subs":{"k3v9":[1731715200123,4,0,"Küche",0,[2,1]]}}}'.encode(),
+        + ',"subs":{"k3v9":[1731715200123,4,0,"Küche",0,[2,1]]},"rb":0}}'.encode(),
     ),
     (
         # A full share.
@@ -84,10 +84,10 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         + b'","part":[2,3],"u":1}}',
     ),
     (
-        PresenceFrame(HEADER, 4, "Küche", "basic", False, False, None, None),
+        PresenceFrame(HEADER, 4, "Küche", "basic", False, False, None, None, (), 425_984),
         b'{"topic":"jsonbus.presence","payload":null,'
         + _TAIL
-        + ',"v":4,"name":"Küche","mode":"basic"}}'.encode(),
+        + ',"v":4,"name":"Küche","mode":"basic","rb":425984}}'.encode(),
     ),
     (
         PresenceFrame(
@@ -151,7 +151,7 @@ def encode_frame(frame: Frame) -> bytes:
                 stamp, codec.dumps(topic), codec.dumps(value), first, sent_us
             )
         case MessagesFrame(_, items):
-            return wire.encode_batch(stamp, [codec.dumps(item) for item in items], first, sent_us)
+            return wire.encode_batch(stamp, codec.dumps(items)[1:-1], first, sent_us)
         case ListFrame():
             return wire.encode_list(
                 stamp,
@@ -163,6 +163,7 @@ def encode_frame(frame: Frame) -> bytes:
                 covers=frame.covers,
                 part=frame.part,
                 settled=frame.settled,
+                receive_buffer_bytes=frame.receive_buffer_bytes,
             )
         case PresenceFrame():
             return wire.encode_presence(
@@ -177,6 +178,7 @@ def encode_frame(frame: Frame) -> bytes:
                 digest=frame.digest,
                 sums=frame.sums,
                 suspects=frame.suspects,
+                receive_buffer_bytes=frame.receive_buffer_bytes,
             )
         case ByeFrame(_, version):
             return wire.encode_bye(stamp, first, sent_us, version=version)

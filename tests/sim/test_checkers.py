@@ -8,7 +8,7 @@ import pytest
 
 from jsonbus.core.events import ReplyReceived
 from jsonbus.core.limits import HOLD_MESSAGES_MAX
-from jsonbus.core.message import Message, Origin
+from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.sim import BrokenInvariantError, Checker, World
 from jsonbus.sim.checkers import (
     DatagramsAreSound,
@@ -103,7 +103,7 @@ def test_a_list_from_a_basic_node_is_noticed() -> None:
 
 def test_a_message_that_nobody_published_is_noticed() -> None:
     world, reader, writer = make_pair(DeliveriesAreTrue())
-    invented = Message("a/x", {"number": 99}, 1, Origin("x", "x", 1, 0.0, 0.0))
+    invented = make_message("a/x", {"number": 99}, 1, Origin("x", "x", 1, 0.0, 0.0))
     break_deliveries(reader, lambda messages: [*messages, invented])
     with pytest.raises(BrokenInvariantError, match="which nobody published"):
         publish_batch(world, writer, 1)
@@ -111,7 +111,7 @@ def test_a_message_that_nobody_published_is_noticed() -> None:
 
 def test_a_message_that_changed_its_topic_is_noticed() -> None:
     world, reader, writer = make_pair(DeliveriesAreTrue())
-    changed = Message("a/y", {"number": 0}, 1, Origin("x", "x", 1, 0.0, 0.0))
+    changed = make_message("a/y", {"number": 0}, 1, Origin("x", "x", 1, 0.0, 0.0))
     break_deliveries(reader, lambda messages: [changed])
     with pytest.raises(BrokenInvariantError, match="as a/y, not a/0"):
         publish_batch(world, writer, 1)

@@ -59,6 +59,9 @@ class RecordingTransport:
     def kernel_drops(self) -> int:
         return self.inner.kernel_drops()
 
+    def queued_bytes(self) -> int | None:
+        return self.inner.queued_bytes()
+
     def close(self) -> None:
         self.inner.close()
 

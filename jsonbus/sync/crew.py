@@ -1,0 +1,272 @@
+"""The threads of a bus. One receives, the others run handlers, and they swap.
+
+Theory of operation. A thread that has to be woken for a message costs more than most handlers do:
+some 20 µs, and as much delay. So the thread that received a message runs its handler itself, *in
+place*, if
+
+- the handler has been quick (`Subscription.is_quick`): cheaper than waking somebody;
+- it is nobody else's turn: no subscription waits for a worker;
+- a *slot* is free. There are as many as `workers`: no more handlers than that run at once, in place
+  or not.
+
+Any other handler goes into the queue, for a worker.
+
+Receiving must not stop because a handler does. Quick ones may still block some day, so while
+handlers run in place an idle thread *watches*: if one of them takes longer than WATCH_S, the
+watcher becomes the receiver, and the thread in the handler finds itself a worker when it comes
+back. A handler that is about to wait for the bus itself gives the receiving away before
+(`will_wait`). There is always a thread to take it: there is one more than handlers may run.
+
+    receiver   has the role (`_receiver` is its ident): in Receiving.step, or in a handler in place
+    worker     in a handler from the queue
+    idle       waits for the role or the queue; one of them watches while handlers run in place
+
+A subscription is in the queue, due, or with one thread, or none of it; it comes back while it has
+messages. So its handler never runs twice at once, and a busy subscription waits behind the others
+after each batch.
+
+The crew's lock is held for a few instructions only, and never together with another one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from threading import get_ident
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from jsonbus.errors import TransportError
+from jsonbus.frontend.events import BusLog
+
+if TYPE_CHECKING:
+    from jsonbus.sync.receiving import Receiving
+    from jsonbus.sync.subscription import Subscription
+
+#: How long a handler may keep the receiver from receiving. The kernel's buffer holds much more than
+#: what comes in that time, and no timer of the bus is so exact.
+WATCH_S = 0.02
+
+#: Looks without a handler in place after which nobody watches any more: a second.
+WATCH_IDLE_MAX = 50
+
+
+class _Here(threading.local):
+    """The subscription whose handler this thread is running."""
+
+    subscription: Subscription | None = None
+
+
+_here = _Here()
+
+
+def current_subscription() -> Subscription | None:
+    """The subscription, of whichever bus, whose handler made this call; None outside handlers."""
+    return _here.subscription
+
+
+class Crew:
+    """One thread to receive, and, once there is a handler, as many more as there are workers."""
+
+    def __init__(self, name: str, workers: int, log: BusLog) -> None:
+        self._name = name
+        self._workers = workers
+        self._log = log
+        self._receiving: Receiving | None = None
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)  # role, queue, slots, watch, stop
+        self._threads: list[threading.Thread] = []
+        self._receiver: int | None = None
+        self._due: deque[Subscription] = deque()  # for the receiver to run or to hand on
+        self._queue: deque[Subscription] = deque()
+        self._slots = workers
+        self._began_at = math.inf  # when the handler that runs in place was begun
+        self._runs = 0  # handlers begun in place
+        self._is_watched = False
+        self._watcher: int | None = None
+        self._is_stopping = False
+        self._is_finished = False  # nobody receives any more
+        self._finished = threading.Event()
+
+    def start(self, receiving: Receiving) -> None:
+        """Begin to receive. Raises TransportError if the system has no thread left."""
+        self._receiving = receiving
+        thread = threading.Thread(
+            target=self._run, name=f"jsonbus-receive-{self._name}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise TransportError(f"the receive thread cannot be started: {error}") from error
+        self._threads.append(thread)
+
+    def start_workers(self) -> None:
+        """There is a handler: start the other threads, unless they run. Any thread."""
+        with self._lock:
+            if len(self._threads) != 1 or self._is_stopping:
+                return
+            for number in range(1, self._workers + 1):
+                thread = threading.Thread(
+                    target=self._run, name=f"jsonbus-worker-{self._name}-{number}", daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+
+    def schedule(self, subscription: Subscription) -> None:
+        """Have the subscription's handler run. Any thread, never waits."""
+        if get_ident() == self._receiver:
+            self._due.append(subscription)
+            return
+        with self._lock:
+            self._queue.append(subscription)
+            self._changed.notify()
+
+    def are_current(self) -> bool:
+        """Whether the calling thread is one of these."""
+        return threading.current_thread() in self._threads
+
+    def will_wait(self) -> None:
+        """Before a call waits for something that has to be received. Any thread."""
+        if get_ident() == self._receiver and self._began_at < math.inf:
+            with self._lock:
+                self._give_role_away()
+
+    def run_due(self) -> bool:
+        """Run or hand on what is due. In the receiving thread; whether it still is that."""
+        due = self._due
+        while due:
+            if not self._run_in_place(due.popleft()):
+                return False
+        return True
+
+    def request_stop(self) -> None:
+        """Let each thread end after the handler it is running. Any thread, never waits."""
+        with self._lock:
+            self._is_stopping = True
+            if self._began_at < math.inf:
+                self._give_role_away()  # that handler may take its time
+            self._changed.notify_all()
+
+    def join(self, deadline: float, grace_s: float) -> None:
+        """Wait for the threads to end, except for the one that calls.
+
+        Handlers have until the deadline; receiving, which ends by itself, a little longer.
+        """
+        if self.are_current():
+            # The caller may be the one that receives, and end only when this is over.
+            self._finished.wait(0.0)
+        else:
+            self._finished.wait(max(0.0, deadline - monotonic()) + grace_s)
+        for thread in self._threads:
+            if thread is threading.current_thread():
+                continue
+            thread.join(max(0.0, deadline - monotonic()))
+            if thread.is_alive() and self._is_finished:
+                self._log.warn_once(("worker", thread.name), "%s still runs a handler", thread.name)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                has_task, subscription = self._wait_for_task()
+            if not has_task:
+                return
+            if subscription is None:
+                self._receive()
+            else:
+                self._work(subscription)
+            # An idle thread must not keep a subscription, and thereby its bus, alive.
+            del subscription
+
+    def _wait_for_task(self) -> tuple[bool, Subscription | None]:
+        """A subscription to handle, or None: to receive; (False, None) at the end. Lock held."""
+        me = get_ident()
+        while True:
+            if self._receiver is None and not self._is_finished:
+                self._receiver = me
+                return True, None
+            if self._is_stopping:
+                return False, None
+            if self._queue and self._slots:
+                self._slots -= 1
+                return True, self._queue.popleft()
+            if self._is_watched and self._watcher is None:
+                self._watch(me)
+            else:
+                self._changed.wait()
+
+    def _watch(self, me: int) -> None:
+        """Until there may be something else to do, or nothing to watch. Lock held."""
+        self._watcher = me
+        runs, idle = self._runs, 0
+        while idle < WATCH_IDLE_MAX and not self._changed.wait(WATCH_S):
+            if monotonic() - self._began_at >= WATCH_S:
+                self._give_role_away()
+            # A wait may time out and be notified, both.
+            if self._queue or self._receiver is None or self._is_stopping:
+                break
+            idle = idle + 1 if runs == self._runs else 0
+            runs = self._runs
+        self._watcher = None
+        self._is_watched = False
+
+    def _receive(self) -> None:
+        me, receiving = get_ident(), self._receiving
+        assert receiving is not None
+        while self._receiver == me and not self._is_stopping:
+            receiving.step()
+        with self._lock:
+            if self._receiver != me:
+                return
+            self._is_finished = True
+        receiving.finish()
+        self._finished.set()
+
+    def _work(self, subscription: Subscription) -> None:
+        has_more = self._handle(subscription)
+        with self._lock:
+            self._slots += 1
+            if has_more:
+                self._queue.append(subscription)
+
+    def _run_in_place(self, subscription: Subscription) -> bool:
+        """Run a handler here, or hand it on; whether this thread is still the receiver."""
+        with self._lock:
+            if not (subscription.is_quick and self._slots and not self._queue):
+                self._queue.append(subscription)
+                self._changed.notify()
+                return True
+            self._slots -= 1
+            self._runs += 1
+            self._began_at = monotonic()
+            if not self._is_watched:
+                self._is_watched = True
+                self._changed.notify()
+        has_more = self._handle(subscription)
+        with self._lock:
+            self._slots += 1
+            if has_more:
+                self._queue.append(subscription)
+            if self._queue:
+                self._changed.notify()
+            if self._receiver != get_ident():
+                return False
+            self._began_at = math.inf
+            return True
+
+    def _handle(self, subscription: Subscription) -> bool:
+        """Handle one batch of messages; whether there are more."""
+        _here.subscription = subscription
+        try:
+            return subscription.run_handler()
+        except Exception:
+            self._log.fail("a worker failed: this is a bug")
+            return False
+        finally:
+            _here.subscription = None
+
+    def _give_role_away(self) -> None:
+        """Let another thread receive: this one is in a handler. Lock held."""
+        self._receiver = None
+        self._began_at = math.inf
+        self._changed.notify_all()
