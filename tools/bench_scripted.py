@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
+import time
 from collections import deque
+from collections.abc import Callable
 
+from jsonbus.core.frames import Entry
+from jsonbus.core.node import Node
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.subscription_list import FrozenList
 from jsonbus.transport.base import TransportInfo
 
 ADDRESS = ("127.0.0.1", 2416)
+#: How often a node that is driven by hand looks at its timers.
+STEP_S = 0.002
 
 
 class ScriptedTransport:
@@ -58,3 +67,41 @@ class ScriptedTransport:
     def close(self) -> None:
         self._inside.close()
         self._outside.close()
+
+
+class Company(ScriptedTransport):
+    """A transport to a node that speaks for many: it knows them, and tells what they want.
+
+    That node wants `sensors/**`, each of the others a topic of its own.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self._sent: deque[bytes] | None = deque()
+        self._node = Node(NodeSettings("reader", 1, "reader"), random.Random(1))
+        self._node.subscribe("sensors/**", "sink", 0.0)
+        others = [Entry(f"n{n}", 1, 1, f"n{n}", (f"other/{n}",)) for n in range(1, nodes)]
+        group = FrozenList([self._node.own_entry(), *others])
+        self._node.open_converged(time.monotonic(), group)
+
+    def send(self, datagram: bytes) -> bool:
+        if self._sent is not None:
+            self._sent.append(datagram)
+        return True
+
+    def introduce(self, is_done: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Let the two talk until that is true; what is sent afterwards nobody hears."""
+        assert self._sent is not None
+        deadline = time.monotonic() + timeout_s
+        while not is_done():
+            now = time.monotonic()
+            if now > deadline:
+                raise TimeoutError("the node did not become sure")
+            while self._sent:
+                self._node.receive_datagram(self._sent.popleft(), ADDRESS, now)
+            self._node.handle_timer(now)
+            answers = self._node.datagrams_to_send(now)
+            if answers:
+                self.bring(answers)
+            time.sleep(STEP_S)
+        self._sent = None

@@ -152,6 +152,13 @@ class Node:
         is_stirred, self._receiver.is_stirred = self._receiver.is_stirred, False
         return is_stirred
 
+    def allow_bytes(self, datagram_bytes_max: int) -> None:
+        """The network carries datagrams of that size: messages may fill them.
+
+        Lists and other control datagrams keep to the settings, whatever the network carries now.
+        """
+        self._outbox.allow_bytes(datagram_bytes_max)
+
     @property
     def has_output(self) -> bool:
         return bool(self._outbox)

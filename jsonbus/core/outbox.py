@@ -59,9 +59,8 @@ class Outbox:
         express: Express,
     ) -> None:
         self._stamp = stamp
-        self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + stamp.id_bytes_saved
         self._express = express
-        express.size_max = self._room // _SIZE_SHARE
+        self.allow_bytes(datagram_bytes_max)
         self._gathered = express.gathered
         self._measured = self._measured_bytes = 0  # gathered messages whose size is known, and it
         self._typical = SHARING_MAX  # messages that fill a datagram, by the last one
@@ -102,6 +101,11 @@ class Outbox:
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """What the entries of a list may take in one datagram of this node."""
         return datagram_bytes_max - LIST_OVERHEAD_BYTES + self._stamp.id_bytes_saved
+
+    def allow_bytes(self, datagram_bytes_max: int) -> None:
+        """How large a datagram with several messages may be from now on."""
+        self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + self._stamp.id_bytes_saved
+        self._express.size_max = self._room // _SIZE_SHARE
 
     def shares(self, now: float) -> bool:
         """Whether messages may share datagrams now."""

@@ -11,7 +11,7 @@ import time
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.transport.base import Transport
+from jsonbus.transport.base import Sender, Transport
 from jsonbus.transport.multicast import open_multicast
 
 #: Random bytes in a node's id. 10 make 16 letters and digits; among a million nodes, two have the
@@ -22,7 +22,12 @@ NODE_ID_BYTES = 10
 INTERFACES_S = 3.0
 
 NAME_BYTES_MAX = 255
+#: What every network carries in one piece.
 DATAGRAM_BYTES_DEFAULT = 1400
+
+#: The same where datagrams never leave the machine. Linux keeps each in memory of 2^n bytes, of
+#: which this leaves no part unused; larger ones were not measurably cheaper per message.
+LOOPBACK_DATAGRAM_BYTES = 7800
 
 
 def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Node:
@@ -52,11 +57,38 @@ def make_name(host: str, process: int) -> str:
     return (short.decode(errors="ignore") or "node") + suffix
 
 
+def datagram_bytes(config: BusConfig, transport: Transport) -> int:
+    """How large datagrams with several messages may be, by the way they take now."""
+    if config.datagram_bytes_max is not None:
+        return config.datagram_bytes_max
+    interfaces = transport.describe().interfaces
+    if interfaces and all(each.address.startswith("127.") for each in interfaces):
+        return LOOPBACK_DATAGRAM_BYTES
+    return DATAGRAM_BYTES_DEFAULT
+
+
 def open_transport(config: BusConfig) -> Transport:
     """Join the group that the settings name; raises TransportError."""
     return open_multicast(
         config.group, config.port, config.interface, config.ttl, config.receive_buffer_bytes
     )
+
+
+class Hosts:
+    """The addresses of this host, as far as the bus uses them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._senders: frozenset[Sender] = frozenset()
+        self._hosts: frozenset[str] = frozenset()
+
+    def look(self) -> frozenset[str]:
+        """The same object until an address changes."""
+        senders = self._transport.own_addresses
+        if senders is not self._senders:
+            self._senders = senders
+            self._hosts = frozenset(host for host, _ in senders)
+        return self._hosts
 
 
 def transport_figures(transport: Transport) -> dict[str, int]:

@@ -59,7 +59,7 @@ class Bus:
         self._config = config
         self._node = make_node(config, transport.describe().queue_bytes_max)
         self._is_entered = False
-        loop = Loop(self._node, transport, config.workers)
+        loop = Loop(self._node, transport, config)
         loop.start()
         self._loop = loop
         self._express = self._node.express

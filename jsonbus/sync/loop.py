@@ -27,13 +27,14 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
+from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
-from jsonbus.frontend.opening import INTERFACES_S, transport_figures
+from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
 from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
@@ -66,12 +67,13 @@ class _Outcome(NamedTuple):
 class Loop:
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
-    def __init__(self, node: Node, transport: Transport, workers: int) -> None:
+    def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
         self.discards = Discards()
-        self.crew = Crew(name, workers, self.log)
+        self.crew = Crew(name, config.workers, self.log)
+        self._config = config
         self._node = node
         self._transport = transport
         self._lock = threading.Lock()
@@ -87,7 +89,14 @@ class Loop:
             finish=self._finish,
         )
         self._outgoing = Outgoing(
-            node, transport, self._lock, self.log, self.wake, self._receiving.wake_to_flush
+            node,
+            transport,
+            self._lock,
+            self.log,
+            config.rate_limit,
+            wake=self.wake,
+            wake_to_flush=self._receiving.wake_to_flush,
+            will_wait=self.crew.will_wait,
         )
         self._subscriptions: set[Subscription] = set()
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
@@ -108,6 +117,7 @@ class Loop:
             self._receiving.cut_off()
             raise
         note_open(self)
+        self._node.allow_bytes(datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     @property
@@ -230,7 +240,7 @@ class Loop:
             raise forked_error()
         with self._lock:
             figures = self._node.stats()
-            figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
+            figures |= self._outgoing.figures
             figures["messages_dropped"] = (
                 self.discards.count
                 + self._overflowed
@@ -344,6 +354,7 @@ class Loop:
         with self._lock:
             now = monotonic()
             if has_moved:
+                node.allow_bytes(datagram_bytes(self._config, self._transport))
                 node.interfaces_changed(now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:

@@ -21,6 +21,9 @@ full: a publisher that is faster than that shares datagrams although nothing kee
 What gathered and did not fill a datagram leaves by the receive thread, which is woken once per
 burst and then looks every LINGER_S whether the burst is over.
 
+Before a datagram leaves, the pacer may want it to wait (core/pacing.py): for the rate limit, or for
+receivers on this host. The receive thread never waits for that: it comes back.
+
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
 While something is unsent the outbox is not taken, so it fills, and `wait_for_room` stops publishers
@@ -38,9 +41,11 @@ from collections.abc import Callable
 from threading import get_ident
 
 from jsonbus.core.node import Node
+from jsonbus.core.pacing import Fill, Pacer
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.opening import Hosts
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one
@@ -70,8 +75,11 @@ class Outgoing:
         transport: Transport,
         lock: threading.Lock,
         log: BusLog,
+        rate_limit: float | None,
+        *,
         wake: Callable[[], None],
         wake_to_flush: Callable[[], None],
+        will_wait: Callable[[], None],
     ) -> None:
         self._node = node
         self._express = node.express
@@ -80,6 +88,10 @@ class Outgoing:
         self._log = log
         self._wake = wake  # makes the receive thread look at timers and output
         self._wake_to_flush = wake_to_flush  # makes it look at `flush_at`
+        self._will_wait = will_wait  # to be called before waiting for what others do
+        self._pacer = Pacer(rate_limit)
+        self._allowance = 0.0  # bytes that may leave before the pacer is asked
+        self._hosts = Hosts(transport)
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is
         self._room = threading.Condition(lock)
@@ -95,6 +107,15 @@ class Outgoing:
     def datagrams_unsent(self) -> int:
         """Datagrams that were made and will never leave."""
         return self._refused + (len(self._unsent) if self._is_closed else 0)
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """What stats() shows of it."""
+        return {
+            "datagrams_unsent": self.datagrams_unsent,
+            "pacing_waits": self._pacer.waits,
+            "pacing_given_up": self._pacer.given_up,
+        }
 
     @property
     def has_unsent(self) -> bool:
@@ -252,9 +273,16 @@ class Outgoing:
     def _send_unsent(self, wait_until: float) -> None:
         unsent, send, me = self._unsent, self._transport.send, get_ident()
         while unsent and self._holder == me and not self._is_closed:
+            if self._allowance <= 0 and not self._is_allowed():
+                now = time.monotonic()
+                if now >= wait_until:
+                    return
+                self._will_wait()
+                time.sleep(min(self._pacer.retry_s, ROOM_WAIT_S, wait_until - now))
+                continue
             try:
                 if send(unsent[0]):
-                    unsent.popleft()
+                    self._allowance -= len(unsent.popleft())
                     if self._is_failing or self._jammed_at is not None:
                         self._works()
                     continue
@@ -272,6 +300,19 @@ class Outgoing:
                 self._transport.wait_writable(min(ROOM_WAIT_S, wait_until - now))
             else:
                 return
+
+    def _is_allowed(self) -> bool:
+        """Ask the pacer for more."""
+        queued = self._transport.queued_bytes()
+        fill = None
+        if queued is not None:
+            hosts = self._hosts.look()
+            with self._lock:
+                limit = self._node.smallest_buffer(hosts)
+            if limit is not None:
+                fill = Fill(queued, limit)
+        self._allowance = self._pacer.allowance(self._allowance, time.monotonic(), fill)
+        return self._allowance > 0
 
     def _failed(self, error: TransportError) -> None:
         self._is_failing = True
