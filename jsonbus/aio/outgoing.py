@@ -1,35 +1,56 @@
 """Datagrams on their way out of an event loop.
 
-Theory of operation. The first publish of a turn of the event loop is sent at once; what is
-published in the rest of that turn gathers in the node's outbox and leaves at its end, sharing
-datagrams. So a lone message does not wait, and a burst is batched. For a publisher that never lets
-go of the loop, it leaves whenever GATHER_BYTES_MAX have gathered, and the publisher has to yield.
+Theory of operation. A lone message leaves at once. After it, messages *gather* in the node's outbox
+for LINGER_S, and whatever fills a datagram leaves by then: a burst is batched, be it published in
+one turn of the event loop or in several. What does not fill a datagram leaves by a *look*, which
+comes at the end of each turn while messages gather:
 
-When the kernel has no room, the datagram is kept and tried again every RETRY_S. Meanwhile the
-outbox is not taken, so it fills, and `wait_for_room` stops publishers at OUTPUT_BYTES_MAX. A
-datagram that the kernel had no room for during STALL_S counts as refused: a network that is stuck
-is like one that is down. Nothing is dropped that is not counted.
+    more came since the last look, and LINGER_S is not over    look again at the end of the next turn
+    else                                                       send what there is
+
+So a message waits for others only as long as others keep coming. That it is looked for turn by turn
+rather than by a timer has a reason: a timer of the event loop is only as exact as a millisecond.
+
+`Express.limit` (core/express.py) is above 0 exactly while a look, or a retry, is planned: only then
+may publishers add messages without coming here.
+
+A publisher that never lets go of the loop has to after TURN_BYTES_MAX: others want to run, and this
+node has to hear, of what it sends itself, too, before that fills its receive buffer.
+
+Before a datagram leaves, the pacer may want it to wait (core/pacing.py): for the rate limit, or for
+receivers on this host. The same is done as when the kernel has no room: the datagram is kept and
+tried again soon. Meanwhile the outbox is not taken, so it fills, and `wait_for_room` stops
+publishers at OUTPUT_BYTES_MAX. A datagram that the kernel had no room for during STALL_S counts as
+refused: a network that is stuck is like one that is down. Nothing is dropped that is not counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
 from jsonbus.aio.wakeup import Wakeup
 from jsonbus.core.node import Node
+from jsonbus.core.pacing import Fill, Pacer
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.opening import Hosts
 from jsonbus.transport.base import Transport
+
+#: How long messages gather after a datagram left, if more keep coming: some twenty turns of an
+#: event loop that does little else, and short beside what any network takes to be noticed.
+LINGER_S = 0.0003
 
 #: Output that may wait while the kernel has no room. Some 750 datagrams: more than any socket
 #: buffer takes at once, little enough to leave within a second on a slow network.
 OUTPUT_BYTES_MAX = 1 << 20
 
-#: Output that gathers in one turn before it is sent: datagrams are full long before.
-GATHER_BYTES_MAX = 1 << 16
+#: What may leave before a publisher has to yield. It takes half a millisecond or so to publish; a
+#: turn of the loop, beside that, costs next to nothing.
+TURN_BYTES_MAX = 1 << 16
 
 #: How long the kernel may have no room for a datagram before it counts as refused.
 STALL_S = 5.0
@@ -47,16 +68,25 @@ class Outgoing:
         transport: Transport,
         event_loop: asyncio.AbstractEventLoop,
         log: BusLog,
+        rate_limit: float | None,
         wake: Callable[[], None],
     ) -> None:
         self._node = node
+        self._express = node.express
+        self._gathered = node.express.gathered
         self._transport = transport
         self._event_loop = event_loop
         self._log = log
         self._wake = wake  # has somebody look at timers and output soon
+        self._pacer = Pacer(rate_limit)
+        self._allowance = 0.0  # bytes that may leave before the pacer is asked
+        self._hosts = Hosts(transport)
         self._unsent: deque[bytes] = deque()
-        self._is_gathering = False
+        self._gathers_until = -math.inf
+        self._is_look_planned = False
+        self._looked_at_count = 0  # messages that had gathered at the last look
         self._retry: asyncio.TimerHandle | None = None
+        self._turn_bytes = 0  # left since a publisher last had to yield
         self._progress = Wakeup(event_loop)
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
@@ -69,27 +99,43 @@ class Outgoing:
         return self._refused + (len(self._unsent) if self._is_closed else 0)
 
     @property
+    def figures(self) -> dict[str, int]:
+        """What stats() shows of it."""
+        return {
+            "datagrams_unsent": self.datagrams_unsent,
+            "pacing_waits": self._pacer.waits,
+            "pacing_given_up": self._pacer.given_up,
+        }
+
+    @property
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
         return bool(self._unsent) and self._node.output_bytes > OUTPUT_BYTES_MAX
 
-    def gather(self, now: float) -> bool:
-        """After a publish: send at once, or with the rest of this turn.
+    def attend(self, now: float) -> bool:
+        """After a publish: send what is to leave, and plan when the rest will.
 
         True: the publisher has to yield, and to wait for room.
         """
-        if not self._is_gathering:
-            self._is_gathering = True
-            self._event_loop.call_soon(self._end_turn)
-            self.send(now)
+        if self._retry is None:
+            if now >= self._gathers_until:
+                self.send(now)
+                self._gathers_until = now + LINGER_S
+            elif self._node.has_full_datagram:
+                self._send_full(now)
+                self._gathers_until = now + LINGER_S
+            elif not self._is_look_planned:
+                self._is_look_planned = True
+                self._looked_at_count = 0
+                self._event_loop.call_soon(self._look)
+        self._set_limit()
+        if self._turn_bytes < TURN_BYTES_MAX:
             return self.is_full
-        if self._node.output_bytes < GATHER_BYTES_MAX:
-            return False
-        self.send(now)
+        self._turn_bytes = 0
         return True
 
     def send(self, now: float) -> None:
-        """Send everything there is, as far as the kernel has room."""
+        """Send everything there is, as far as the kernel has room and the pacer allows."""
         if self._retry is not None or self._is_closed:
             return
         while self._send_unsent(now):
@@ -98,7 +144,6 @@ class Outgoing:
                 return
             self._unsent.extend(self._node.datagrams_to_send(now))
             self._progress.fire()
-        self._retry = self._event_loop.call_later(RETRY_S, self._try_again)
 
     async def wait_for_room(self) -> None:
         """Return once the output is within its bound."""
@@ -115,27 +160,57 @@ class Outgoing:
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
+        self._express.limit = 0
         if self._retry is not None:
             self._retry.cancel()
         self._unsent.extend(self._node.datagrams_to_send(monotonic()))
         self._progress.fire()
 
-    def _end_turn(self) -> None:
-        self._is_gathering = False
+    def _look(self) -> None:
+        """At the end of a turn: send what has gathered, unless more keeps coming."""
+        now, count = monotonic(), len(self._gathered)
+        if count != self._looked_at_count and now < self._gathers_until:
+            self._looked_at_count = count
+            self._event_loop.call_soon(self._look)
+            return
+        self._is_look_planned = False
         if self._node.has_output:
-            self.send(monotonic())
+            self.send(now)
+            self._gathers_until = now + LINGER_S
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        """How many messages may gather before somebody has to come here."""
+        if self._retry is not None:
+            self._express.limit = len(self._gathered) + self._node.typical_count
+        elif self._is_look_planned:
+            self._express.limit = self._node.typical_count
+        else:
+            self._express.limit = 0
 
     def _try_again(self) -> None:
         self._retry = None
         self.send(monotonic())
+        self._set_limit()
+
+    def _send_full(self, now: float) -> None:
+        """Send whole datagrams; the rest goes on gathering."""
+        if not self._is_closed:
+            self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=True))
+            self._send_unsent(now)
 
     def _send_unsent(self, now: float) -> bool:
-        """Whether everything could be sent."""
+        """Whether everything could be sent; if not, it is tried again."""
         unsent, send = self._unsent, self._transport.send
         while unsent:
+            if self._allowance <= 0 and not self._is_allowed(now):
+                self._retry_in(self._pacer.retry_s)
+                return False
             try:
                 if send(unsent[0]):
-                    unsent.popleft()
+                    size = len(unsent.popleft())
+                    self._allowance -= size
+                    self._turn_bytes += size
                     if self._is_failing or self._jammed_at is not None:
                         self._works(now)
                     continue
@@ -146,10 +221,25 @@ class Outgoing:
             if self._jammed_at is None:
                 self._jammed_at = now
             if now - self._jammed_at < STALL_S:
+                self._retry_in(RETRY_S)
                 return False
             unsent.popleft()
             self._failed(TransportError(f"the network has taken nothing for {STALL_S:g} s"), now)
         return True
+
+    def _retry_in(self, seconds: float) -> None:
+        self._retry = self._event_loop.call_later(seconds, self._try_again)
+
+    def _is_allowed(self, now: float) -> bool:
+        """Ask the pacer for more."""
+        queued = self._transport.queued_bytes()
+        fill = None
+        if queued is not None:
+            limit = self._node.smallest_buffer(self._hosts.look())
+            if limit is not None:
+                fill = Fill(queued, limit)
+        self._allowance = self._pacer.allowance(self._allowance, now, fill)
+        return self._allowance > 0
 
     def _failed(self, error: TransportError, now: float) -> None:
         self._is_failing = True

@@ -192,6 +192,11 @@ class Node:
             self._membership.note_sent(now)
         return datagrams
 
+    def lone_datagram(self, lane: bytes, payload: bytes, now: float) -> bytes:
+        """What to send for a message on the short way, if nothing else waits to be sent."""
+        self._membership.note_sent(now)
+        return self._outbox.make_lone(lane, payload, now)
+
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""
         if self._is_closed:

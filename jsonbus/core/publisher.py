@@ -16,12 +16,16 @@ from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.topics import TOPIC_BYTES_MAX
 from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 from jsonbus.errors import ClosedError, PayloadTooLargeError
 
 # What one message may take, with room for the longest header.
 MESSAGE_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+
+# A payload that fits with any topic; JSON may write a byte of one as two.
+PAYLOAD_BYTES_SAFE = MESSAGE_BYTES_MAX - 2 * TOPIC_BYTES_MAX - 2
 
 
 class Publisher:

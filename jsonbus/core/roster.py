@@ -22,8 +22,8 @@ class Peer:
         "_header",
         "_jumped_to",
         "_messages_jumped_to",
-        "_next_message",
-        "_top",
+        "next_message",
+        "top",
         "_window",
         "address",
         "challenger",
@@ -44,18 +44,18 @@ class Peer:
         self.challenger: Peer | None = None
         self.received = 0
         self.lost = 0
-        self._top = header.counter - 1
+        self.top = header.counter - 1
         self._window = 0
         self._jumped_to = 0
         self._messages_jumped_to = -COUNTER_JUMP
-        self._first_message = self._next_message = header.first_message
+        self._first_message = self.next_message = header.first_message
 
     def admit(self, counter: int) -> bool:
         """Whether this datagram is heard for the first time."""
-        ahead = counter - self._top
+        ahead = counter - self.top
         if ahead == 1:
             self._window = (self._window << 1 | 1) & _WINDOW_MASK
-            self._top = counter
+            self.top = counter
             return True
         if abs(ahead) >= COUNTER_JUMP:
             # Believed when the next one confirms it; a forged one stays alone. Backwards, too: the
@@ -64,14 +64,14 @@ class Peer:
             is_new = counter != self._jumped_to
             self._jumped_to = counter
             if is_confirmed:
-                self._top, self._window = counter, 1
+                self.top, self._window = counter, 1
             return is_new
         if ahead > 0:
             if ahead >= DUPLICATE_WINDOW:
                 self._window = 1
             else:
                 self._window = (self._window << ahead | 1) & _WINDOW_MASK
-            self._top = counter
+            self.top = counter
             return True
         if ahead <= -DUPLICATE_WINDOW:
             return False
@@ -81,20 +81,23 @@ class Peer:
         self._window |= bit
         return True
 
+    def go_on(self, count: int) -> None:
+        """The very next datagram came, with so many messages."""
+        self._window = (self._window << 1 | 1) & _WINDOW_MASK
+        self.top += 1
+        self.next_message += count
+        self.received += count
+
     def admit_next(self, data: bytes) -> bool:
         """Whether this datagram, of one message, is the very next one; then it is admitted.
 
         Told by how its last bytes look, which is exact for datagrams of ours; of others, and of
         any but the next one, nothing is said.
         """
-        counter, message = self._top + 1, self._next_message
-        header = self._header % (counter, message)
+        header = self._header % (self.top + 1, self.next_message)
         if not data.startswith(header, len(data) - len(header) - HEADER_END_BYTES):
             return False
-        self._window = (self._window << 1 | 1) & _WINDOW_MASK
-        self._top = counter
-        self._next_message = message + 1
-        self.received += 1
+        self.go_on(1)
         return True
 
     def count_messages(self, first: int, count: int) -> int:
@@ -103,16 +106,16 @@ class Peer:
         Negative for messages that come late: they were counted as missing before.
         """
         self.received += count
-        missing = first - self._next_message
+        missing = first - self.next_message
         if abs(missing) >= COUNTER_JUMP:
             # As with counters: believed when the next one confirms it. What was lost in such a
             # jump, if anything was, nobody can tell.
             if 0 <= first - self._messages_jumped_to < COUNTER_JUMP:
-                self._first_message = self._next_message = first + count
+                self._first_message = self.next_message = first + count
             self._messages_jumped_to = first + count
             return 0
         if missing >= 0:
-            self._next_message = first + count
+            self.next_message = first + count
         elif first < self._first_message:
             return 0  # from before this peer was met: not counted as missing
         else:
@@ -124,18 +127,18 @@ class Peer:
 class Roster:
     """Peers by node id; bounded."""
 
-    __slots__ = ("_peers", "by_address")
+    __slots__ = ("peers", "by_address")
 
     def __init__(self) -> None:
-        self._peers: dict[str, Peer] = {}
+        self.peers: dict[str, Peer] = {}
         #: Who was last heard from an address, if that matters to somebody. Bounded, too.
         self.by_address: dict[tuple[str, int], Peer] = {}
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return len(self.peers)
 
     def get(self, node: str) -> Peer | None:
-        return self._peers.get(node)
+        return self.peers.get(node)
 
     def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
         """The sender's peer, made anew for a new incarnation; None for an old incarnation.
@@ -144,11 +147,11 @@ class Roster:
         single forged datagram must not make a node that goes on talking look outdated.
         """
         node = header.node
-        peer = self._peers.get(node)
+        peer = self.peers.get(node)
         if peer is None:
-            if len(self._peers) >= PEERS_MAX:
-                del self._peers[next(iter(self._peers))]
-            peer = self._peers[node] = Peer(header, address)
+            if len(self.peers) >= PEERS_MAX:
+                del self.peers[next(iter(self.peers))]
+            peer = self.peers[node] = Peer(header, address)
             return peer
         if peer.incarnation == header.incarnation:
             peer.challenger = None
@@ -159,6 +162,6 @@ class Roster:
         if challenger is None or challenger.incarnation != header.incarnation:
             peer.challenger = Peer(header, address)
             return peer.challenger
-        del self._peers[node]  # so that the new one stands last
-        self._peers[node] = challenger
+        del self.peers[node]  # so that the new one stands last
+        self.peers[node] = challenger
         return challenger

@@ -51,19 +51,35 @@ _DEEP_BYTES_MIN = 2 * (NESTING_LEVELS_MAX + 1)
 
 
 def decode(data: bytes) -> Frame:
-    """What the datagram says; DatagramError with one of CAUSES if that cannot be understood.
+    """What the datagram says; DatagramError with one of CAUSES if that cannot be understood."""
+    return decode_body(parse(data), data)
 
-    The topics of messages are not checked beyond being strings, nor are the items of a batch:
-    the node looks every topic up anyway, and checks those it does not find.
-    """
+
+def parse(data: bytes) -> Any:
+    """The datagram's JSON."""
     if len(data) > DATAGRAM_BYTES_MAX:
         raise DatagramError("too_large", f"{len(data):,} bytes, at most {DATAGRAM_BYTES_MAX:,}")
     try:
-        body = codec.loads(data)
+        return codec.loads(data)
     except ValueError as error:
         # orjson's own limit, 1,024 levels; the words around "depth" differ between its releases.
         cause = "too_deep" if "depth" in str(error) else "not_json"
         raise DatagramError(cause, str(error)) from None
+
+
+def may_be_deep(data: bytes) -> bool:
+    """Whether the datagram has brackets enough to be nested too deeply, if not side by side."""
+    if len(data) < _DEEP_BYTES_MIN:
+        return False
+    return data.count(b"[") + data.count(b"{") > NESTING_LEVELS_MAX
+
+
+def decode_body(body: Any, data: bytes) -> Frame:
+    """What the datagram says that was parsed to `body`.
+
+    The topics of messages are not checked beyond being strings, nor are the items of a batch:
+    the node looks every topic up anyway, and checks those it does not find.
+    """
     try:
         topic = body["topic"]
         payload = body["payload"]
@@ -71,7 +87,7 @@ def decode(data: bytes) -> Frame:
         raise _missing_key(body) from None
     if type(topic) is not str:
         raise DatagramError("bad_topic", f"the topic is a {type(topic).__name__}, not a string")
-    if len(data) >= _DEEP_BYTES_MIN and data.count(b"[") + data.count(b"{") > NESTING_LEVELS_MAX:
+    if may_be_deep(data):
         _refuse_deep(topic, payload)
     if topic.startswith(RESERVED_PREFIX):
         return _decode_reserved(topic, payload, body)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.codec import dumps_plain
 from jsonbus.core.node import Node
+from jsonbus.core.publisher import PAYLOAD_BYTES_SAFE
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
@@ -108,13 +109,14 @@ class Bus:
         try:
             lane = self._lane_of(topic)
             if lane:
-                if self._gathered:
-                    payload = dumps_plain(value)
-                    if len(payload) <= self._express.size_max:
-                        self._gathered.append(lane + payload)
-                        if len(self._gathered) < self._express.limit:
-                            return True
-                        return self._loop.attend()
+                payload = dumps_plain(value)
+                if self._gathered and len(payload) <= self._express.size_max:
+                    self._gathered.append(lane + payload)
+                    if len(self._gathered) < self._express.limit:
+                        return True
+                    return self._loop.attend()
+                if len(payload) <= PAYLOAD_BYTES_SAFE:
+                    return self._loop.publish_encoded(lane, payload)
             elif lane is not None:
                 next(self._express.suppressed)
                 return False

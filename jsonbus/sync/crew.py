@@ -30,7 +30,6 @@ The crew's lock is held for a few instructions only, and never together with ano
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from threading import get_ident
@@ -41,6 +40,7 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
 
 if TYPE_CHECKING:
+    from jsonbus.core.message import Message
     from jsonbus.sync.receiving import Receiving
     from jsonbus.sync.subscription import Subscription
 
@@ -80,8 +80,11 @@ class Crew:
         self._receiver: int | None = None
         self._due: deque[Subscription] = deque()  # for the receiver to run or to hand on
         self._queue: deque[Subscription] = deque()
-        self._slots = workers
-        self._began_at = math.inf  # when the handler that runs in place was begun
+        # Taken and given back by single operations, which are whole among threads.
+        self._slots: list[None] = [None] * workers
+        # When the handler in place was begun. Whoever empties it decides: its thread is done and
+        # goes on receiving, or another one has taken that over.
+        self._claim: list[float] = []
         self._runs = 0  # handlers begun in place
         self._is_watched = False
         self._watcher: int | None = None
@@ -128,7 +131,7 @@ class Crew:
 
     def will_wait(self) -> None:
         """Before a call waits for something that has to be received. Any thread."""
-        if get_ident() == self._receiver and self._began_at < math.inf:
+        if get_ident() == self._receiver and self._claim:
             with self._lock:
                 self._give_role_away()
 
@@ -136,16 +139,33 @@ class Crew:
         """Run or hand on what is due. In the receiving thread; whether it still is that."""
         due = self._due
         while due:
-            if not self._run_in_place(due.popleft()):
-                return False
+            subscription = due.popleft()
+            if subscription.is_quick and not self._queue and self._take_slot():
+                if not self._run_in_place(subscription, None):
+                    return False
+            else:
+                with self._lock:
+                    self._queue.append(subscription)
+                    self._changed.notify()
         return True
+
+    def run_at_once(self, subscription: Subscription, batch: list[Message]) -> bool | None:
+        """Run a handler for messages that never were in its mailbox, if nothing is before them.
+
+        In the receiving thread; whether it still is that. None: they have to go the usual way.
+        """
+        if not subscription.is_quick or self._queue or self._due or not self._take_slot():
+            return None
+        if not subscription.begin():
+            self._slots.append(None)
+            return None
+        return self._run_in_place(subscription, batch)
 
     def request_stop(self) -> None:
         """Let each thread end after the handler it is running. Any thread, never waits."""
         with self._lock:
             self._is_stopping = True
-            if self._began_at < math.inf:
-                self._give_role_away()  # that handler may take its time
+            self._give_role_away()  # a handler in place may take its time
             self._changed.notify_all()
 
     def join(self, deadline: float, grace_s: float) -> None:
@@ -187,8 +207,7 @@ class Crew:
                 return True, None
             if self._is_stopping:
                 return False, None
-            if self._queue and self._slots:
-                self._slots -= 1
+            if self._queue and self._take_slot():
                 return True, self._queue.popleft()
             if self._is_watched and self._watcher is None:
                 self._watch(me)
@@ -200,7 +219,8 @@ class Crew:
         self._watcher = me
         runs, idle = self._runs, 0
         while idle < WATCH_IDLE_MAX and not self._changed.wait(WATCH_S):
-            if monotonic() - self._began_at >= WATCH_S:
+            # A copy: it may be emptied at any time.
+            if any(monotonic() - began_at >= WATCH_S for began_at in tuple(self._claim)):
                 self._give_role_away()
             # A wait may time out and be notified, both.
             if self._queue or self._receiver is None or self._is_stopping:
@@ -223,42 +243,45 @@ class Crew:
         self._finished.set()
 
     def _work(self, subscription: Subscription) -> None:
-        has_more = self._handle(subscription)
+        has_more = self._handle(subscription, None)
         with self._lock:
-            self._slots += 1
+            self._slots.append(None)
             if has_more:
                 self._queue.append(subscription)
 
-    def _run_in_place(self, subscription: Subscription) -> bool:
-        """Run a handler here, or hand it on; whether this thread is still the receiver."""
-        with self._lock:
-            if not (subscription.is_quick and self._slots and not self._queue):
-                self._queue.append(subscription)
-                self._changed.notify()
-                return True
-            self._slots -= 1
-            self._runs += 1
-            self._began_at = monotonic()
-            if not self._is_watched:
+    def _run_in_place(self, subscription: Subscription, batch: list[Message] | None) -> bool:
+        """Run a handler here, with a slot; whether this thread is still the receiver."""
+        claim = self._claim = [monotonic()]
+        self._runs += 1
+        if not self._is_watched:
+            with self._lock:
                 self._is_watched = True
                 self._changed.notify()
-        has_more = self._handle(subscription)
-        with self._lock:
-            self._slots += 1
-            if has_more:
-                self._queue.append(subscription)
-            if self._queue:
+        has_more = self._handle(subscription, batch)
+        self._slots.append(None)
+        if has_more or self._queue:
+            with self._lock:
+                if has_more:
+                    self._queue.append(subscription)
                 self._changed.notify()
-            if self._receiver != get_ident():
-                return False
-            self._began_at = math.inf
-            return True
+        try:
+            claim.pop()
+        except IndexError:
+            return False
+        return True
 
-    def _handle(self, subscription: Subscription) -> bool:
+    def _take_slot(self) -> bool:
+        try:
+            self._slots.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _handle(self, subscription: Subscription, batch: list[Message] | None) -> bool:
         """Handle one batch of messages; whether there are more."""
         _here.subscription = subscription
         try:
-            return subscription.run_handler()
+            return subscription.run_handler(batch)
         except Exception:
             self._log.fail("a worker failed: this is a bug")
             return False
@@ -266,7 +289,10 @@ class Crew:
             _here.subscription = None
 
     def _give_role_away(self) -> None:
-        """Let another thread receive: this one is in a handler. Lock held."""
+        """Let another thread receive, if the receiver is in a handler. Lock held."""
+        try:
+            self._claim.pop()
+        except IndexError:
+            return
         self._receiver = None
-        self._began_at = math.inf
         self._changed.notify_all()

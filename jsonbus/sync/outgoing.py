@@ -143,6 +143,20 @@ class Outgoing:
             self.wait_for_room()
         return has_turn
 
+    def take_lone_turn(self, lane: bytes, payload: bytes, now: float) -> bool:
+        """Take the turn for one message, if nothing else waits, gathers or is sent. Lock held."""
+        if (
+            self._holder is not None
+            or self._unsent
+            or now < self._gathers_until
+            or self._node.has_output
+        ):
+            return False
+        self._unsent.append(self._node.lone_datagram(lane, payload, now))
+        self._gathers_until = now + LINGER_S
+        self._holder = get_ident()
+        return True
+
     def stop_gathering(self) -> None:
         """From now on every message is attended to. Lock held."""
         self._express.limit = 0

@@ -8,9 +8,10 @@ A full mailbox with overflow "block" *holds up* receiving: nothing is read, so t
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
 it is half empty.
 
-Multicast brings back what this node sends. While a flood of its own is all that it hears, it reads
-only when it has to flush anyway: being woken for each datagram would cost the publisher, who needs
-the same interpreter, more than sending does.
+Multicast brings back what this node sends. While a flood of its own is all that it hears, the
+thread *naps*: it wakes up only to flush. Being woken for each datagram, and taking turns with the
+publisher at the interpreter, would cost more than sending does. Meanwhile the publisher reads back
+what it sent (`read_back`), which takes it a microsecond.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import math
 import select
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable
 from time import monotonic
@@ -36,6 +38,9 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: selecting, few enough (a millisecond or two) that heartbeats are on time.
 DRAIN_MAX = 64
 
+#: Datagrams that a publisher reads back when it has sent one.
+READ_BACK_MAX = 2
+
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
 
@@ -43,8 +48,8 @@ TROUBLE_PAUSE_S = 0.1
 class Receiving:
     """What is waited for, and read. One thread at a time, unless a method says otherwise.
 
-    `take` gives a datagram to the node and returns what it brought for subscriptions; `run_due`
-    runs handlers, or has them run, and tells whether this thread is to go on receiving; `tend` does
+    `take` gives a datagram to the node and returns what it brought for subscriptions; `run_at_once`
+    and `run_due` run handlers and tell whether this thread is to go on receiving; `tend` does
     what has its time and returns when to come again; `flush` sends what has gathered and returns
     when to come again for that; `hear_again` is told for how long nothing was read.
     """
@@ -55,6 +60,7 @@ class Receiving:
         log: BusLog,
         *,
         take: Callable[[bytes, Sender], Deliveries],
+        run_at_once: Callable[[Subscription, list[Message]], bool | None],
         run_due: Callable[[], bool],
         tend: Callable[[], float],
         flush: Callable[[float], float],
@@ -64,6 +70,7 @@ class Receiving:
         self._transport = transport
         self._log = log
         self._take = take
+        self._run_at_once = run_at_once
         self._run_due = run_due
         self._tend = tend
         self._flush = flush
@@ -74,6 +81,8 @@ class Receiving:
         self._listening: dict[int, socket.socket] = {}
         self._drain_max = 1  # datagrams to try for at the next wake-up
         self._hears_only_itself = False
+        self._is_napping = False
+        self._reading_back = threading.Lock()  # held by whoever reads while the thread naps
         self._held_up_by: set[Subscription] = set()
         self._held_up_at = 0.0
         self._needs_tending = True  # timers, output or events may have changed
@@ -123,6 +132,20 @@ class Receiving:
         self._held_up_by.update(full)
         return False
 
+    def read_back(self) -> None:
+        """While the thread naps: read what was sent, to leave room for others. Any thread.
+
+        A datagram of somebody else may be among it, and is taken as always.
+        """
+        if not self._is_napping or not self._reading_back.acquire(blocking=False):
+            return
+        try:
+            if self._is_napping:
+                for sock in tuple(self._listening.values()):
+                    self._read_back_from(sock)
+        finally:
+            self._reading_back.release()
+
     def finish(self) -> None:
         """Nobody receives any more."""
         self._finish()
@@ -137,7 +160,10 @@ class Receiving:
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
         listening = self._listening
         if self._hears_only_itself and self._flushes_at < math.inf:
+            self._is_napping = True
             self._wait([], timeout_s)
+            with self._reading_back:
+                self._is_napping = False
             ready = list(listening)
         else:
             ready = self._wait(list(listening), timeout_s)
@@ -165,7 +191,7 @@ class Receiving:
 
         Not more than before, though: to try once too often costs as much as a small message.
         """
-        take, receive = self._take, self._transport.receive
+        take, run_at_once, receive = self._take, self._run_at_once, self._transport.receive
         own_addresses = self._transport.own_addresses
         self._hears_only_itself = True
         for _ in range(self._drain_max):
@@ -184,6 +210,12 @@ class Receiving:
             deliveries = take(*received)
             if not deliveries:
                 continue
+            if len(deliveries) == 1:
+                goes_on = run_at_once(*deliveries[0])
+                if goes_on:
+                    continue
+                if goes_on is False:
+                    return False
             has_room = self.deliver(deliveries)
             if not self._run_due():
                 return False
@@ -191,6 +223,17 @@ class Receiving:
                 return True
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
         return True
+
+    def _read_back_from(self, sock: socket.socket) -> None:
+        for _ in range(READ_BACK_MAX):
+            received = self._transport.receive(sock)
+            if received is None:
+                return
+            if received[1] not in self._transport.own_addresses:
+                self._hears_only_itself = False
+                deliveries = self._take(*received)
+                if deliveries and not self.deliver(deliveries):
+                    return
 
     def _look_for_room(self) -> None:
         """Listen again if nobody holds up any more."""

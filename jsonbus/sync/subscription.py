@@ -166,8 +166,29 @@ class Subscription(Mail):
         """Whether running the handler has been cheaper, lately, than waking a thread for it."""
         return self._quick_runs >= QUICK_RUNS
 
-    def run_handler(self) -> bool:
-        """Handle one batch of messages; True if there are more. Only by the thread it is with."""
+    def begin(self) -> bool:
+        """Whether `run_handler` may be called now, for messages that are not in the mailbox."""
+        with self._lock:
+            if self._is_scheduled or self._is_closed or self._mailbox.pending:
+                return False
+            self._is_scheduled = True
+            return True
+
+    def run_handler(self, batch: list[Message] | None = None) -> bool:
+        """Handle messages, one batch of the mailbox's unless others are given; True if there are
+        more in the mailbox. Only by the thread that the subscription is with.
+        """
+        if batch is None:
+            batch = self._take_for_handler()
+        began_at = time.monotonic()
+        self._handle_all(batch)
+        is_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
+        self._quick_runs = self._quick_runs + 1 if is_quick else 0
+        with self._lock:
+            self._is_scheduled = self._mailbox.pending > 0
+            return self._is_scheduled
+
+    def _take_for_handler(self) -> list[Message]:
         with self._lock:
             batch, is_freed = self._take_batch(BATCH_MAX)
             lost = self._mailbox.take_overflow()
@@ -176,13 +197,7 @@ class Subscription(Mail):
         if lost:
             error = QueueFullError(self.pattern, lost)
             self._log.warn_once(("overflow", self.pattern), "%s", error)
-        began_at = time.monotonic()
-        self._handle_all(batch)
-        is_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
-        self._quick_runs = self._quick_runs + 1 if is_quick else 0
-        with self._lock:
-            self._is_scheduled = self._mailbox.pending > 0
-            return self._is_scheduled
+        return batch
 
     def end(self) -> None:
         """Drop what is pending and wake whoever waits."""
