@@ -137,6 +137,14 @@ class Node:
         if not self._is_closed:
             self._receiver.receive_datagram(data, sender, now)
 
+    def receive(
+        self, data: bytes, sender: tuple[str, int], now: float
+    ) -> list[tuple[object, list[Message]]]:
+        """`receive_datagram`, and then `take_deliveries`."""
+        if not self._is_closed:
+            self._receiver.receive_datagram(data, sender, now)
+        return self._deliveries.take() if self._deliveries.touched else []
+
     def receive_frame(
         self, frame: Frame, sender: tuple[str, int], now: float, size_bytes: int
     ) -> None:

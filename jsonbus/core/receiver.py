@@ -38,7 +38,7 @@ from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
 from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing import Deliveries, Inbox, Route, Router
+from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.wire_decode import decode_body, may_be_deep, parse, peek_header, peek_topic
 from jsonbus.core.wire_limits import INTEGER_MAX
 from jsonbus.core.wire_names import (
@@ -80,6 +80,7 @@ class Receiver:
         self._own_node = own_node
         self._counters = counters
         self._roster = roster
+        self._unwanted = router.unwanted
         self._peers = roster.peers
         self._membership = membership
         self._router = router
@@ -97,7 +98,7 @@ class Receiver:
     def receive_datagram(self, data: bytes, sender: Address, now: float) -> None:
         if len(data) >= PEEK_BYTES_MIN:
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
-            if start in self._router.unwanted and self._skip(data, sender, now):
+            if start in self._unwanted and self._skip(data, sender, now):
                 return
             if self._refuse_by_prefix(data, sender, now):
                 return
@@ -191,9 +192,10 @@ class Receiver:
         counters = self._counters
         counters.messages_received += len(items)
         routes = self._router.current
-        touched = self._deliveries.touched
-        origin: Origin | None = None
-        inbox: Inbox | None = None  # the last one that was the only one of its topic
+        wall = now + self._outbox.wall_offset_s
+        origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, wall)
+        last: Route | None = None  # route of the message before
+        add: Callable[[Message], None] | None = None  # to its one inbox, if it has just one
         taken = unwanted = 0
         for sequence, item in enumerate(items, first):
             try:
@@ -211,30 +213,21 @@ class Receiver:
                     self._find_route(item, peer)
                     taken = sequence - first
                     break
-            if not route.inboxes:
+            if route is not last:
+                last = route
+                add = None if route.only is None else self._deliveries.open(route.only)
+            if add is None and not route.inboxes:
                 unwanted += 1
                 continue
-            if origin is None:
-                origin = Origin(
-                    peer.node,
-                    peer.name,
-                    peer.incarnation,
-                    sent_us / 1_000_000,
-                    now + self._outbox.wall_offset_s,
-                )
             message = Message()
             message.topic = route.topic
             message.value = value
             message.sequence = sequence
             message._origin = origin
-            if route.only is not inbox or inbox is None:
-                inbox = route.only
-                if inbox is None:
-                    self._deliveries.add_to_all(route.inboxes, message)
-                    continue
-                if not inbox.messages:
-                    touched.append(inbox)
-            inbox.messages.append(message)
+            if add is not None:
+                add(message)
+            else:
+                self._deliveries.add_to_all(route.inboxes, message)
         else:
             taken = len(items)
         counters.messages_delivered += taken - unwanted

@@ -43,6 +43,12 @@ class Deliveries:
             self.touched.append(inbox)
         inbox.messages.append(message)
 
+    def open(self, inbox: Inbox) -> Callable[[Message], None]:
+        """What adds to an inbox, from now until `take`: at least one message has to follow."""
+        if not inbox.messages:
+            self.touched.append(inbox)
+        return inbox.messages.append
+
     def add_to_all(self, inboxes: tuple[Inbox, ...], message: Message) -> None:
         for inbox in inboxes:
             self.add(inbox, message)

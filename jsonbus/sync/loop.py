@@ -84,8 +84,10 @@ class Loop:
             take=self._take_datagram,
             run_at_once=self.crew.run_at_once,
             run_due=self.crew.run_due,
+            take_stir=self._node.take_stir,
             tend=self._tend,
             flush=self._flush,
+            floods_until=lambda: self._outgoing.floods_until,
             hear_again=self._hear_again,
             finish=self._finish,
         )
@@ -158,8 +160,7 @@ class Loop:
                 if not has_turn:
                     self._node.express.gathered.append(lane + payload)
                     has_turn = outgoing.take_turn_or_wait(now)
-            if has_turn and not outgoing.send(math.inf):
-                self.wake()
+            self._send(has_turn)
         except BaseException:
             outgoing.let_go()
             raise
@@ -174,14 +175,18 @@ class Loop:
                     outgoing.drop_gathered()
                     raise closed_error()
                 has_turn = outgoing.take_turn_or_wait(monotonic())
-            if has_turn:
-                if not outgoing.send(math.inf):
-                    self.wake()
-                self._receiving.read_back()
+            self._send(has_turn)
         except BaseException:
             outgoing.let_go()
             raise
         return True
+
+    def _send(self, has_turn: bool) -> None:
+        """Send what the turn was taken for, and read it back if nobody else does."""
+        if has_turn:
+            if not self._outgoing.send(math.inf):
+                self.wake()
+            self._receiving.read_back()
 
     def call(self, act: Callable[[Node, float], T]) -> T:
         """Do something with the node, and what that causes."""
@@ -362,12 +367,8 @@ class Loop:
     # In the receiving thread:
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
-        node = self._node
         with self._lock:
-            node.receive_datagram(datagram, sender, monotonic())
-            if node.take_stir():
-                self._receiving.stir()
-            return node.take_deliveries()  # type: ignore[return-value]  # as in publish
+            return self._node.receive(datagram, sender, monotonic())  # type: ignore[return-value]
 
     def _tend(self) -> float:
         """Timers, output, events; returns when to come again."""

@@ -52,6 +52,9 @@ from jsonbus.transport.base import Transport
 #: of 1,400 bytes takes some 50 µs), short beside what any network takes to be noticed by a person.
 LINGER_S = 0.0003
 
+#: So many datagrams in a row are a flood.
+BURST_MIN = 3
+
 #: Output that may wait while another thread sends. Some 750 datagrams: more than any socket buffer
 #: takes at once, little enough to leave within a second on a slow network.
 OUTPUT_BYTES_MAX = 1 << 20
@@ -99,6 +102,7 @@ class Outgoing:
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._gathers_until = -math.inf
         self._is_flush_planned = False
+        self._burst = 0  # datagrams in a row, each within LINGER_S of the one before
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
         self._refused = 0
@@ -128,6 +132,11 @@ class Outgoing:
         return self._gathers_until if self._is_flush_planned else math.inf
 
     @property
+    def floods_until(self) -> float:
+        """Until when more datagrams are to be expected, if they are just leaving one by one."""
+        return self._gathers_until if self._burst >= BURST_MIN else -math.inf
+
+    @property
     def is_closed(self) -> bool:
         return self._is_closed
 
@@ -154,6 +163,7 @@ class Outgoing:
             return False
         self._unsent.append(self._node.lone_datagram(lane, payload, now))
         self._gathers_until = now + LINGER_S
+        self._burst = 0
         self._holder = get_ident()
         return True
 
@@ -196,7 +206,9 @@ class Outgoing:
         if not self._unsent:
             if not self._node.has_output:
                 return False
-            is_young = self._is_flush_planned and now < self._gathers_until
+            is_burst = now < self._gathers_until
+            self._burst = self._burst + 1 if is_burst else 0
+            is_young = self._is_flush_planned and is_burst
             self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=is_young))
             self._gathers_until = now + LINGER_S
             if self._waiting:

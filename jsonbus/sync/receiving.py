@@ -9,9 +9,9 @@ fills, then drops and counts; timers, heartbeats and sending go on. The mailbox 
 it is half empty.
 
 Multicast brings back what this node sends. While a flood of its own is all that it hears, the
-thread *naps*: it wakes up only to flush. Being woken for each datagram, and taking turns with the
-publisher at the interpreter, would cost more than sending does. Meanwhile the publisher reads back
-what it sent (`read_back`), which takes it a microsecond.
+thread *naps*: it wakes up only when the flood may be over. Being woken for each datagram, and
+taking turns with the publisher at the interpreter, would cost more than sending does. Meanwhile
+the publisher reads back what it sent (`read_back`), which takes it a microsecond.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ class Receiving:
     """What is waited for, and read. One thread at a time, unless a method says otherwise.
 
     `take` gives a datagram to the node and returns what it brought for subscriptions; `run_at_once`
-    and `run_due` run handlers and tell whether this thread is to go on receiving; `tend` does
+    and `run_due` run handlers and tell whether this thread is to go on receiving; `take_stir`
+    tells whether what was taken may have moved timers or caused output; `tend` does
     what has its time and returns when to come again; `flush` sends what has gathered and returns
-    when to come again for that; `hear_again` is told for how long nothing was read.
+    when to come again for that; `floods_until` tells until when this node goes on sending one
+    datagram after the other; `hear_again` is told for how long nothing was read.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class Receiving:
         take: Callable[[bytes, Sender], Deliveries],
         run_at_once: Callable[[Subscription, list[Message]], bool | None],
         run_due: Callable[[], bool],
+        take_stir: Callable[[], bool],
         tend: Callable[[], float],
         flush: Callable[[float], float],
+        floods_until: Callable[[], float],
         hear_again: Callable[[float], None],
         finish: Callable[[], None],
     ) -> None:
@@ -72,8 +76,10 @@ class Receiving:
         self._take = take
         self._run_at_once = run_at_once
         self._run_due = run_due
+        self._take_stir = take_stir
         self._tend = tend
         self._flush = flush
+        self._floods_until = floods_until
         self._hear_again = hear_again
         self._finish = finish
         self._bell = Bell()
@@ -98,10 +104,6 @@ class Receiving:
         """Have the thread look at what gathers. Any thread."""
         self._bell.ring()
 
-    def stir(self) -> None:
-        """What was just taken may have moved timers or caused output."""
-        self._needs_tending = True
-
     def step(self) -> None:
         """Wait for something to do, and do it."""
         try:
@@ -113,7 +115,7 @@ class Receiving:
             # A flood of messages moves no timer: looking at timers after each would cost more
             # than the messages.
             now = monotonic()
-            if self._needs_tending or now >= self._tends_at:
+            if self._take_stir() or self._needs_tending or now >= self._tends_at:
                 self._needs_tending = False
                 self._tends_at = self._tend()
             self._flushes_at = self._flush(now)
@@ -159,9 +161,9 @@ class Receiving:
         """False if this thread shall receive no more."""
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
         listening = self._listening
-        if self._hears_only_itself and self._flushes_at < math.inf:
+        if self._hears_only_itself and self._floods_until() > monotonic():
             self._is_napping = True
-            self._wait([], timeout_s)
+            self._wait([], max(0.0, min(until, self._floods_until()) - monotonic()))
             with self._reading_back:
                 self._is_napping = False
             ready = list(listening)
