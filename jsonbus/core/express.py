@@ -29,7 +29,7 @@ SHARING_MAX = 100
 class Express:
     """Lanes, and what gathers."""
 
-    __slots__ = ("_asked", "gathered", "lanes", "limit", "size_max", "suppressed")
+    __slots__ = ("_asked", "alone_min", "gathered", "lanes", "limit", "size_max", "suppressed")
 
     def __init__(self) -> None:
         #: By topic: `["topic",` or nothing. Keyed by whatever is looked up, filled with topics.
@@ -43,6 +43,8 @@ class Express:
         self.limit = 0
         #: What a payload may take to gather; a larger one goes the long way.
         self.size_max = 0
+        #: Of payloads from this size on, no two share a datagram.
+        self.alone_min = 0
         #: Counts suppressed messages: `next()` is whole among threads, `+= 1` is not.
         self.suppressed = count()
         self._asked = 0

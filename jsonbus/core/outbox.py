@@ -106,6 +106,7 @@ class Outbox:
         """How large a datagram with several messages may be from now on."""
         self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + self._stamp.id_bytes_saved
         self._express.size_max = self._room // _SIZE_SHARE
+        self._express.alone_min = self._room // 2
 
     def shares(self, now: float) -> bool:
         """Whether messages may share datagrams now."""

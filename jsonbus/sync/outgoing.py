@@ -55,6 +55,10 @@ LINGER_S = 0.0003
 #: So many datagrams in a row are a flood.
 BURST_MIN = 3
 
+#: How much longer its last messages may wait for the receive thread. In a flood datagrams leave
+#: because they are full; to look more often costs its publisher more than it gains.
+FLOOD_LINGER_S = 0.0007
+
 #: Output that may wait while another thread sends. Some 750 datagrams: more than any socket buffer
 #: takes at once, little enough to leave within a second on a slow network.
 OUTPUT_BYTES_MAX = 1 << 20
@@ -129,7 +133,9 @@ class Outgoing:
     @property
     def flush_at(self) -> float:
         """When the receive thread has to send what has gathered."""
-        return self._gathers_until if self._is_flush_planned else math.inf
+        if not self._is_flush_planned:
+            return math.inf
+        return self._gathers_until + (FLOOD_LINGER_S if self._burst >= BURST_MIN else 0.0)
 
     @property
     def floods_until(self) -> float:
@@ -153,17 +159,18 @@ class Outgoing:
         return has_turn
 
     def take_lone_turn(self, lane: bytes, payload: bytes, now: float) -> bool:
-        """Take the turn for one message, if nothing else waits, gathers or is sent. Lock held."""
-        if (
-            self._holder is not None
-            or self._unsent
-            or now < self._gathers_until
-            or self._node.has_output
-        ):
+        """Take the turn for one message, if nothing else waits, gathers or is sent. Lock held.
+
+        Not so soon after another one, unless it fills a datagram anyway.
+        """
+        if self._holder is not None or self._unsent or self._node.has_output:
+            return False
+        is_burst = now < self._gathers_until
+        if is_burst and len(payload) < self._express.alone_min:
             return False
         self._unsent.append(self._node.lone_datagram(lane, payload, now))
         self._gathers_until = now + LINGER_S
-        self._burst = 0
+        self._burst = self._burst + 1 if is_burst else 0
         self._holder = get_ident()
         return True
 
@@ -189,7 +196,7 @@ class Outgoing:
     def take_ripe_turn(self, now: float) -> bool:
         """The receive thread's `take_turn`: leaves alone what still gathers. Lock held."""
         if self._is_flush_planned and not self._unsent:
-            if now < self._gathers_until and not self._node.has_full_datagram:
+            if now < self.flush_at and not self._node.has_full_datagram:
                 return False
             # While messages go on gathering it looks again, and nobody has to wake it.
             if not self._node.has_output:

@@ -38,8 +38,11 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: selecting, few enough (a millisecond or two) that heartbeats are on time.
 DRAIN_MAX = 64
 
+#: How long a nap is at most. When the flood has ended, nobody reads for the rest of it.
+NAP_S = 0.001
+
 #: Datagrams that a publisher reads back when it has sent one.
-READ_BACK_MAX = 2
+READ_BACK_MAX = 1
 
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
@@ -163,7 +166,7 @@ class Receiving:
         listening = self._listening
         if self._hears_only_itself and self._floods_until() > monotonic():
             self._is_napping = True
-            self._wait([], max(0.0, min(until, self._floods_until()) - monotonic()))
+            self._wait([], NAP_S if timeout_s is None else min(timeout_s, NAP_S))
             with self._reading_back:
                 self._is_napping = False
             ready = list(listening)
