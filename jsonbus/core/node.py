@@ -200,10 +200,12 @@ class Node:
             self._membership.note_sent(now)
         return datagrams
 
-    def lone_datagram(self, lane: bytes, payload: bytes, now: float) -> bytes:
-        """What to send for a message on the short way, if nothing else waits to be sent."""
-        self._membership.note_sent(now)
-        return self._outbox.make_lone(lane, payload, now)
+    def lone_datagram(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
+        """What to send for a message on the short way; None if something else waits to be sent."""
+        datagram = self._outbox.make_lone(lane, payload, now)
+        if datagram is not None:
+            self._membership.note_sent(now)
+        return datagram
 
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""

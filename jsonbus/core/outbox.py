@@ -128,11 +128,14 @@ class Outbox:
             self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 
-    def make_lone(self, lane: bytes, payload: bytes, now: float) -> bytes:
-        """A datagram with this message, which leaves at once: nothing else may be waiting."""
+    def make_lone(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
+        """A datagram with this message, which leaves at once; None if something else waits."""
+        if self._gathered or self._ready:
+            return None
         self.messages_sent = number = self.messages_sent + 1
         self.datagrams_sent += 1
-        return encode_message(self._stamp, lane[1:-1], payload, number, self._sent_us(now))
+        sent_us = int((now + self.wall_offset_s) * 1_000_000)
+        return encode_message(self._stamp, lane[1:-1], payload, number, sent_us)
 
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
         """Add a datagram that holds no message."""

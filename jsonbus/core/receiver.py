@@ -39,7 +39,14 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Route, Router
-from jsonbus.core.wire_decode import decode_body, may_be_deep, parse, peek_header, peek_topic
+from jsonbus.core.wire_decode import (
+    DEEP_BYTES_MIN,
+    decode_body,
+    may_be_deep,
+    parse,
+    peek_header,
+    peek_topic,
+)
 from jsonbus.core.wire_limits import INTEGER_MAX
 from jsonbus.core.wire_names import (
     BATCH,
@@ -140,7 +147,7 @@ class Receiver:
             items = [[topic, items]]
         elif type(items) is not list:
             return False
-        if peer.challenger is not None or may_be_deep(data):
+        if peer.challenger is not None or (len(data) >= DEEP_BYTES_MIN and may_be_deep(data)):
             return False
         counters = self._counters
         counters.datagrams_received += 1

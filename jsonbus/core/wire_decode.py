@@ -47,7 +47,7 @@ CAUSES = (
 )
 
 # The shortest text whose value is nested too deeply, all brackets.
-_DEEP_BYTES_MIN = 2 * (NESTING_LEVELS_MAX + 1)
+DEEP_BYTES_MIN = 2 * (NESTING_LEVELS_MAX + 1)
 
 
 def decode(data: bytes) -> Frame:
@@ -69,7 +69,7 @@ def parse(data: bytes) -> Any:
 
 def may_be_deep(data: bytes) -> bool:
     """Whether the datagram has brackets enough to be nested too deeply, if not side by side."""
-    if len(data) < _DEEP_BYTES_MIN:
+    if len(data) < DEEP_BYTES_MIN:
         return False
     return data.count(b"[") + data.count(b"{") > NESTING_LEVELS_MAX
 

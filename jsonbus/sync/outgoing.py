@@ -163,12 +163,15 @@ class Outgoing:
 
         Not so soon after another one, unless it fills a datagram anyway.
         """
-        if self._holder is not None or self._unsent or self._node.has_output:
+        if self._holder is not None or self._unsent:
             return False
         is_burst = now < self._gathers_until
         if is_burst and len(payload) < self._express.alone_min:
             return False
-        self._unsent.append(self._node.lone_datagram(lane, payload, now))
+        datagram = self._node.lone_datagram(lane, payload, now)
+        if datagram is None:
+            return False
+        self._unsent.append(datagram)
         self._gathers_until = now + LINGER_S
         self._burst = self._burst + 1 if is_burst else 0
         self._holder = get_ident()

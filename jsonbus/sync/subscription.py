@@ -77,6 +77,8 @@ class Subscription(Mail):
         self._publishers = 0  # threads that wait in wait_for_room()
         self._is_scheduled = False
         self._quick_runs = 0
+        #: Whether running the handler has been cheaper, lately, than waking a thread for it.
+        self.is_quick = False
         self._last_reader: threading.Thread | None = None
         self._is_cut_off = False
 
@@ -161,11 +163,6 @@ class Subscription(Mail):
                 finally:
                     self._publishers -= 1
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether running the handler has been cheaper, lately, than waking a thread for it."""
-        return self._quick_runs >= QUICK_RUNS
-
     def begin(self) -> bool:
         """Whether `run_handler` may be called now, for messages that are not in the mailbox."""
         with self._lock:
@@ -182,8 +179,9 @@ class Subscription(Mail):
             batch = self._take_for_handler()
         began_at = time.monotonic()
         self._handle_all(batch)
-        is_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
-        self._quick_runs = self._quick_runs + 1 if is_quick else 0
+        was_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
+        self._quick_runs = self._quick_runs + 1 if was_quick else 0
+        self.is_quick = self._quick_runs >= QUICK_RUNS
         with self._lock:
             self._is_scheduled = self._mailbox.pending > 0
             return self._is_scheduled

@@ -82,6 +82,8 @@ class MulticastTransport:
         )
         self._outlets = Outlets(group, port, ttl, on_failure=self._look_again)
         self._queues = ReceiveQueues(group, port)
+        # The hottest call there is: not by way of a method of our own.
+        self.send = self._outlets.send  # type: ignore[method-assign]
         self._rejoining = threading.Lock()  # a failing send and the owner may both want to
         self._has_changed = False  # found by a failing send, not yet told by `rejoin`
         self._looked_at = -math.inf
