@@ -67,9 +67,9 @@ class BusConfig:
     subs_share_delay: float | None = None
     #: None: the bus makes one up from host and process.
     name: str | None = None
-    #: Threads that run handlers.
+    #: How many handlers may run at once.
     workers: int = 1
-    #: None: 1,400, which fits an Ethernet frame also through a tunnel.
+    #: None: 1,400, which fits an Ethernet frame also through a tunnel; more on loopback.
     datagram_bytes_max: int | None = None
     receive_buffer_bytes: int = 4 * 1024 * 1024
     #: Messages that wait together share a datagram.

@@ -150,7 +150,7 @@ def test_every_setting_is_told_with_its_variable_and_default() -> None:
     defaults = {
         key: getattr(jsonbus.BusConfig(), key, False) for key in BusSettings.__annotations__
     }
-    defaults |= {"datagram_bytes_max": 1400, "subs_share_delay": "random"}
+    defaults |= {"datagram_bytes_max": "by the network", "subs_share_delay": "random"}
     defaults |= {"rate_limit": "unlimited"}
     defaults |= {"name": "host and process", "interface": "auto", "verbose": 0, "quiet": 0}
     for key, default in defaults.items():
