@@ -148,6 +148,10 @@ class Receiving:
             if self._is_napping:
                 for sock in tuple(self._listening.values()):
                     self._read_back_from(sock)
+        except TransportError:
+            pass  # nothing that a publisher can do about; the thread will find it, too
+        except Exception:
+            self._log.fail("reading back failed, and goes on: this is a bug")
         finally:
             self._reading_back.release()
 
@@ -163,14 +167,15 @@ class Receiving:
     def _wait_and_read(self, until: float) -> bool:
         """False if this thread shall receive no more."""
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
-        listening = self._listening
         if self._hears_only_itself and self._floods_until() > monotonic():
             self._is_napping = True
             self._wait([], NAP_S if timeout_s is None else min(timeout_s, NAP_S))
             with self._reading_back:
                 self._is_napping = False
+            listening = self._listening  # what was read back may have filled a mailbox
             ready = list(listening)
         else:
+            listening = self._listening
             ready = self._wait(list(listening), timeout_s)
         for descriptor in ready:
             if not self._drain(listening[descriptor]):
