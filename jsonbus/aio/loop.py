@@ -10,34 +10,31 @@ is refused, since nothing would hold against it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
+from jsonbus.aio.publishing import Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.wakeup import Wakeup
 from jsonbus.aio.workers import Workers
+from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
-from jsonbus.errors import LocalError, TransportError
+from jsonbus.errors import LocalError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
-from jsonbus.frontend.opening import INTERFACES_S, transport_figures
+from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
 from jsonbus.transport.base import Sender, Transport
 
 T = TypeVar("T")
 
 #: A node that did not listen for this long may have missed what others announced.
 DEAF_S = 1.0
-
-#: Publishes after which one yields. Awaiting alone does not: a task that publishes without a pause
-#: what nobody wants would keep the bus from ever hearing that somebody does.
-PUBLISHED_MAX = 256
 
 CLOSE_S = 1.0
 
@@ -52,15 +49,16 @@ class Loop:
         self,
         node: Node,
         transport: Transport,
-        workers: int,
+        config: BusConfig,
         event_loop: asyncio.AbstractEventLoop,
     ) -> None:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
         self.discards = Discards()
-        self.workers = Workers(name, workers, event_loop, self.log)
+        self.workers = Workers(name, config.workers, event_loop, self.log)
         self.event_loop = event_loop
+        self._config = config
         self._node = node
         self._transport = transport
         self._changed = Wakeup(event_loop)  # events came, or the bus is closing
@@ -72,24 +70,24 @@ class Loop:
             tend=self._tend_if_stirred,
             hear_again=self._hear_again,
         )
-        self._outgoing = Outgoing(node, transport, event_loop, self.log, self._tend_soon)
+        self._outgoing = Outgoing(
+            node, transport, event_loop, self.log, config.rate_limit, self._tend_soon
+        )
+        self.publishing = Publishing(node, self._outgoing, event_loop, self.check_here)
         self._subscriptions: set[Subscription] = set()
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
         self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
-        self._full: list[Subscription] = []  # own subscriptions that publishers wait for
-        self._published = 0  # since a publisher last had to yield
         self._is_closing = False
         self._is_cut_off = False
         self._ended = asyncio.Event()
-        #: After `publish`: whether the publisher has to call `wait_for_room`.
-        self.must_wait = False
 
     def start(self) -> None:
         """Join the bus."""
         self._receiving.start()
         note_open(self)
+        self._node.allow_bytes(datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     @property
@@ -109,31 +107,6 @@ class Loop:
                 "an AsyncBus belongs to the event loop it was opened in: from elsewhere, use "
                 "asyncio.run_coroutine_threadsafe, or a Bus"
             )
-
-    def publish(self, topic: str, value: Any) -> bool:
-        """See `AsyncBus.publish`. The hot path: the clock is read once."""
-        self._published += 1
-        if self._published >= PUBLISHED_MAX:
-            self.must_wait = True
-        node, now = self._node, monotonic()
-        if not node.publish(topic, value, now):
-            return False
-        if node.has_output and self._outgoing.gather(now):
-            self.must_wait = True
-        deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
-        if deliveries:
-            self._deliver_own(deliveries)
-        return True
-
-    async def wait_for_room(self) -> None:
-        """After a publish that `must_wait`: let others run, and what was published leave."""
-        self.must_wait = False
-        self._published = 0
-        full, self._full = self._full, []
-        await asyncio.sleep(0)
-        await self._outgoing.wait_for_room()
-        for subscription in full:
-            await subscription.wait_for_room()
 
     def call(self, act: Callable[[Node, float], T]) -> T:
         """Do something with the node, and what that causes."""
@@ -189,7 +162,7 @@ class Loop:
         """The figures of node, transport and mailboxes."""
         self.check_here()
         figures = self._node.stats()
-        figures["datagrams_unsent"] = self._outgoing.datagrams_unsent
+        figures |= self._outgoing.figures
         figures["messages_dropped"] = (
             self.discards.count
             + self._overflowed
@@ -230,17 +203,15 @@ class Loop:
         """Close without waiting, because nobody has the bus any more."""
         if self._is_closing or self._is_cut_off:
             return
-        if not self.event_loop.is_closed():
-            self._say_goodbye()
-            self._stop()
-            return
         self._is_closing = True
         self._node.close(monotonic())
-        for datagram in self._node.datagrams_to_send(monotonic()):
-            with contextlib.suppress(TransportError):
-                self._transport.send(datagram)
-        self._transport.close()
-        note_closed(self)
+        self._outgoing.send_now()
+        if self.event_loop.is_closed():
+            self._transport.close()
+            note_closed(self)
+        else:
+            self._changed.fire()
+            self._stop()
 
     def abandon(self) -> None:
         """Nobody has the bus any more. Any thread."""
@@ -257,14 +228,14 @@ class Loop:
         # No remove_reader here: the parent's event loop has the same kernel object.
         self._is_cut_off = True
         self._is_closing = True
+        self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._transport.close()
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
-        node = self._node
-        node.receive_datagram(datagram, sender, monotonic())
-        return node.take_deliveries()  # type: ignore[return-value]  # sinks are subscriptions
+        # Sinks are subscriptions.
+        return self._node.receive(datagram, sender, monotonic())  # type: ignore[return-value]
 
     def _tend(self) -> None:
         """Pass on what a call to the node caused, and set the timer."""
@@ -274,9 +245,9 @@ class Loop:
             self._changed.fire()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
-            self._deliver_own(deliveries)
+            self.publishing.deliver_own(deliveries)
         if node.has_output:
-            self._outgoing.send(monotonic())
+            self._outgoing.send_due(monotonic())
         timer_at = node.timer_at()
         if timer_at is not None and not self._is_closing:
             self._alarm.set(timer_at)
@@ -300,6 +271,7 @@ class Loop:
             if now >= self._looks_at:
                 self._looks_at = now + INTERFACES_S
                 if self._transport.rejoin():
+                    self._node.allow_bytes(datagram_bytes(self._config, self._transport))
                     self._node.interfaces_changed(now)
             at = self._node.timer_at()
             if at is not None and at <= now:
@@ -313,13 +285,6 @@ class Loop:
         if deaf_s >= DEAF_S:
             self._node.was_deaf(deaf_s, monotonic())
             self._tend_soon()
-
-    def _deliver_own(self, deliveries: Deliveries) -> None:
-        """Put messages published here into mailboxes; note those that are full."""
-        for subscription, messages in deliveries:
-            if not subscription.deliver(messages):
-                self._full.append(subscription)
-                self.must_wait = True
 
     async def _wait_until(self, condition: Callable[[Node], bool]) -> None:
         while True:

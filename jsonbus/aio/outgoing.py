@@ -5,7 +5,7 @@ for LINGER_S, and whatever fills a datagram leaves by then: a burst is batched, 
 one turn of the event loop or in several. What does not fill a datagram leaves by a *look*, which
 comes at the end of each turn while messages gather:
 
-    more came since the last look, and LINGER_S is not over    look again at the end of the next turn
+    more came since the last look, and LINGER_S is not over    look again after the next turn
     else                                                       send what there is
 
 So a message waits for others only as long as others keep coming. That it is looked for turn by turn
@@ -51,6 +51,10 @@ OUTPUT_BYTES_MAX = 1 << 20
 #: What may leave before a publisher has to yield. It takes half a millisecond or so to publish; a
 #: turn of the loop, beside that, costs next to nothing.
 TURN_BYTES_MAX = 1 << 16
+
+#: A datagram counts as so much of it, however small: it takes its time to be sent, and the many
+#: messages that may be in it took theirs.
+DATAGRAM_BYTES_COUNTED = 1 << 11
 
 #: How long the kernel may have no room for a datagram before it counts as refused.
 STALL_S = 5.0
@@ -112,27 +116,42 @@ class Outgoing:
         """Whether publishers have to wait."""
         return bool(self._unsent) and self._node.output_bytes > OUTPUT_BYTES_MAX
 
-    def attend(self, now: float) -> bool:
+    def put(self, lane: bytes, payload: bytes, now: float) -> bool:
+        """A message on the short way: alone, or with those that gather. True: as `attend`."""
+        is_large = len(payload) >= self._express.alone_min
+        if not self._unsent and (is_large or now >= self._gathers_until):
+            datagram = self._node.lone_datagram(lane, payload, now)
+            if datagram is not None:
+                self._unsent.append(datagram)
+                self._send_unsent(now)
+                self._gathers_until = now + LINGER_S
+                return self._must_yield()
+        self._gathered.append(lane + payload)
+        return self.attend(now, is_large=is_large)
+
+    def attend(self, now: float, *, is_large: bool = False) -> bool:
         """After a publish: send what is to leave, and plan when the rest will.
 
-        True: the publisher has to yield, and to wait for room.
+        A large message waits for no others. True: the publisher has to yield, and to wait for room.
         """
         if self._retry is None:
             if now >= self._gathers_until:
                 self.send(now)
                 self._gathers_until = now + LINGER_S
-            elif self._node.has_full_datagram:
+            elif is_large or self._node.has_full_datagram:
                 self._send_full(now)
                 self._gathers_until = now + LINGER_S
-            elif not self._is_look_planned:
+            if self._gathered and not self._is_look_planned:
                 self._is_look_planned = True
                 self._looked_at_count = 0
                 self._event_loop.call_soon(self._look)
         self._set_limit()
-        if self._turn_bytes < TURN_BYTES_MAX:
-            return self.is_full
-        self._turn_bytes = 0
-        return True
+        return self._must_yield()
+
+    def send_due(self, now: float) -> None:
+        """After anything but a publish: send what there is, unless it still gathers."""
+        if not self._is_look_planned or self._node.has_full_datagram:
+            self.send(now)
 
     def send(self, now: float) -> None:
         """Send everything there is, as far as the kernel has room and the pacer allows."""
@@ -157,12 +176,25 @@ class Outgoing:
             if self._unsent:
                 await self._progress.wait()
 
+    def send_now(self) -> None:
+        """Send everything there is, and wait for nothing: nobody will come back to it."""
+        self._unsent.extend(self._node.datagrams_to_send(monotonic()))
+        while self._unsent:
+            try:
+                if not self._transport.send(self._unsent[0]):
+                    return
+            except TransportError:
+                self._refused += 1
+            self._unsent.popleft()
+
     def close(self) -> None:
         """Send nothing more."""
         self._is_closed = True
-        self._express.limit = 0
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
+        self._is_look_planned = False
+        self._set_limit()
         self._unsent.extend(self._node.datagrams_to_send(monotonic()))
         self._progress.fire()
 
@@ -174,10 +206,18 @@ class Outgoing:
             self._event_loop.call_soon(self._look)
             return
         self._is_look_planned = False
-        if self._node.has_output:
-            self.send(now)
-            self._gathers_until = now + LINGER_S
-        self._set_limit()
+        try:
+            if self._node.has_output:
+                self.send(now)
+                self._gathers_until = now + LINGER_S
+        finally:
+            self._set_limit()
+
+    def _must_yield(self) -> bool:
+        if self._turn_bytes < TURN_BYTES_MAX:
+            return self.is_full
+        self._turn_bytes = 0
+        return True
 
     def _set_limit(self) -> None:
         """How many messages may gather before somebody has to come here."""
@@ -190,8 +230,10 @@ class Outgoing:
 
     def _try_again(self) -> None:
         self._retry = None
-        self.send(monotonic())
-        self._set_limit()
+        try:
+            self.send(monotonic())
+        finally:
+            self._set_limit()
 
     def _send_full(self, now: float) -> None:
         """Send whole datagrams; the rest goes on gathering."""
@@ -203,14 +245,14 @@ class Outgoing:
         """Whether everything could be sent; if not, it is tried again."""
         unsent, send = self._unsent, self._transport.send
         while unsent:
-            if self._allowance <= 0 and not self._is_allowed(now):
+            if self._allowance <= 0 and not self._is_allowed():
                 self._retry_in(self._pacer.retry_s)
                 return False
             try:
                 if send(unsent[0]):
                     size = len(unsent.popleft())
                     self._allowance -= size
-                    self._turn_bytes += size
+                    self._turn_bytes += max(size, DATAGRAM_BYTES_COUNTED)
                     if self._is_failing or self._jammed_at is not None:
                         self._works(now)
                     continue
@@ -230,7 +272,7 @@ class Outgoing:
     def _retry_in(self, seconds: float) -> None:
         self._retry = self._event_loop.call_later(seconds, self._try_again)
 
-    def _is_allowed(self, now: float) -> bool:
+    def _is_allowed(self) -> bool:
         """Ask the pacer for more."""
         queued = self._transport.queued_bytes()
         fill = None
@@ -238,7 +280,7 @@ class Outgoing:
             limit = self._node.smallest_buffer(self._hosts.look())
             if limit is not None:
                 fill = Fill(queued, limit)
-        self._allowance = self._pacer.allowance(self._allowance, now, fill)
+        self._allowance = self._pacer.allowance(self._allowance, monotonic(), fill)
         return self._allowance > 0
 
     def _failed(self, error: TransportError, now: float) -> None:

@@ -1,7 +1,9 @@
 """Datagrams in, whenever the event loop finds some.
 
-Up to DRAIN_MAX datagrams are read per wake-up; what each brought is put into mailboxes before the
-next is read. Handlers run in tasks of their own (workers.py), never here.
+Up to DRAIN_MAX datagrams are read per wake-up, until they have brought MESSAGES_MAX messages; what
+each brought is put into mailboxes before the next is read. Handlers run in tasks of their own
+(workers.py), never here. Of a flood, readers and handlers thus get a little in each turn, while it
+is still in the processor's cache, and long before mailboxes are full.
 
 A full mailbox with overflow "block" *holds up* the bus: it stops reading, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox calls `wake` when it
@@ -26,6 +28,11 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: Datagrams read per turn of the event loop: enough that a flood is not slowed by selecting, few
 #: enough (a millisecond or two) that everything else in the loop gets its turn.
 DRAIN_MAX = 64
+
+#: Messages brought to mailboxes per turn, by whole datagrams: two, if those are full of small
+#: values on loopback. With many hundreds alive at once, each takes fresh memory, and a mailbox of
+#: the usual size would overflow before its reader had its turn.
+MESSAGES_MAX = 128
 
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
@@ -54,6 +61,7 @@ class Receiving:
         self._take = take
         self._tend = tend
         self._hear_again = hear_again
+        self._drain_max = 1  # datagrams to try for at the next wake-up
         self._held_up_by: set[Subscription] = set()
         self._held_up_at = 0.0
         self._pause: asyncio.TimerHandle | None = None
@@ -108,17 +116,26 @@ class Receiving:
         self._tend()
 
     def _read(self, sock: socket.socket) -> None:
+        """Not more than before, though: to try once too often costs as much as a small message."""
         take, receive = self._take, self._transport.receive
         own_addresses = self._transport.own_addresses
-        for _ in range(DRAIN_MAX):
+        brought = 0
+        for _ in range(self._drain_max):
             received = receive(sock)
             if received is None:
+                self._drain_max = 1
                 return
             if received[1] in own_addresses:
                 continue  # multicast brings back what this node sent
             deliveries = take(*received)
-            if deliveries and not self.deliver(deliveries):
+            if not deliveries:
+                continue
+            if not self.deliver(deliveries):
                 return
+            brought += sum([len(messages) for _, messages in deliveries])
+            if brought >= MESSAGES_MAX:
+                return
+        self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
 
     def _rest(self) -> None:
         """Do not listen for a moment."""

@@ -19,9 +19,13 @@ from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_optional_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
+from jsonbus.frontend.mail import Discards, Mail
 
 Handler = Callable[[Message], Any] | Callable[[Message], Awaitable[Any]]
+
+#: Messages that a worker gives to a handler before it lets others run. More than a turn of the loop
+#: brings (receiving.py), else a flood would fill the mailbox of a handler that keeps up.
+HANDLED_MAX = 256
 
 #: A publisher that waits for room looks this often whether the reader still lives.
 READER_CHECK_S = 0.5
@@ -70,6 +74,10 @@ class Subscription(Mail):
         self._left = Wakeup(event_loop)  # messages were taken that publishers wait for
         self._is_scheduled = False
         self._last_reader: asyncio.Task[Any] | None = None
+        # Takes the next message; raises IndexError if there is none. Most subscriptions want
+        # nothing done with it.
+        is_special = self._is_blocking or self._convert is not None
+        self._pop = self._pop_special if is_special else self._mailbox.take
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
         """The next message; waits for one, at most `timeout` seconds.
@@ -79,9 +87,10 @@ class Subscription(Mail):
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_readable()
-        message = self._next()
-        if message is not None:
-            return message
+        try:
+            return self._pop()
+        except IndexError:
+            self._check_end()
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._wait_for_next()
@@ -94,7 +103,12 @@ class Subscription(Mail):
 
     async def __anext__(self) -> Message:
         try:
-            return self._next() or await self._wait_for_next()
+            return self._pop()
+        except IndexError:
+            pass
+        try:
+            self._check_end()
+            return await self._wait_for_next()
         except ClosedError:
             raise StopAsyncIteration from None
 
@@ -150,17 +164,29 @@ class Subscription(Mail):
 
     async def run_handler(self) -> bool:
         """Handle some messages; True if there are more. Only by the worker it is with."""
-        has_more = False
+        handler, pop, has_more = self._handler, self._pop, False
+        assert handler is not None
         try:
-            for _ in range(BATCH_MAX):
-                lost = self._mailbox.take_overflow()
-                if lost:
-                    error = QueueFullError(self.pattern, lost)
-                    self._log.warn_once(("overflow", self.pattern), "%s", error)
-                message = self._next_pending()
-                if message is None:
+            for _ in range(HANDLED_MAX):
+                try:
+                    message = pop()
+                except IndexError:
                     break
-                await self._handle(message)
+                try:
+                    result = handler(message)
+                    if result is not None and inspect.isawaitable(result):
+                        await result
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
+                    self._fail(message)  # it cancelled something of its own and let that out
+                except Exception:
+                    self._fail(message)
+            lost = self._mailbox.take_overflow()
+            if lost:
+                error = QueueFullError(self.pattern, lost)
+                self._log.warn_once(("overflow", self.pattern), "%s", error)
             has_more = self._mailbox.pending > 0
         finally:
             self._is_scheduled = has_more
@@ -186,21 +212,18 @@ class Subscription(Mail):
         if self._handler is not None:
             raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
 
-    def _next(self) -> Message | None:
-        """The next message, if there is one; raises as `get` does."""
+    def _check_end(self) -> None:
+        """Nothing is pending: raise if `get` has to."""
+        lost = self._mailbox.take_overflow()
+        if lost:
+            raise QueueFullError(self.pattern, lost)
+        if self._is_closed:
+            raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+
+    def _pop_special(self) -> Message:
+        """The next message of the type asked for; somebody may have waited for its place."""
         if self._is_blocking:
             self._last_reader = asyncio.current_task()
-        message = self._next_pending()
-        if message is None:
-            lost = self._mailbox.take_overflow()
-            if lost:
-                raise QueueFullError(self.pattern, lost)
-            if self._is_closed:
-                raise ClosedError(f"the subscription to {self.pattern!r} is closed")
-        return message
-
-    def _next_pending(self) -> Message | None:
-        """The next message of the type asked for."""
         while self._mailbox.pending:
             message: Message | None
             (message,) = self._take(1)
@@ -212,7 +235,7 @@ class Subscription(Mail):
             if message is not None:
                 return message
             self._discard(1)
-        return None
+        raise IndexError
 
     def _make_way(self) -> None:
         """A message was taken: somebody may have waited for that."""
@@ -233,9 +256,10 @@ class Subscription(Mail):
                 elif self._mailbox.pending:
                     self._wake_readers(1)  # what woke this one is for another
                 raise
-            message = self._next()
-            if message is not None:
-                return message
+            try:
+                return self._pop()
+            except IndexError:
+                self._check_end()
 
     def _wake_readers(self, count: int) -> None:
         while count > 0 and self._readers:
@@ -244,17 +268,5 @@ class Subscription(Mail):
                 waiter.set_result(None)
                 count -= 1
 
-    async def _handle(self, message: Message) -> None:
-        assert self._handler is not None
-        try:
-            result = self._handler(message)
-            if result is not None and inspect.isawaitable(result):
-                await result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # The handler cancelled something of its own and let that out.
-            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
-        except Exception:
-            self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+    def _fail(self, message: Message) -> None:
+        self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)

@@ -130,16 +130,23 @@ class Receiver:
         try:
             header = body["jb"]
             peer = self._peers[header[KEY_NODE]]
+            first, counter = header[KEY_FIRST_MESSAGE], header[KEY_COUNTER]
+            incarnation = header[KEY_INCARNATION]
             if (
-                header[KEY_FIRST_MESSAGE] != peer.next_message
-                or header[KEY_COUNTER] != peer.top + 1
-                or header[KEY_INCARNATION] != peer.incarnation
+                first != peer.next_message
+                or counter != peer.top + 1
+                or incarnation != peer.incarnation
             ):
                 return False
             sent_us, topic, items = header[KEY_SENT_US], body["topic"], body["payload"]
         except (KeyError, TypeError):
             return False
-        if type(sent_us) is not int or not 0 <= sent_us <= INTEGER_MAX or type(topic) is not str:
+        # To be equal is not enough: 7.0 and True are no numbers of a header.
+        if not (type(first) is type(counter) is type(incarnation) is type(sent_us) is int):
+            return False
+        if first > INTEGER_MAX or counter > INTEGER_MAX or not 0 <= sent_us <= INTEGER_MAX:
+            return False
+        if type(topic) is not str:
             return False
         if topic != BATCH:
             if topic.startswith(RESERVED_PREFIX):
@@ -152,7 +159,6 @@ class Receiver:
         counters = self._counters
         counters.datagrams_received += 1
         counters.bytes_received += len(data)
-        first = peer.next_message
         peer.go_on(len(items))
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self.is_stirred = True
@@ -350,7 +356,10 @@ class Receiver:
         All that is looked at is how the datagram begins (by the caller) and how it ends.
         """
         peer = self._roster.by_address.get(sender)
-        if peer is None or peer.challenger is not None or not peer.admit_next(data):
+        # The node may have started anew since, or be about to: then it is for `_admit` to say.
+        if peer is None or self._peers.get(peer.node) is not peer or peer.challenger is not None:
+            return False
+        if not peer.admit_next(data):
             return False
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self.is_stirred = True

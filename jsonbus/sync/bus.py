@@ -108,20 +108,21 @@ class Bus:
         # The short way; core/express.py explains it.
         try:
             lane = self._lane_of(topic)
-            if lane:
-                payload = dumps_plain(value)
-                if self._gathered and len(payload) <= self._express.size_max:
-                    self._gathered.append(lane + payload)
-                    if len(self._gathered) < self._express.limit:
-                        return True
-                    return self._loop.attend()
-                if len(payload) <= PAYLOAD_BYTES_SAFE:
-                    return self._loop.publish_encoded(lane, payload)
-            elif lane is not None:
-                next(self._express.suppressed)
-                return False
+            payload = dumps_plain(value) if lane else b""
         except TypeError:
-            pass  # a topic that is none, or a value that takes more than one try: the long way
+            # A topic that is none, or a value that takes more than one try.
+            return self._loop.publish(topic, value)
+        if lane:
+            if self._gathered and len(payload) <= self._express.size_max:
+                self._gathered.append(lane + payload)
+                if len(self._gathered) < self._express.limit:
+                    return True
+                return self._loop.attend()
+            if len(payload) <= PAYLOAD_BYTES_SAFE:
+                return self._loop.publish_encoded(lane, payload)
+        elif lane is not None:
+            next(self._express.suppressed)
+            return False
         return self._loop.publish(topic, value)
 
     def subscribe(

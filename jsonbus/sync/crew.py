@@ -12,10 +12,10 @@ place*, if
 Any other handler goes into the queue, for a worker.
 
 Receiving must not stop because a handler does. Quick ones may still block some day, so while
-handlers run in place an idle thread *watches*: if one of them takes longer than WATCH_S, the
-watcher becomes the receiver, and the thread in the handler finds itself a worker when it comes
-back. A handler that is about to wait for the bus itself gives the receiving away before
-(`will_wait`). There is always a thread to take it: there is one more than handlers may run.
+handlers run in place an idle thread *watches*: if one of them takes longer than WATCH_S, an idle
+thread becomes the receiver, and the one in the handler finds itself a worker when it comes back. A
+handler that is about to wait for the bus itself gives the receiving away before (`will_wait`).
+There is always a thread to take it, and one to watch: there is one more than handlers may run.
 
     receiver   has the role (`_receiver` is its ident): in Receiving.step, or in a handler in place
     worker     in a handler from the queue
@@ -120,6 +120,9 @@ class Crew:
         """Have the subscription's handler run. Any thread, never waits."""
         if get_ident() == self._receiver:
             self._due.append(subscription)
+            if get_ident() != self._receiver and self._receiving is not None:
+                # In a handler that just took too long: whoever receives now looks again.
+                self._receiving.wake()
             return
         with self._lock:
             self._queue.append(subscription)
@@ -158,6 +161,9 @@ class Crew:
             return None
         if not subscription.begin():
             self._slots.append(None)
+            if self._queue:  # put there meanwhile, and perhaps refused for want of the slot
+                with self._lock:
+                    self._changed.notify()
             return None
         return self._run_in_place(subscription, batch)
 
@@ -208,6 +214,8 @@ class Crew:
             if self._is_stopping:
                 return False, None
             if self._queue and self._take_slot():
+                if self._is_watched and self._watcher is None:
+                    self._changed.notify()  # for somebody else to watch
                 return True, self._queue.popleft()
             if self._is_watched and self._watcher is None:
                 self._watch(me)
@@ -229,6 +237,10 @@ class Crew:
             runs = self._runs
         self._watcher = None
         self._is_watched = False
+        # Whoever begins a handler in place does so before it looks whether that is watched. A wait
+        # may also have ended for something else than that handler: then it is watched on.
+        if self._claim:
+            self._is_watched = True
 
     def _receive(self) -> None:
         me, receiving = get_ident(), self._receiving

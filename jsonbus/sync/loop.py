@@ -410,6 +410,9 @@ class Loop:
         outgoing = self._outgoing
         if now < outgoing.flush_at:
             return outgoing.flush_at
+        if outgoing.is_busy:
+            # Another thread is sending, or what it left unsent has to go first: that is _tend's.
+            return now + RETRY_S
         with self._lock:
             has_turn = outgoing.take_ripe_turn(now)
         if has_turn and not outgoing.send(0.0):

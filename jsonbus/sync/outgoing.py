@@ -108,6 +108,7 @@ class Outgoing:
         self._is_flush_planned = False
         self._burst = 0  # datagrams in a row, each within LINGER_S of the one before
         self._is_failing = False  # the last datagram was refused
+        self._is_stopping = False  # nothing gathers any more
         self._is_closed = False
         self._refused = 0
 
@@ -129,6 +130,11 @@ class Outgoing:
     def has_unsent(self) -> bool:
         """Whether something waits for the kernel, and nobody is at it."""
         return bool(self._unsent) and self._holder is None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is sending, or something waits for the kernel or the pacer."""
+        return self._holder is not None or bool(self._unsent)
 
     @property
     def flush_at(self) -> float:
@@ -180,7 +186,7 @@ class Outgoing:
     def stop_gathering(self) -> None:
         """From now on every message is attended to. Lock held."""
         self._express.limit = 0
-        self._gathers_until = -math.inf
+        self._is_stopping = True
 
     def drop_gathered(self) -> None:
         """Count what came too late to be sent. Lock held."""
@@ -188,7 +194,7 @@ class Outgoing:
 
     def _gathers(self, now: float) -> bool:
         """Whether what was just published waits for more, to share a datagram. Lock held."""
-        if now >= self._gathers_until or self._node.has_full_datagram:
+        if now >= self._gathers_until or self._is_stopping or self._node.has_full_datagram:
             return False
         self._express.limit = self._node.typical_count
         if not self._is_flush_planned:
@@ -284,7 +290,8 @@ class Outgoing:
             return
         try:
             self._lock.release()  # inside: Ctrl-C must find it taken again, whenever it comes
-            self.send(deadline)
+            if not self.send(deadline):
+                self._wake()
         except BaseException:
             self.let_go()
             raise
@@ -292,9 +299,12 @@ class Outgoing:
             self._lock.acquire()
 
     def _wait(self, timeout_s: float) -> None:
+        """Until a turn is given back. Lock held, and released meanwhile."""
+        # Counted before the look: whoever gives the turn back looks at the count after that.
         self._waiting += 1
         try:
-            self._room.wait(timeout_s)
+            if self._holder is not None:
+                self._room.wait(timeout_s)
         finally:
             self._waiting -= 1
 

@@ -35,8 +35,12 @@ from jsonbus.transport.base import Sender, Transport
 Deliveries = list[tuple[Subscription, list[Message]]]
 
 #: Datagrams read before the thread looks at its timers again: enough that a flood is not slowed by
-#: selecting, few enough (a millisecond or two) that heartbeats are on time.
+#: selecting.
 DRAIN_MAX = 64
+
+#: How long it reads, and runs handlers in place, before that: heartbeats are on time, and so is what
+#: those handlers published and what gathers.
+DRAIN_S = 0.002
 
 #: How long a nap is at most. When the flood has ended, nobody reads for the rest of it.
 NAP_S = 0.001
@@ -203,6 +207,7 @@ class Receiving:
         """
         take, run_at_once, receive = self._take, self._run_at_once, self._transport.receive
         own_addresses = self._transport.own_addresses
+        until = monotonic() + DRAIN_S
         self._hears_only_itself = True
         for _ in range(self._drain_max):
             try:
@@ -220,16 +225,14 @@ class Receiving:
             deliveries = take(*received)
             if not deliveries:
                 continue
-            if len(deliveries) == 1:
-                goes_on = run_at_once(*deliveries[0])
-                if goes_on:
-                    continue
-                if goes_on is False:
-                    return False
-            has_room = self.deliver(deliveries)
-            if not self._run_due():
+            has_room = True
+            goes_on = run_at_once(*deliveries[0]) if len(deliveries) == 1 else None
+            if goes_on is None:
+                has_room = self.deliver(deliveries)
+                goes_on = self._run_due()
+            if not goes_on:
                 return False
-            if not has_room:
+            if not has_room or monotonic() >= until:
                 return True
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
         return True

@@ -286,6 +286,9 @@ async def main():
     other = jsonbus.AsyncBus(port=port, interface="lo", name="other")
     subscription = parent.subscribe("x")
     assert await other.wait_for_subscribers("x", timeout=30)
+    for number in range(2):
+        assert await other.publish("x", number)
+        assert (await subscription.get(timeout=30)).value == number
     child = os.fork()
     if child == 0:
         refused = 0
@@ -297,12 +300,17 @@ async def main():
                 use()
             except ForkedError:
                 refused += 1
-        for wait in (parent.publish("x", 1), parent.flush(), subscription.get(timeout=0)):
+        for wait in (
+            parent.publish("x", 1),
+            other.publish("x", 1),
+            parent.flush(),
+            subscription.get(timeout=0),
+        ):
             try:
                 await wait
             except ForkedError:
                 refused += 1
-        assert refused == 5, refused
+        assert refused == 6, refused
         subscription.close()
         await parent.close()
         await other.close()

@@ -8,7 +8,10 @@ import logging
 import pytest
 
 import jsonbus
-from jsonbus.aio import outgoing
+from jsonbus.aio import loop, outgoing
+from jsonbus.frontend.opening import LOOPBACK_DATAGRAM_BYTES
+from jsonbus.transport import TransportInfo
+from jsonbus.transport.base import Interface
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.sync.transports import RecordingTransport
 
@@ -17,30 +20,71 @@ from tests.sync.transports import RecordingTransport
 
 
 @asynctest
-async def test_the_first_publish_of_a_turn_has_left_when_it_returns() -> None:
+async def test_a_lone_publish_has_left_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "LINGER_S", 0.0)  # each is alone, however soon after another
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
         assert await bus.flush(timeout=30)
         for number in range(10):
-            await asyncio.sleep(0)  # another turn
-            await asyncio.sleep(0)
             await bus.publish("x", number)
             assert transport.messages()[-1] == ("x", number)
 
 
+@pytest.mark.parametrize("turns", [0, 1])
 @asynctest
-async def test_what_is_published_in_the_rest_of_a_turn_shares_datagrams() -> None:
+async def test_what_is_published_in_one_turn_after_another_shares_datagrams(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
         assert await bus.flush(timeout=30)
         for number in range(11):
             await bus.publish("x", number)
+            for _ in range(turns):
+                await asyncio.sleep(0)
         assert transport.batches() == [[("x", 0)]]
+        # One turn in which nothing comes, and what gathered leaves by itself.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert transport.batches() == [[("x", 0)], [("x", number) for number in range(1, 11)]]
+
+
+@asynctest
+async def test_messages_that_fill_a_datagram_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    monkeypatch.setattr(outgoing, "TURN_BYTES_MAX", 1 << 30)  # nobody has to yield
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic", datagram_bytes_max=1400)
+        assert await bus.flush(timeout=30)
+        for number in range(1000):
+            await bus.publish("x", [number, "a value of some length"])
+        batches = transport.batches()
+        assert len(batches[0]) == 1
+        assert all(20 < len(batch) <= 100 for batch in batches[1:])
+        assert 900 < len(transport.messages()) <= 1000
+        assert all(len(datagram) <= 1400 for datagram in transport.sent)
+        assert await bus.flush(timeout=30)
+        assert [value[0] for _, value in transport.messages()] == list(range(1000))
+        assert bus.stats()["messages_sent"] == bus.stats()["messages_published"] == 1000
+
+
+@asynctest
+async def test_messages_of_all_sizes_and_topics_keep_their_order() -> None:
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        sizes = (1, 10, 3000, 1, 1, 500, 20_000, 1, 1500)
+        for number in range(500):
+            value = [number, "x" * sizes[number % len(sizes)]]
+            await bus.publish(f"topic/{number % 4}", value)
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        assert await bus.flush(timeout=30)
+        assert [value[0] for _, value in transport.messages()] == list(range(500))
 
 
 @asynctest
@@ -184,6 +228,53 @@ async def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
         assert got == [0, 1, 2]
         transport.is_jammed = False
         assert await other.wait_for_subscribers("new", timeout=30)
+
+
+@asynctest
+async def test_what_gathers_when_the_bus_is_closed_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    async with memory_buses() as (network, open_over):
+        transport = RecordingTransport(network)
+        bus = open_over(transport, mode="basic")
+        for number in range(20):
+            await bus.publish("x", number)
+        assert len(transport.messages()) < 20
+        await bus.close()
+        assert [value for _, value in transport.messages()] == list(range(20))
+        assert bus.stats()["datagrams_unsent"] == 0
+
+
+@asynctest
+async def test_datagrams_are_as_large_as_the_path_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Moving(RecordingTransport):
+        address = "127.0.0.1"
+        moves = 0
+
+        def describe(self) -> TransportInfo:
+            interface = Interface("some", self.address, index=1)
+            return super().describe()._replace(interfaces=(interface,))
+
+        def rejoin(self) -> bool:
+            self.moves += 1
+            return True
+
+    monkeypatch.setattr(loop, "INTERFACES_S", 0.01)
+    async with memory_buses() as (network, open_over):
+        transport = Moving(network)
+        bus = open_over(transport, mode="basic")
+
+        async def publish() -> list[int]:
+            begin = len(transport.sent)
+            for number in range(300):
+                await bus.publish("x", [number, "a value of some length"])
+            assert await bus.flush(timeout=30)
+            return [len(datagram) for datagram in transport.sent[begin:]]
+
+        assert 1400 < max(await publish()) <= LOOPBACK_DATAGRAM_BYTES
+        transport.address = "192.0.2.1"
+        moves = transport.moves
+        assert await until(lambda: transport.moves > moves + 1)
+        assert 1000 < max(await publish()) <= 1400
 
 
 @asynctest

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
 import jsonbus
-from jsonbus.aio import loop
+from jsonbus.aio import loop, receiving
+from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.sync.transports import RecordingTransport
 
@@ -106,6 +108,69 @@ async def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
         await publisher.publish("x", 0)
         assert (await subscription.get(timeout=30)).value == 0
         assert await until(lambda: reader.stats()["announcements_sent"] > announced)
+
+
+@asynctest
+async def test_readers_get_their_turn_long_before_a_flood_has_been_read() -> None:
+    async with memory_buses() as (network, open_over):
+        elsewhere = RecordingTransport(MemoryNetwork())
+        publisher = open_over(elsewhere, mode="basic", datagram_bytes_max=1400)
+        for number in range(1000):
+            await publisher.publish("x", number)
+        assert await publisher.flush(timeout=30)
+        bus = open_over(network.open())
+        subscription = bus.subscribe("x", maxsize=1000)
+        stranger = network.open()
+        for datagram in elsewhere.sent:
+            stranger.send(datagram)
+        stranger.close()
+        steps: list[int] = []
+        while subscription.pending < 1000:
+            before = subscription.pending
+            await asyncio.sleep(0)
+            steps.append(subscription.pending - before)
+        # A datagram that was begun is read to its end.
+        assert max(steps) < receiving.MESSAGES_MAX + 100
+        got = [(await subscription.get(timeout=0)).value for _ in range(1000)]
+        assert got == list(range(1000))
+
+
+@asynctest
+async def test_a_flood_within_one_event_loop_overruns_no_mailbox() -> None:
+    async with buses() as open_bus:
+        publisher, reader = open_bus(), open_bus()
+        subscription = reader.subscribe("x")
+        assert await publisher.wait_for_subscribers("x", timeout=30)
+
+        async def read() -> list[int]:
+            return [(await anext(subscription)).value for _ in range(20_000)]
+
+        reading = asyncio.create_task(read())
+        for number in range(20_000):
+            assert await publisher.publish("x", number)
+        assert await asyncio.wait_for(reading, 60) == list(range(20_000))
+        figures = reader.stats()
+        assert figures["messages_dropped"] == figures["messages_lost"] == 0
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@asynctest
+async def test_a_flood_within_one_event_loop_overruns_no_handlers(count: int) -> None:
+    async with buses() as open_bus:
+        publisher, reader = open_bus(), open_bus(workers=1)
+        got: list[list[int]] = [[] for _ in range(count)]
+
+        def append_to(values: list[int]) -> Callable[[jsonbus.Message], None]:
+            return lambda message: values.append(message.value)
+
+        for values in got:
+            reader.subscribe("x", append_to(values))
+        assert await publisher.wait_for_subscribers("x", timeout=30)
+        for number in range(20_000):
+            assert await publisher.publish("x", number)
+        assert await until(lambda: all(len(values) == 20_000 for values in got))
+        assert got == [list(range(20_000))] * count
+        assert reader.stats()["messages_dropped"] == 0
 
 
 @asynctest

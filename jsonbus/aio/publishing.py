@@ -1,0 +1,92 @@
+"""From `AsyncBus.publish` to what leaves, and when the publisher has to wait.
+
+The shortest way, for a message that simply joins others, is in `AsyncBus.publish` itself
+(core/express.py explains it). The methods here are for all the other messages. None of them awaits,
+so what one task publishes is not torn apart by another; a publisher that has to wait finds
+`must_wait` set afterwards, and does so in `wait_for_room`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any
+
+from jsonbus.aio.outgoing import Outgoing
+from jsonbus.aio.subscription import Subscription
+from jsonbus.core.message import Message
+from jsonbus.core.node import Node
+
+#: Publishes after which one yields, though little or nothing was sent. Awaiting alone does not: a
+#: task that publishes without a pause what nobody wants would keep the bus from ever hearing that
+#: somebody does. So many take half a millisecond, of which yielding is a twentieth.
+PUBLISHED_MAX = 1024
+
+
+class Publishing:
+    """What `AsyncBus.publish` uses. All methods are for the event loop's thread."""
+
+    def __init__(
+        self,
+        node: Node,
+        outgoing: Outgoing,
+        event_loop: asyncio.AbstractEventLoop,
+        check_here: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._outgoing = outgoing
+        self._event_loop = event_loop
+        self._check_here = check_here  # raises in a wrong thread, loop or process
+        self._full: list[Subscription] = []  # own subscriptions that publishers wait for
+        self._published = 0  # the long way, since a publisher last had to yield
+        #: Whether the publisher has to call `wait_for_room`.
+        self.must_wait = False
+
+    def publish(self, topic: str, value: Any) -> bool:
+        """See `AsyncBus.publish`: the long way. The clock is read once. Any thread may try."""
+        self._check_here()
+        self._published += 1
+        if self._published >= PUBLISHED_MAX:
+            self.must_wait = True
+        node, now = self._node, monotonic()
+        if not node.publish(topic, value, now):
+            return False
+        if node.has_output and self._outgoing.attend(now):
+            self.must_wait = True
+        deliveries = node.take_deliveries()
+        if deliveries:
+            self.deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
+        return True
+
+    def publish_encoded(self, lane: bytes, payload: bytes) -> None:
+        """The short way of a message that does not simply join others."""
+        if not self._event_loop.is_running():  # in the right thread, and that will do
+            self._check_here()
+        if self._outgoing.put(lane, payload, monotonic()):
+            self.must_wait = True
+
+    def attend(self) -> None:
+        """As many messages gathered as may without a look: send them."""
+        if not self._event_loop.is_running():
+            self._node.express.gathered.pop()  # it will be refused
+            self._check_here()
+        if self._outgoing.attend(monotonic()):
+            self.must_wait = True
+
+    def deliver_own(self, deliveries: Iterable[tuple[Subscription, Sequence[Message]]]) -> None:
+        """Put messages published here into mailboxes; note those that are full."""
+        for subscription, messages in deliveries:
+            if not subscription.deliver(messages):
+                self._full.append(subscription)
+                self.must_wait = True
+
+    async def wait_for_room(self) -> None:
+        """Let others run, and what was published leave."""
+        self.must_wait = False
+        self._published = 0
+        full, self._full = self._full, []
+        await asyncio.sleep(0)
+        await self._outgoing.wait_for_room()
+        for subscription in full:
+            await subscription.wait_for_room()
