@@ -98,6 +98,8 @@ class Outgoing:
         self._will_wait = will_wait  # to be called before waiting for what others do
         self._pacer = Pacer(rate_limit)
         self._allowance = 0.0  # bytes that may leave before the pacer is asked
+        # Nor for longer than until the next flood: the answer may be an hour old then.
+        self._is_allowance_old = False
         self._hosts = Hosts(transport)
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is
@@ -178,8 +180,8 @@ class Outgoing:
         if datagram is None:
             return False
         self._unsent.append(datagram)
+        self._count_burst(is_burst)
         self._gathers_until = now + LINGER_S
-        self._burst = self._burst + 1 if is_burst else 0
         self._holder = get_ident()
         return True
 
@@ -223,7 +225,7 @@ class Outgoing:
             if not self._node.has_output:
                 return False
             is_burst = now < self._gathers_until
-            self._burst = self._burst + 1 if is_burst else 0
+            self._count_burst(is_burst)
             is_young = self._is_flush_planned and is_burst
             self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=is_young))
             self._gathers_until = now + LINGER_S
@@ -282,6 +284,11 @@ class Outgoing:
             self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
             self._room.notify_all()
 
+    def _count_burst(self, is_burst: bool) -> None:
+        self._burst = self._burst + 1 if is_burst else 0
+        if self._burst == BURST_MIN:
+            self._is_allowance_old = True
+
     def _help(self, deadline: float) -> None:
         """Take part in sending, or wait for whoever does. Lock held, and released meanwhile."""
         now = time.monotonic()
@@ -319,7 +326,7 @@ class Outgoing:
     def _send_unsent(self, wait_until: float) -> None:
         unsent, send, me = self._unsent, self._transport.send, get_ident()
         while unsent and self._holder == me and not self._is_closed:
-            if self._allowance <= 0 and not self._is_allowed():
+            if (self._allowance <= 0 or self._is_allowance_old) and not self._is_allowed():
                 now = time.monotonic()
                 if now >= wait_until:
                     return
@@ -349,6 +356,7 @@ class Outgoing:
 
     def _is_allowed(self) -> bool:
         """Ask the pacer for more."""
+        self._is_allowance_old = False
         queued = self._transport.queued_bytes()
         fill = None
         if queued is not None:

@@ -298,9 +298,11 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
     link = Link()
     a, b = make_pair(link, "t")
     link.publish(a, "t", 0)
-    lane = a.express.lanes["t"]
+    link.run(60)
+    lane, presences = a.express.lanes["t"], a.stats()["presences_sent"]
     for number in range(1, 20):
         data = a.lone_datagram(lane, dumps(number), link.now)
+        assert data is not None
         frame = decode(data)
         assert isinstance(frame, MessagesFrame) and frame.header is not None
         assert (frame.items, frame.header.first_message) == ([["t", number]], number + 1)
@@ -309,6 +311,18 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
     assert link.values("b") == list(range(20))
     assert (b.stats()["messages_lost"], b.stats()["datagrams_repeated"]) == (0, 0)
     assert (a.stats()["messages_published"], a.stats()["messages_sent"]) == (20, 20)
+    assert a.stats()["presences_sent"] == presences
+
+
+def test_no_lone_datagram_overtakes_what_waits() -> None:
+    link = Link()
+    a, _ = make_pair(link, "t")
+    a.publish("t", 1, link.now)
+    assert a.lone_datagram(a.express.lanes["t"], b"2", link.now) is None
+    link.move()
+    a.ping(link.now)
+    assert a.lone_datagram(a.express.lanes["t"], b"2", link.now) is None
+    assert a.stats()["messages_published"] == 1
 
 
 # --- Counting what is suppressed ------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from jsonbus.core.codec import dumps, loads
 from jsonbus.core.express import SHARING_MAX, Express
@@ -79,6 +79,52 @@ def test_what_fits_one_datagram_is_not_kept() -> None:
     assert not outbox
 
 
+def test_message_larger_than_a_datagram_is_not_kept() -> None:
+    outbox, express = make_outbox()
+    gather(express, "x" * 5_000)
+    assert len(outbox.take(NOW, keeps_rest=True)) == 1
+    assert not outbox
+
+
+class Shared(list[bytes]):
+    """A list to which another thread adds a message whenever this one has just changed it."""
+
+    def __init__(self) -> None:
+        self.late = [lane_of("t") + dumps("late")]
+
+    def append(self, message: bytes) -> None:
+        super().append(message)
+        self._meet()
+
+    def __delitem__(self, place: Any) -> None:
+        super().__delitem__(place)
+        self._meet()
+
+    def _meet(self) -> None:
+        while self.late:
+            super().append(self.late.pop())
+
+
+def make_shared_outbox() -> tuple[Outbox, Express]:
+    express = Express()
+    express.gathered = Shared()
+    return Outbox(Stamp(NODE, 1), 1400, 0.0, batching=True, express=express), express
+
+
+def test_rest_stays_before_what_another_thread_adds_meanwhile() -> None:
+    outbox, express = make_shared_outbox()
+    gather(express, *("x" * 300 for _ in range(5)), "last")
+    assert sum(map(len, values_of(outbox.take(NOW, keeps_rest=True)))) == 4
+    assert values_of(outbox.take(NOW)) == [["x" * 300, "last", "late"]]
+
+
+def test_message_knows_its_number_although_another_thread_adds_one_behind_it() -> None:
+    outbox, _ = make_shared_outbox()
+    assert outbox.put_message(lane_of("t"), dumps("first"), NOW) == 1
+    assert outbox.put_message(lane_of("t"), dumps("third"), NOW) == 3
+    assert values_of(outbox.take(NOW)) == [["first", "late", "third"]]
+
+
 def test_nothing_is_kept_behind_a_control_datagram() -> None:
     outbox, express = make_outbox()
     gather(express, *("x" * 300 for _ in range(10)))
@@ -143,7 +189,8 @@ def test_limits_of_the_short_way_follow_what_is_allowed() -> None:
     outbox, express = make_outbox(1_400)
     small = express.size_max, express.alone_min
     outbox.allow_bytes(9_000)
-    assert (express.size_max, express.alone_min) > (5 * small[0], 5 * small[1])
+    assert express.size_max > 5 * small[0] > 0
+    assert express.alone_min > 5 * small[1] > 0
     outbox.allow_bytes(1_400)
     assert (express.size_max, express.alone_min) == small
     gather(express, "x" * express.alone_min, "x" * express.alone_min)
@@ -181,8 +228,9 @@ def test_message_alone_in_its_datagram_has_its_topic_and_value(topic: str, value
     outbox.put_control(encode_ping, NOW, ping_id=1)
     outbox.put_message(lane_of(topic), dumps(value), NOW)
     gathered, _, put = map(decode, outbox.take(NOW))
-    lone = decode(outbox.make_lone(lane_of(topic), dumps(value), NOW))
-    for number, frame in enumerate((gathered, put, lone), 1):
+    lone = outbox.make_lone(lane_of(topic), dumps(value), NOW)
+    assert lone is not None
+    for number, frame in enumerate((gathered, put, decode(lone)), 1):
         assert isinstance(frame, MessagesFrame) and frame.header is not None
         assert (frame.items, frame.header.first_message) == (expected, number)
 
@@ -205,10 +253,8 @@ class EveryWayOut(RuleBasedStateMachine):
         super().__init__()
         self.outbox, self.express = make_outbox()
         self.put: list[int] = []  # sizes
-        self.controls = 0
         self.out: list[int] = []
         self.counter = 0
-        self.lone = 0
 
     def _value(self, size: int) -> str:
         self.put.append(size)
@@ -229,14 +275,18 @@ class EveryWayOut(RuleBasedStateMachine):
         number = self.outbox.put_message(b'["t",', dumps(self._value(size)), NOW)
         assert number == len(self.put)
 
-    @rule(sizes=st.lists(st.integers(0, 300), max_size=130))
+    @rule(sizes=st.lists(st.integers(0, 300) | st.just(1_500), max_size=130))
     def gather(self, sizes: list[int]) -> None:
         gather(self.express, *map(self._value, sizes))
 
     @rule(size=st.integers(0, 2_000))
-    @precondition(lambda self: not self.outbox)
     def send_alone(self, size: int) -> None:
-        self._see([self.outbox.make_lone(b'["t",', dumps(self._value(size)), NOW)])
+        is_free = not self.outbox
+        datagram = self.outbox.make_lone(b'["t",', dumps("x" * size), NOW)
+        assert (datagram is not None) == is_free
+        if datagram is not None:
+            self.put.append(size)
+            self._see([datagram])
 
     @rule()
     def control(self) -> None:

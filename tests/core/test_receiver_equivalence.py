@@ -28,7 +28,7 @@ ADDRESS = ("10.0.0.1", 2416)
 
 LARGE = "x" * 500
 TOPICS = ("t", "both", "unwanted", 'un"wan\\ted', "100%d", "late")
-VALUES = (
+VALUES: Any = (
     1,
     None,
     LARGE,
@@ -37,9 +37,9 @@ VALUES = (
     ["\\u0022 ü", LARGE],
     [[]] * 300,  # brackets side by side
 )
-ODD = (None, True, False, -1, 0, 1, 1.0, 2**53, 2**53 + 1, 2**63, 1e300, "1", "", [], {})
-ODD_IDS = (None, 7, "", "x" * 65, "me", "stranger", "plain:x", "a%d", ["x"], {})
-ODD_ITEMS = (None, 7, "tt", [], ["t"], ["t", 1, 2], [["t"], 1], ["a//b", 1], {"t": 1, "u": 2})
+ODD: Any = (None, True, False, -1, 0, 1, 1.0, 2**53, 2**53 + 1, 2**63, 1e300, "1", [], {})
+ODD_IDS: Any = (None, 7, "", "x" * 65, "me", "stranger", "plain:x", "a%d", ["x"], {})
+ODD_ITEMS: Any = (None, 7, "tt", [], ["t"], ["t", 1, 2], [["t"], 1], ["a//b", 1], {"t": 1, "u": 2})
 
 
 class Pair:
@@ -310,6 +310,33 @@ def test_empty_batch_is_the_next_datagram_and_moves_no_number() -> None:
     pair.receive(forge(encode_batch, b"", counter=2, first_message=2))
     assert len(pair.receive(forged(3, 2))) == 1
     assert pair.nodes[0].stats()["messages_lost"] == 0
+
+
+@pytest.mark.parametrize("incarnation", [0, 1, 2])
+def test_next_numbers_under_another_incarnation_are_no_next_datagram(incarnation: int) -> None:
+    pair = Pair()
+    pair.receive(forged(1, 1))
+    pair.receive(forged(2, 2, incarnation))
+    pair.receive(forged(3, 3))
+    assert pair.nodes[0].stats()["datagrams_outdated"] == (incarnation < 1)
+    assert pair.nodes[0].stats()["messages_lost"] == (incarnation != 1)
+
+
+def test_next_datagram_shows_that_what_was_heard_under_its_id_is_no_restart() -> None:
+    pair = Pair()
+    for number in range(1, 6):
+        assert len(pair.receive(forged(number, number))) == 1
+        assert len(pair.receive(forged(number, number, 2))) == 1
+    assert pair.nodes[0].stats()["datagrams_outdated"] == 0
+
+
+@pytest.mark.parametrize("payload", [None, 7, "tt", {"t": 1}, {}])
+def test_next_batch_that_is_no_array_is_refused(payload: object) -> None:
+    pair = Pair()
+    pair.receive(forged(1, 1))
+    body = codec.loads(forge(encode_batch, b"", counter=2, first_message=2))
+    assert pair.receive(codec.dumps(body | {"payload": payload})) == []
+    assert pair.nodes[0].stats()["rejected_bad_fields"] == 1
 
 
 @pytest.mark.parametrize("levels", [253, 254, 255])

@@ -216,10 +216,14 @@ def test_late_datagram_is_outdated_also_if_the_new_incarnation_says_something_el
     assert ear.gained("messages_unwanted", "datagrams_outdated") == [2, 1]
 
 
-def test_single_forged_restart_does_not_mute_a_node_whose_messages_are_skipped() -> None:
+@pytest.mark.parametrize("forged_from", [HERE, THERE])
+def test_single_forged_restart_does_not_mute_a_node_whose_messages_are_skipped(
+    forged_from: tuple[str, int],
+) -> None:
     ear, stranger, forger = Ear(), Stranger(), Stranger(incarnation=99)
     for _ in range(5):
-        ear.hear(stranger.say(), stranger.say(), forger.say())
+        ear.hear(stranger.say(), stranger.say())
+        ear.hear(forger.say(), sender=forged_from)
     assert ear.gained("messages_unwanted", "datagrams_outdated", "messages_lost") == [15, 0, 0]
     (peer,) = ear.node._roster.peers.values()
     assert (peer.incarnation, peer.received) == (1, 10)
