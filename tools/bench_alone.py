@@ -133,8 +133,8 @@ def measure_memory(arena: Arena, plan: Plan) -> Iterator[Sample]:
     extra = {"received": received, "sent": MEMORY_STEPS * count}
     yield Sample("memory", "before the first message", at_first_mb)
     yield Sample("memory", "at the end", sizes_mb[-1], extra)
-    # The first steps fill caches and the allocator's pools.
-    yield Sample("memory", "growth", sizes_mb[-1] - sizes_mb[MEMORY_STEPS // 10])
+    # The first half fills caches and the allocator's pools.
+    yield Sample("memory", "growth", sizes_mb[-1] - sizes_mb[MEMORY_STEPS // 2 - 1])
 
 
 def resident_mb(pid: int) -> float:

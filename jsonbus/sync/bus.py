@@ -98,10 +98,11 @@ class Bus:
         True: it was sent, or is held until this node knows who is there, or went to a subscription
         of this bus. False: nobody wants it, so nothing was sent.
 
-        Sends from the calling thread, at once unless another thread is sending; then messages
-        share datagrams. Blocks while the network takes less than is published, and while a
-        subscription of this bus with overflow="block" is full and another thread reads it. A
-        network that is down raises nothing: the loss is logged and counted.
+        Sends from the calling thread, at once unless another thread is sending or another message
+        has just left: then messages share datagrams, which leave about a millisecond later. Blocks
+        while the network takes less than is published, and while a subscription of this bus with
+        overflow="block" is full and another thread reads it. A network that is down raises nothing:
+        the loss is logged and counted.
 
         Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
         """

@@ -4,12 +4,13 @@ Theory of operation. One lock guards the node. Nobody holds it while sending, re
 running code of the application, and nobody holds another lock with it. Three kinds of threads come
 to the node:
 
-- **callers**, the application's own threads and workers inside handlers, take the lock once per
+- **callers**, the application's own threads and those inside handlers, take the lock once per
   call. Then, without it, they send what the call caused (outgoing.py), put what was published here
-  into mailboxes of this process, and pass events on;
+  into mailboxes of this process, and pass events on. Most messages of a flood do without the lock:
+  `Bus.publish` only adds them to others (core/express.py), and comes here for every so many;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
-- **workers** run handlers; they come here only as callers. Who of these threads is what, the crew
-  decides (crew.py).
+- **workers** run handlers; they come here only as callers. Which of the bus's threads receives and
+  which are workers, the crew decides (crew.py), and it changes.
 
 A caller that made the node want an earlier timer than the receive thread is waiting for, or that
 left something unsent, wakes the receive thread.

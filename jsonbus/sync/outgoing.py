@@ -1,6 +1,6 @@
 """Datagrams on their way out, one thread at a time.
 
-Theory of operation. Messages gather in the node's outbox, under the node's lock. Whoever finds
+Theory of operation. Messages gather in the node's outbox. Whoever finds, under the node's lock,
 the *turn* free takes it, and the outbox with it, and sends without the lock. Whoever finds it taken
 leaves its messages in the outbox and goes on: the holder looks at the outbox again before it stops.
 So an idle publish leaves at once from its own thread, what is published while a send is under way
@@ -19,10 +19,13 @@ send. The inner send then empties `_unsent`, in order, and the outer one finds i
 A lone message leaves at once. After it, messages *gather* for LINGER_S, or until a datagram is
 full: a publisher that is faster than that shares datagrams although nothing keeps it from sending.
 What gathered and did not fill a datagram leaves by the receive thread, which is woken once per
-burst and then looks every LINGER_S whether the burst is over.
+burst and then comes back (`flush_at`) until nothing gathers any more. While it has planned that,
+`Express.limit` lets publishers add messages without a look at any of this; when the plan ends, it
+first takes the limit back, then looks for a message that came just before.
 
 Before a datagram leaves, the pacer may want it to wait (core/pacing.py): for the rate limit, or for
-receivers on this host. The receive thread never waits for that: it comes back.
+receivers on this host. The receive thread never waits for that: it comes back. The pacer is asked
+when its last answer is used up, and when a flood begins: much may have changed since.
 
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
@@ -98,8 +101,7 @@ class Outgoing:
         self._will_wait = will_wait  # to be called before waiting for what others do
         self._pacer = Pacer(rate_limit)
         self._allowance = 0.0  # bytes that may leave before the pacer is asked
-        # Nor for longer than until the next flood: the answer may be an hour old then.
-        self._is_allowance_old = False
+        self._is_allowance_old = False  # a flood began: ask before its next datagram
         self._hosts = Hosts(transport)
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is

@@ -1,8 +1,9 @@
 """What the receiving thread does: datagrams in, and whatever has its time.
 
 It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a
-time, up to DRAIN_MAX per wake-up, and puts what the datagram brought into mailboxes before it reads
-the next. Which thread that is, and who runs handlers, is the crew's affair (crew.py).
+time, up to DRAIN_MAX and for DRAIN_S per wake-up, and brings what was in it to its subscriptions
+before it reads the next: into their mailboxes, or straight to a quick handler. Which thread that
+is, and who runs handlers, is the crew's affair (crew.py).
 
 A full mailbox with overflow "block" *holds up* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
@@ -38,8 +39,8 @@ Deliveries = list[tuple[Subscription, list[Message]]]
 #: selecting.
 DRAIN_MAX = 64
 
-#: How long it reads, and runs handlers in place, before that: heartbeats are on time, and so is what
-#: those handlers published and what gathers.
+#: How long it reads, and runs handlers in place, before that: heartbeats are on time, and so is
+#: what gathers, be it from these handlers or from other threads.
 DRAIN_S = 0.002
 
 #: How long a nap is at most. When the flood has ended, nobody reads for the rest of it.

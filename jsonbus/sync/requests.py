@@ -43,7 +43,7 @@ class Requests:
         del self._services[service.pattern]
 
     def answer(self, handler: Handler, message: Message) -> None:
-        """Run the handler of a service, and send what it gives. In a worker."""
+        """Run the handler of a service, and send what it gives. As a handler."""
         assert isinstance(message, Request)
         value, failure = None, None
         try:

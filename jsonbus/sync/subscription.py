@@ -2,7 +2,8 @@
 
 Each has a lock of its own, held while messages move into or out of the mailbox and for nothing
 else. A reader waits on the lock's condition; for a handler, `schedule` is called once, and has it
-run until the mailbox is empty (crew.py).
+run until the mailbox is empty (crew.py). Messages for a quick handler may go past an empty mailbox:
+`begin` makes sure that nothing is before them, and what comes meanwhile waits behind them.
 """
 
 from __future__ import annotations
