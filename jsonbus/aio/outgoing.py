@@ -59,6 +59,9 @@ DATAGRAM_BYTES_COUNTED = 1 << 11
 #: How long the kernel may have no room for a datagram before it counts as refused.
 STALL_S = 5.0
 
+#: An allowance is of no use after this time: a smaller receiver may have come meanwhile.
+ALLOWANCE_S = 0.1
+
 #: How soon to try again when the kernel had no room.
 RETRY_S = 0.001
 
@@ -84,6 +87,7 @@ class Outgoing:
         self._wake = wake  # has somebody look at timers and output soon
         self._pacer = Pacer(rate_limit)
         self._allowance = 0.0  # bytes that may leave before the pacer is asked
+        self._asked_at = -math.inf
         self._hosts = Hosts(transport)
         self._unsent: deque[bytes] = deque()
         self._gathers_until = -math.inf
@@ -245,7 +249,8 @@ class Outgoing:
         """Whether everything could be sent; if not, it is tried again."""
         unsent, send = self._unsent, self._transport.send
         while unsent:
-            if self._allowance <= 0 and not self._is_allowed():
+            is_used_up = self._allowance <= 0 or now - self._asked_at > ALLOWANCE_S
+            if is_used_up and not self._is_allowed():
                 self._retry_in(self._pacer.retry_s)
                 return False
             try:
@@ -280,7 +285,8 @@ class Outgoing:
             limit = self._node.smallest_buffer(self._hosts.look())
             if limit is not None:
                 fill = Fill(queued, limit)
-        self._allowance = self._pacer.allowance(self._allowance, monotonic(), fill)
+        self._asked_at = monotonic()
+        self._allowance = self._pacer.allowance(self._allowance, self._asked_at, fill)
         return self._allowance > 0
 
     def _failed(self, error: TransportError, now: float) -> None:

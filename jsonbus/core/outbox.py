@@ -124,7 +124,7 @@ class Outbox:
         while gathered[place] is not message:
             place -= 1  # another thread added one after it
         number = self.messages_sent + 1 + place
-        if self._measure() + size > self._room:
+        if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 

@@ -105,7 +105,11 @@ class Crew:
         self._threads.append(thread)
 
     def start_workers(self) -> None:
-        """There is a handler: start the other threads, unless they run. Any thread."""
+        """There is a handler: start the other threads, unless they run. Any thread.
+
+        Raises TransportError if the system has no thread left; one is enough to go on.
+        """
+        failure: RuntimeError | None = None
         with self._lock:
             if len(self._threads) != 1 or self._is_stopping:
                 return
@@ -113,8 +117,19 @@ class Crew:
                 thread = threading.Thread(
                     target=self._run, name=f"jsonbus-worker-{self._name}-{number}", daemon=True
                 )
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    failure = error
+                    break
                 self._threads.append(thread)
+            started = len(self._threads) - 1
+            if started:
+                del self._slots[started:]
+        if failure is not None:
+            if not started:
+                raise TransportError(f"no worker can be started: {failure}") from failure
+            self._log.warn_once("workers", "only %d workers run: %s", started, failure)
 
     def schedule(self, subscription: Subscription) -> None:
         """Have the subscription's handler run. Any thread, never waits."""

@@ -181,3 +181,9 @@ def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
     put(outbox, 1)
     (frame,) = take(outbox)
     assert frame.header is not None and frame.header.counter == 1
+
+
+def test_without_batching_nothing_waits_for_company() -> None:
+    outbox = make_outbox(batching=False)
+    put(outbox, 1)
+    assert outbox.has_full_datagram
