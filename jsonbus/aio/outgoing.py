@@ -118,7 +118,8 @@ class Outgoing:
     @property
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
-        return bool(self._unsent) and self._node.output_bytes > OUTPUT_BYTES_MAX
+        bytes_max = min(OUTPUT_BYTES_MAX, self._pacer.backlog_bytes_max)
+        return bool(self._unsent) and self._node.output_bytes > bytes_max
 
     def put(self, lane: bytes, payload: bytes, now: float) -> bool:
         """A message on the short way: alone, or with those that gather. True: as `attend`."""

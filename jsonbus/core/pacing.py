@@ -41,6 +41,11 @@ from typing import NamedTuple
 #: come in bursts (two of these, at worst) that the smallest usual buffer takes.
 BURST_S = 0.005
 
+#: What may wait because of the rate limit, as time at that rate; but some datagrams in any case.
+#: Publishers wait rather than have more of it wait for them: closing would have to drop it.
+BACKLOG_S = 0.1
+BACKLOG_BYTES_MIN = 1 << 14
+
 #: How long a full buffer may be left alone by its reader. On a machine with three busy processes
 #: per core, one did not run for more than 0.1 s now and then; to a publisher it is a hitch.
 STUCK_S = 0.2
@@ -98,6 +103,7 @@ class Pacer:
         "_mark_at",
         "_rate",
         "_tokens",
+        "backlog_bytes_max",
         "burst_bytes",
         "given_up",
         "retry_s",
@@ -113,6 +119,10 @@ class Pacer:
         self.retry_s = RETRY_S
         self._rate = rate_limit_bytes_s
         self.burst_bytes = math.inf if rate_limit_bytes_s is None else rate_limit_bytes_s * BURST_S
+        #: How much output may wait before publishers have to.
+        self.backlog_bytes_max = math.inf
+        if rate_limit_bytes_s is not None:
+            self.backlog_bytes_max = max(BACKLOG_BYTES_MIN, rate_limit_bytes_s * BACKLOG_S)
         self._tokens = self.burst_bytes  # in the bucket; negative is debt
         self._asked_at = 0.0
         self._answer = 0.0

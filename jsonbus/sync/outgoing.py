@@ -30,8 +30,9 @@ when its last answer is used up, and when a flood begins: much may have changed 
 No thread may be kept sending for others for ever: after ROUNDS_MAX rounds, and whenever the kernel
 has no room and the caller does not wait, the rest is the receive thread's, which comes back to it.
 While something is unsent the outbox is not taken, so it fills, and `wait_for_room` stops publishers
-at OUTPUT_BYTES_MAX. A datagram that the kernel had no room for during STALL_S counts as refused:
-a network that is stuck is like one that is down. Nothing is dropped that is not counted.
+at OUTPUT_BYTES_MAX, or earlier with a rate limit. A datagram that the kernel had no room for during
+STALL_S counts as refused: a network that is stuck is like one that is down. Nothing is dropped that
+is not counted.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Outgoing:
         self._wake_to_flush = wake_to_flush  # makes it look at `flush_at`
         self._will_wait = will_wait  # to be called before waiting for what others do
         self._pacer = Pacer(rate_limit)
+        self._is_limited = rate_limit is not None
         self._allowance = 0.0  # bytes that may leave before the pacer is asked
         self._is_allowance_old = False  # a flood began: ask before its next datagram
         self._hosts = Hosts(transport)
@@ -264,7 +266,8 @@ class Outgoing:
 
     def wait_for_room(self) -> None:
         """Return once the output is within its bound. Lock held; it is released while waiting."""
-        while self._node.output_bytes > OUTPUT_BYTES_MAX and not self._is_closed:
+        bytes_max = min(OUTPUT_BYTES_MAX, self._pacer.backlog_bytes_max)
+        while self._node.output_bytes > bytes_max and not self._is_closed:
             self._help(math.inf)
 
     def wait_until_sent(self, deadline: float) -> bool:
@@ -338,6 +341,8 @@ class Outgoing:
             try:
                 if send(unsent[0]):
                     self._allowance -= len(unsent.popleft())
+                    if self._allowance <= 0 and self._is_limited:
+                        self._gather_until_allowed()
                     if self._is_failing or self._jammed_at is not None:
                         self._works()
                     continue
@@ -355,6 +360,12 @@ class Outgoing:
                 self._transport.wait_writable(min(ROOM_WAIT_S, wait_until - now))
             else:
                 return
+
+    def _gather_until_allowed(self) -> None:
+        """The rate limit is reached: what is published until more may leave shares datagrams."""
+        if not self._is_allowed():
+            allowed_at = time.monotonic() + self._pacer.retry_s
+            self._gathers_until = max(self._gathers_until, allowed_at)
 
     def _is_allowed(self) -> bool:
         """Ask the pacer for more."""

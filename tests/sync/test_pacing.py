@@ -105,6 +105,19 @@ def test_a_rate_limit_is_kept_and_loses_nothing(network: MemoryNetwork, open_ove
             assert total <= rate * (at - since) + slack
 
 
+def test_what_a_rate_limit_keeps_back_shares_datagrams(
+    network: MemoryNetwork, open_over: OpenBus
+) -> None:
+    transport = RecordingTransport(network)
+    bus = open_over(transport, mode="basic", rate_limit=10_000.0)
+    sent = bus.stats()["datagrams_sent"]
+    for number in range(200):
+        bus.publish("x", number)
+    assert bus.flush(timeout=60)
+    assert [value for _, value in transport.messages()] == list(range(200))
+    assert bus.stats()["datagrams_sent"] - sent <= 50
+
+
 @pytest.mark.parametrize("waiting", ["receive thread", "publisher"])
 def test_a_bus_that_may_not_send_rests(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch, waiting: str
