@@ -27,8 +27,11 @@ Handler = Callable[[Message], Any]
 #: What a handler may take per message to be run in place: about what waking a thread for it takes.
 QUICK_S = 50e-6
 
-#: So many batches in a row.
-QUICK_RUNS = 3
+#: Quick batches after which it is; a slow one takes several back. On a busy machine any batch may
+#: be interrupted, so one is forgiven; two in a row are not.
+QUICK_CREDIT = 3
+SLOW_COSTS = 3
+CREDIT_MAX = 8
 
 #: A publisher that waits for room looks this often whether the reader still lives.
 READER_CHECK_S = 0.5
@@ -77,7 +80,7 @@ class Subscription(Mail):
         self._left = threading.Condition(self._lock)
         self._publishers = 0  # threads that wait in wait_for_room()
         self._is_scheduled = False
-        self._quick_runs = 0
+        self._credit = 0  # of its handler, for batches handled quickly
         #: Whether running the handler has been cheaper, lately, than waking a thread for it.
         self.is_quick = False
         self._last_reader: threading.Thread | None = None
@@ -181,8 +184,9 @@ class Subscription(Mail):
         began_at = time.monotonic()
         self._handle_all(batch)
         was_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
-        self._quick_runs = self._quick_runs + 1 if was_quick else 0
-        self.is_quick = self._quick_runs >= QUICK_RUNS
+        credit = self._credit + (1 if was_quick else -SLOW_COSTS)
+        self._credit = max(0, min(credit, CREDIT_MAX))
+        self.is_quick = self._credit >= QUICK_CREDIT
         with self._lock:
             self._is_scheduled = self._mailbox.pending > 0
             return self._is_scheduled

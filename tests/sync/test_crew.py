@@ -23,12 +23,13 @@ from tests.sync.test_requests import is_served
 class Quick:
     """A handler that does next to nothing, until it is given something to do.
 
-    Which thread runs it is the crew's affair; `threads` are those that did.
+    `was_in_place` tells whether the thread that receives has run it since that was last cleared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bus: jsonbus.Bus) -> None:
         self.got: list[object] = []
-        self.threads: set[str] = set()
+        self.was_in_place = threading.Event()
+        self.crew = bus._loop.crew
         self.task: Callable[[], object] | None = None
         self.begun = threading.Event()
         self.done = threading.Event()
@@ -36,7 +37,8 @@ class Quick:
 
     def __call__(self, message: jsonbus.Message) -> None:
         self.got.append(message.value)
-        self.threads.add(threading.current_thread().name)
+        if threading.get_ident() == self.crew._receiver:
+            self.was_in_place.set()
         if self.task is not None:
             task, self.task = self.task, None
             self.begun.set()
@@ -44,15 +46,15 @@ class Quick:
             self.done.set()
 
 
-def run_in_place(publisher: jsonbus.Bus, quick: Quick, name: str) -> None:
-    """Publish to "quick" until the thread that began as the receiver runs the handler."""
+def run_in_place(publisher: jsonbus.Bus, quick: Quick) -> None:
+    """Publish to "quick" until the receiving thread runs the handler."""
     assert publisher.wait_for_subscribers("quick", timeout=30)
 
     def publish_one() -> bool:
         count = len(quick.got)
         publisher.publish("quick", None)
         assert wait_until(lambda: len(quick.got) > count)
-        return f"jsonbus-receive-{name}" in quick.threads
+        return quick.was_in_place.is_set()
 
     assert wait_until(publish_one)
 
@@ -82,9 +84,9 @@ def open_pair(network: MemoryNetwork, open_over: OpenBus) -> Callable[..., Pair]
 
     def open_them(**settings: object) -> Pair:
         publisher, bus = open_over(network.open()), open_over(network.open(), name="r", **settings)
-        quick = Quick()
+        quick = Quick(bus)
         bus.subscribe("quick", quick)
-        run_in_place(publisher, quick, "r")
+        run_in_place(publisher, quick)
         return publisher, bus, quick
 
     return open_them
@@ -171,8 +173,8 @@ def test_a_quick_handler_that_blocks_does_not_stop_receiving(
     go_on.set()
     assert quick.done.wait(30)
 
-    quick.threads.clear()
-    run_in_place(publisher, quick, "r")  # and all is as before
+    quick.was_in_place.clear()
+    run_in_place(publisher, quick)  # and all is as before
     assert threads_of("r") == before
     assert len(before) == workers + 1
 
@@ -182,7 +184,7 @@ def test_a_handler_in_place_is_watched_although_others_come_into_the_queue(
 ) -> None:
     # The thread that watches is woken for what is published here, and can do nothing about it.
     publisher, bus, quick = open_pair()
-    read, own = bus.subscribe("read"), Quick()
+    read, own = bus.subscribe("read"), Quick(bus)
     bus.subscribe("own", own)
     assert publisher.wait_for_subscribers("read", timeout=30)
     go_on = threading.Event()
@@ -201,7 +203,7 @@ def test_a_worker_that_is_needed_elsewhere_leaves_another_one_to_watch(
     publisher, bus, quick = open_pair(workers=3)
     read, go_on = bus.subscribe("read"), threading.Event()
     assert publisher.wait_for_subscribers("read", timeout=30)
-    slow = [Quick(), Quick()]
+    slow = [Quick(bus), Quick(bus)]
     for number, each in enumerate(slow):
         each.task = lambda: go_on.wait(60)
         bus.subscribe(f"slow/{number}", each)
@@ -245,8 +247,8 @@ def test_a_handler_in_place_may_wait_for_the_bus(
         (lambda: bus.flush(timeout=30), True),
         (lambda: [pong.name for pong in bus.ping(timeout=0.3)], [publisher.name]),
     ]:
-        quick.threads.clear()
-        run_in_place(publisher, quick, "r")
+        quick.was_in_place.clear()
+        run_in_place(publisher, quick)
         do_in_place(publisher, quick, task)
         assert quick.done.wait(60)
         assert quick.result == result
@@ -282,8 +284,8 @@ def test_what_a_handler_in_place_raises_is_logged_and_stops_nothing(
         raise error("spilt milk")
 
     do_in_place(publisher, quick, fail)
-    quick.threads.clear()
-    run_in_place(publisher, quick, "r")
+    quick.was_in_place.clear()
+    run_in_place(publisher, quick)
     failures = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(failures) == 1
     assert "'quick'" in failures[0].getMessage()
@@ -317,9 +319,9 @@ def test_a_handler_that_gets_slow_overflows_as_it_was_told_to(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:
     publisher, bus = open_over(network.open()), open_over(network.open(), name="r")
-    quick = Quick()
+    quick = Quick(bus)
     subscription = bus.subscribe("quick", quick, maxsize=5)
-    run_in_place(publisher, quick, "r")
+    run_in_place(publisher, quick)
     go_on, before = threading.Event(), len(quick.got)
     do_in_place(publisher, quick, lambda: go_on.wait(60))
     for number in range(20):
@@ -334,9 +336,9 @@ def test_a_handler_that_gets_slow_with_block_loses_nothing(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:
     publisher, bus = open_over(network.open()), open_over(network.open(), name="r")
-    quick = Quick()
+    quick = Quick(bus)
     subscription = bus.subscribe("quick", quick, maxsize=2, overflow="block")
-    run_in_place(publisher, quick, "r")
+    run_in_place(publisher, quick)
     go_on, before = threading.Event(), len(quick.got)
     do_in_place(publisher, quick, lambda: go_on.wait(60))
     for number in range(50):
