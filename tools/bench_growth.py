@@ -88,7 +88,7 @@ def _publish_us(topics: int, nodes: int, order: list[str]) -> float:
         company.introduce(lambda: bus.state == "sure" and len(bus.nodes()) > nodes)
         # A publisher's first message to a topic is not what it costs.
         assert all([bus.publish(name, SENSOR) for name in _make_names(topics)])
-        assert bus.flush()
+        assert bus.flush(30)
 
         def publish() -> None:
             publish = bus.publish

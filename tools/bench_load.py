@@ -51,6 +51,7 @@ def measure_losses(arena: Arena, plan: Plan) -> Iterator[Sample]:
             run.probe()
             run.begin(UNKNOWN)
             run.publisher.ask("offer", 3 * ANSWER_S, count=plan.messages)
+            run.settle(UNKNOWN)  # so that the goodbye finds room, and tells of the last loss
             published, (report,) = run.close()
         stats = report["stats"]
         sent, handled = published["messages_sent"], report["received_ever"]

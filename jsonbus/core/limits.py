@@ -167,3 +167,7 @@ DIFFERENCES_PENDING_MAX = 16
 #: and for as long as a datagram may be under way on any LAN.
 DIGESTS_REMEMBERED = 32
 DIGESTS_REMEMBERED_S = 2.0
+
+#: Receive buffers below this are not believed: publishers would wait for nothing. It is the least
+#: that a bus may be opened with.
+BUFFER_BYTES_MIN = 65_536

@@ -28,7 +28,7 @@ Two things bound an answer, and the smaller one counts:
 A receiver that does not read at all, because it is stopped or waits for its application, must not
 hold its publishers for ever. If a full buffer is hardly emptied for STUCK_S, it is disregarded for
 BLIND_S, or until it was read: that receiver loses messages, and counts them, as it would have
-anyway.
+anyway. So may others on this host meanwhile, since only the fullest buffer is known.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from jsonbus.core.frames import (
     RequestFrame,
 )
 from jsonbus.core.limits import (
+    BUFFER_BYTES_MIN,
     PEEK_BYTES_MIN,
     PEERS_MAX,
     PLAIN_HEARD_S,
@@ -196,7 +197,7 @@ class Receiver:
                 self.is_stirred = True
             elif isinstance(frame, (PresenceFrame, ListFrame)):
                 size = frame.receive_buffer_bytes
-                if size is not None:
+                if size is not None and size >= BUFFER_BYTES_MIN:
                     self._buffers.note(header.node, sender[0], size)
 
     def _receive_messages(

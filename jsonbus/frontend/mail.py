@@ -123,7 +123,7 @@ class Mail:
 
     def _drop_excess(self, count: int) -> None:
         if count > 0:
-            self._discarded += count
+            self._discard(count)
             self._log.warn_once(
                 ("excess", self._pattern),
                 "messages to %r are dropped: this program publishes them without reading them",

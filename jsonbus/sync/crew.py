@@ -260,6 +260,8 @@ class Crew:
     def _receive(self) -> None:
         me, receiving = get_ident(), self._receiving
         assert receiving is not None
+        # Who received before may have answered the bell and then run into a long handler.
+        receiving.wake()
         while self._receiver == me and not self._is_stopping:
             receiving.step()
         with self._lock:

@@ -44,9 +44,6 @@ from jsonbus.transport.base import Sender, Transport
 
 T = TypeVar("T")
 
-#: How soon the receive thread tries again when the kernel had no room.
-RETRY_S = 0.001
-
 #: A node that did not listen for this long may have missed what others announced.
 DEAF_S = 1.0
 
@@ -395,7 +392,7 @@ class Loop:
         if self._is_abandoned:
             self.close(CLOSE_S)
         if outgoing.has_unsent:
-            return now + RETRY_S
+            return now + outgoing.retry_s
         return min(self._tends_at, self._looks_at)
 
     def _look_at_interfaces(self) -> bool:
@@ -413,7 +410,7 @@ class Loop:
             return outgoing.flush_at
         if outgoing.is_busy:
             # Another thread is sending, or what it left unsent has to go first: that is _tend's.
-            return now + RETRY_S
+            return now + outgoing.retry_s
         with self._lock:
             has_turn = outgoing.take_ripe_turn(now)
         if has_turn and not outgoing.send(0.0):

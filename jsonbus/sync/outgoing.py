@@ -67,6 +67,9 @@ FLOOD_LINGER_S = 0.0007
 #: takes at once, little enough to leave within a second on a slow network.
 OUTPUT_BYTES_MAX = 1 << 20
 
+#: How soon to try again when the kernel had none.
+RETRY_S = 0.001
+
 #: How long the kernel may have no room for a datagram before it counts as refused.
 STALL_S = 5.0
 
@@ -136,6 +139,12 @@ class Outgoing:
     def has_unsent(self) -> bool:
         """Whether something waits for the kernel, and nobody is at it."""
         return bool(self._unsent) and self._holder is None
+
+    @property
+    def retry_s(self) -> float:
+        """How soon to come back to what is unsent."""
+        is_kernel = self._jammed_at is not None
+        return RETRY_S if is_kernel else max(RETRY_S, min(self._pacer.retry_s, ROOM_WAIT_S))
 
     @property
     def is_busy(self) -> bool:

@@ -28,7 +28,7 @@ Handler = Callable[[Message], Any]
 QUICK_S = 50e-6
 
 #: Quick batches after which it is; a slow one takes several back. On a busy machine any batch may
-#: be interrupted, so one is forgiven; two in a row are not.
+#: be interrupted, so of one that was quick for long, one is forgiven, but not two in a row.
 QUICK_CREDIT = 3
 SLOW_COSTS = 3
 CREDIT_MAX = 8

@@ -10,6 +10,7 @@ import pytest
 
 import jsonbus
 from jsonbus.aio import loop, receiving
+from jsonbus.core import pacing
 from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.sync.transports import RecordingTransport
@@ -136,7 +137,10 @@ async def test_readers_get_their_turn_long_before_a_flood_has_been_read() -> Non
 
 
 @asynctest
-async def test_a_flood_within_one_event_loop_overruns_no_mailbox() -> None:
+async def test_a_flood_within_one_event_loop_overruns_no_mailbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "STUCK_S", 3600.0)  # however long it is kept from reading
     async with buses() as open_bus:
         publisher, reader = open_bus(), open_bus()
         subscription = reader.subscribe("x")
@@ -155,7 +159,10 @@ async def test_a_flood_within_one_event_loop_overruns_no_mailbox() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 @asynctest
-async def test_a_flood_within_one_event_loop_overruns_no_handlers(count: int) -> None:
+async def test_a_flood_within_one_event_loop_overruns_no_handlers(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(pacing, "STUCK_S", 3600.0)
     async with buses() as open_bus:
         publisher, reader = open_bus(), open_bus(workers=1)
         got: list[list[int]] = [[] for _ in range(count)]

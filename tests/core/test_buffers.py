@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jsonbus.core.buffers import PeerBuffers
 from jsonbus.core.frames import Digest, ListFrame, PresenceFrame
 from jsonbus.core.wire_encode import encode_list, encode_presence
+from tests.core.generated import unhurried
 from tests.core.link import Link, digest_of, forge, is_share
 
 HERE = frozenset({"10.0.0.1", "10.0.0.2"})
@@ -68,10 +69,11 @@ def test_asking_again_costs_nothing_until_somebody_on_these_hosts_changes() -> N
 changes = st.tuples(
     st.sampled_from("abcd"),
     st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
-    st.none() | st.integers(0, 3),
+    st.none() | st.integers(100_000, 100_003),
 )
 
 
+@unhurried
 @given(st.lists(changes, max_size=30), st.booleans())
 def test_what_is_kept_is_what_counting_anew_would_give(
     history: list[tuple[str, str, int | None]], same_hosts: bool
@@ -95,42 +97,42 @@ def test_what_is_kept_is_what_counting_anew_would_give(
 
 def test_a_joiner_tells_its_buffer_before_anybody_publishes_to_it() -> None:
     link = Link()
-    a = link.add("a", receive_buffer_bytes=8000)
+    a = link.add("a", receive_buffer_bytes=800_000)
     link.run(5)
-    assert a.smallest_buffer({"10.0.0.2"}) == 8000  # its own
-    link.add("b", receive_buffer_bytes=4000)  # its announcement, and no time for anything else
-    assert a.smallest_buffer({"10.0.0.2"}) == 4000
-    assert a.smallest_buffer({"10.0.0.7"}) == 8000
+    assert a.smallest_buffer({"10.0.0.2"}) == 800_000  # its own
+    link.add("b", receive_buffer_bytes=400_000)  # its announcement, and no time for anything else
+    assert a.smallest_buffer({"10.0.0.2"}) == 400_000
+    assert a.smallest_buffer({"10.0.0.7"}) == 800_000
 
 
 def test_a_joiner_learns_the_buffers_of_those_who_were_there() -> None:
     link = Link()
-    link.add_many(3, receive_buffer_bytes=4000)
-    b = link.add("b", receive_buffer_bytes=8000)
+    link.add_many(3, receive_buffer_bytes=400_000)
+    b = link.add("b", receive_buffer_bytes=800_000)
     link.run(2.1)  # a heartbeat
     for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-        assert b.smallest_buffer({host}) == 4000
+        assert b.smallest_buffer({host}) == 400_000
 
 
 def test_basic_nodes_tell_their_buffers_too() -> None:
     link = Link()
-    a = link.add("a", mode="basic", receive_buffer_bytes=8000)
-    b = link.add("b", mode="basic", receive_buffer_bytes=4000)
+    a = link.add("a", mode="basic", receive_buffer_bytes=800_000)
+    b = link.add("b", mode="basic", receive_buffer_bytes=400_000)
     link.run(3)
-    assert a.smallest_buffer({"10.0.0.2"}) == 4000
-    assert b.smallest_buffer({"10.0.0.1"}) == 4000
+    assert a.smallest_buffer({"10.0.0.2"}) == 400_000
+    assert b.smallest_buffer({"10.0.0.1"}) == 400_000
 
 
 def test_a_node_that_left_or_fell_silent_no_longer_counts() -> None:
     link = Link()
     a = link.add("a")
-    b = link.add("b", receive_buffer_bytes=2000)
-    c = link.add("c", receive_buffer_bytes=1000)
+    b = link.add("b", receive_buffer_bytes=200_000)
+    c = link.add("c", receive_buffer_bytes=100_000)
     link.run(5)
     hosts = {"10.0.0.2", "10.0.0.3"}
-    assert a.smallest_buffer(hosts) == 1000
+    assert a.smallest_buffer(hosts) == 100_000
     link.close(c)
-    assert a.smallest_buffer(hosts) == 2000
+    assert a.smallest_buffer(hosts) == 200_000
     link.remove(b)
     link.run(15)
     assert a.smallest_buffer(hosts) is None
@@ -147,15 +149,15 @@ def test_a_node_that_knows_no_buffer_says_nothing_of_it() -> None:
 
 def test_only_presence_and_announcements_tell_it() -> None:
     link = Link()
-    link.add_many(3, receive_buffer_bytes=4000)
-    link.add("late", receive_buffer_bytes=4000)
+    link.add_many(3, receive_buffer_bytes=400_000)
+    link.add("late", receive_buffer_bytes=400_000)
     link.run(3)
     told = [
         (is_share(frame), frame.receive_buffer_bytes)
         for _, _, frame in link.sent
         if isinstance(frame, PresenceFrame | ListFrame)
     ]
-    assert set(told) == {(True, None), (False, 4000)}
+    assert set(told) == {(True, None), (False, 400_000)}
 
 
 def test_strangers_are_not_remembered() -> None:
@@ -174,7 +176,7 @@ def test_strangers_are_not_remembered() -> None:
             settled=True,
             digest=Digest(1, 1),
             sums=None,
-            receive_buffer_bytes=1,
+            receive_buffer_bytes=100_000,
         )
         link.inject(forged, "10.0.0.1")
     assert a.smallest_buffer({"10.0.0.1"}) is None
@@ -203,3 +205,10 @@ def test_the_buffer_never_makes_a_datagram_larger_than_allowed() -> None:
     )
     without = longest.replace(b',"rb":9007199254740992', b"")
     assert len(longest) - len(without) <= len('"cov":""') + 64
+
+
+def test_a_buffer_that_no_node_would_have_is_not_believed() -> None:
+    link = Link()
+    a = link.add("a", receive_buffer_bytes=800_000)
+    link.add("b", receive_buffer_bytes=1)
+    assert a.smallest_buffer({"10.0.0.2"}) == 800_000

@@ -20,6 +20,7 @@ from jsonbus.core.pacing import (
     Fill,
     Pacer,
 )
+from tests.core.generated import unhurried
 
 START = 1000.0
 LIMIT = 425_984  # what Linux gives by default to who asks for more
@@ -106,6 +107,7 @@ def test_what_is_left_of_an_answer_is_not_lost() -> None:
 steps = st.lists(st.tuples(st.floats(0, 0.05), st.integers(1, LARGEST)), min_size=1, max_size=60)
 
 
+@unhurried
 @given(rate=st.floats(1_000, 1e9), steps=steps)
 def test_no_window_sees_more_than_rate_and_bursts_allow(
     rate: float, steps: list[tuple[float, int]]
@@ -122,6 +124,7 @@ def test_no_window_sees_more_than_rate_and_bursts_allow(
             assert total <= (rate * (end - begin) + burst) * (1 + 1e-9)
 
 
+@unhurried
 @given(rate=st.floats(1_000, 1e9), sizes=st.lists(st.integers(1, LARGEST), max_size=30))
 def test_whoever_waits_as_told_sends_at_the_second_try(rate: float, sizes: list[int]) -> None:
     sender = Sender(Pacer(rate))
@@ -196,6 +199,7 @@ def test_a_receiver_that_reads_again_is_spared_again() -> None:
 fills = st.none() | st.builds(Fill, st.integers(0, 1 << 32), st.integers(0, 1 << 32))
 
 
+@unhurried
 @given(rate=st.none() | st.floats(1_000, 1e9), fills=st.lists(fills, max_size=50))
 def test_no_fill_whatsoever_stops_a_sender_for_ever(
     rate: float | None, fills: list[Fill | None]

@@ -12,7 +12,7 @@ import pytest
 
 from jsonbus.transport import MemoryNetwork, MulticastTransport
 from jsonbus.transport.congestion import ReceiveQueues
-from tests.helpers import find_free_port
+from tests.helpers import find_free_port, wait_until
 from tests.transport.listening import GROUP, opened
 
 pytestmark = pytest.mark.skipif(
@@ -54,7 +54,9 @@ def test_a_queue_grows_until_it_is_read(port: int) -> None:
         assert queued(sender) == 0
         sizes = []
         for _ in range(5):
+            last = queued(sender)
             sender.send(bytes(1000))
+            assert wait_until(lambda last=last: queued(sender) > last)  # type: ignore[misc]
             sizes.append(queued(sender))
         assert sizes == sorted(set(sizes))
         assert sizes[0] > 1000  # the kernel charges the memory, not just the datagram
@@ -71,7 +73,7 @@ def test_a_queue_grows_until_it_is_read(port: int) -> None:
 def test_the_own_socket_counts_as_well(port: int) -> None:
     with opened(port) as alone:
         alone.send(b"x")
-        assert queued(alone) > 0
+        assert wait_until(lambda: queued(alone) > 0)
 
 
 def test_a_full_queue_reaches_what_the_transport_said_is_its_limit(port: int) -> None:
