@@ -34,10 +34,9 @@ from time import monotonic
 
 from jsonbus.aio.wakeup import Wakeup
 from jsonbus.core.node import Node
-from jsonbus.core.pacing import Fill, Pacer
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.opening import Hosts
+from jsonbus.frontend.gate import Gate
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left, if more keep coming: some twenty turns of an
@@ -85,10 +84,7 @@ class Outgoing:
         self._event_loop = event_loop
         self._log = log
         self._wake = wake  # has somebody look at timers and output soon
-        self._pacer = Pacer(rate_limit)
-        self._allowance = 0.0  # bytes that may leave before the pacer is asked
-        self._asked_at = -math.inf
-        self._hosts = Hosts(transport)
+        self._gate = Gate(transport, rate_limit, node.smallest_buffer)
         self._unsent: deque[bytes] = deque()
         self._gathers_until = -math.inf
         self._is_look_planned = False
@@ -109,16 +105,12 @@ class Outgoing:
     @property
     def figures(self) -> dict[str, int]:
         """What stats() shows of it."""
-        return {
-            "datagrams_unsent": self.datagrams_unsent,
-            "pacing_waits": self._pacer.waits,
-            "pacing_given_up": self._pacer.given_up,
-        }
+        return {"datagrams_unsent": self.datagrams_unsent} | self._gate.figures
 
     @property
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
-        bytes_max = min(OUTPUT_BYTES_MAX, self._pacer.backlog_bytes_max)
+        bytes_max = min(OUTPUT_BYTES_MAX, self._gate.backlog_bytes_max)
         return bool(self._unsent) and self._node.output_bytes > bytes_max
 
     def put(self, lane: bytes, payload: bytes, now: float) -> bool:
@@ -248,16 +240,17 @@ class Outgoing:
 
     def _send_unsent(self, now: float) -> bool:
         """Whether everything could be sent; if not, it is tried again."""
-        unsent, send = self._unsent, self._transport.send
+        unsent, gate, send = self._unsent, self._gate, self._transport.send
         while unsent:
-            is_used_up = self._allowance <= 0 or now - self._asked_at > ALLOWANCE_S
-            if is_used_up and not self._is_allowed():
-                self._retry_in(self._pacer.retry_s)
+            if now - gate.asked_at > ALLOWANCE_S:
+                gate.doubt()
+            if not gate.is_open():
+                self._retry_in(gate.retry_s)
                 return False
             try:
                 if send(unsent[0]):
                     size = len(unsent.popleft())
-                    self._allowance -= size
+                    gate.let_through(size)
                     self._turn_bytes += max(size, DATAGRAM_BYTES_COUNTED)
                     if self._is_failing or self._jammed_at is not None:
                         self._works(now)
@@ -277,18 +270,6 @@ class Outgoing:
 
     def _retry_in(self, seconds: float) -> None:
         self._retry = self._event_loop.call_later(seconds, self._try_again)
-
-    def _is_allowed(self) -> bool:
-        """Ask the pacer for more."""
-        queued = self._transport.queued_bytes()
-        fill = None
-        if queued is not None:
-            limit = self._node.smallest_buffer(self._hosts.look())
-            if limit is not None:
-                fill = Fill(queued, limit)
-        self._asked_at = monotonic()
-        self._allowance = self._pacer.allowance(self._allowance, self._asked_at, fill)
-        return self._allowance > 0
 
     def _failed(self, error: TransportError, now: float) -> None:
         self._is_failing = True

@@ -120,8 +120,7 @@ class Publisher:
         settings = self._settings
         origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
         message = make_message(route.topic, codec.loads(payload), number, origin)
-        for inbox in route.inboxes:
-            self._deliveries.add(inbox, message)
+        self._deliveries.add_to_all(route.inboxes, message)
 
     def _send_held(self, held: list[Held], now: float) -> None:
         for topic, payload in held:

@@ -307,8 +307,7 @@ class Receiver:
             wall = now + self._outbox.wall_offset_s
             node = f"{PLAIN_PREFIX}{sender[0]}:{sender[1]}"
             message = make_message(topic, value, None, Origin(node, node, 0, wall, wall))
-            for inbox in route.inboxes:
-                self._deliveries.add(inbox, message)
+            self._deliveries.add_to_all(route.inboxes, message)
 
     def _refuse_by_prefix(self, data: bytes, sender: Address, now: float) -> bool:
         """Whether a large message is unwanted, told without parsing its payload.

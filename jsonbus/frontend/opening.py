@@ -11,7 +11,7 @@ import time
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.transport.base import Sender, Transport
+from jsonbus.transport.base import Transport
 from jsonbus.transport.multicast import open_multicast
 
 #: Random bytes in a node's id. 10 make 16 letters and digits; among a million nodes, two have the
@@ -72,23 +72,6 @@ def open_transport(config: BusConfig) -> Transport:
     return open_multicast(
         config.group, config.port, config.interface, config.ttl, config.receive_buffer_bytes
     )
-
-
-class Hosts:
-    """The addresses of this host, as far as the bus uses them."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._senders: frozenset[Sender] = frozenset()
-        self._hosts: frozenset[str] = frozenset()
-
-    def look(self) -> frozenset[str]:
-        """The same object until an address changes."""
-        senders = self._transport.own_addresses
-        if senders is not self._senders:
-            self._senders = senders
-            self._hosts = frozenset(host for host, _ in senders)
-        return self._hosts
 
 
 def transport_figures(transport: Transport) -> dict[str, int]:

@@ -137,8 +137,7 @@ class Loop:
                     return False
                 deliveries = node.take_deliveries()
                 has_turn = node.has_output and outgoing.take_turn_or_wait(now)
-            if has_turn and not outgoing.send(math.inf):
-                self.wake()
+            self._send(has_turn)
         except BaseException:
             outgoing.let_go()
             raise

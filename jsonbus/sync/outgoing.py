@@ -45,11 +45,10 @@ from collections.abc import Callable
 from threading import get_ident
 
 from jsonbus.core.node import Node
-from jsonbus.core.pacing import Fill, Pacer
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.opening import Hosts
+from jsonbus.frontend.gate import Gate
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one
@@ -103,11 +102,7 @@ class Outgoing:
         self._wake = wake  # makes the receive thread look at timers and output
         self._wake_to_flush = wake_to_flush  # makes it look at `flush_at`
         self._will_wait = will_wait  # to be called before waiting for what others do
-        self._pacer = Pacer(rate_limit)
-        self._is_limited = rate_limit is not None
-        self._allowance = 0.0  # bytes that may leave before the pacer is asked
-        self._is_allowance_old = False  # a flood began: ask before its next datagram
-        self._hosts = Hosts(transport)
+        self._gate = Gate(transport, rate_limit, self._smallest_buffer)
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is
         self._room = threading.Condition(lock)
@@ -129,11 +124,7 @@ class Outgoing:
     @property
     def figures(self) -> dict[str, int]:
         """What stats() shows of it."""
-        return {
-            "datagrams_unsent": self.datagrams_unsent,
-            "pacing_waits": self._pacer.waits,
-            "pacing_given_up": self._pacer.given_up,
-        }
+        return {"datagrams_unsent": self.datagrams_unsent} | self._gate.figures
 
     @property
     def has_unsent(self) -> bool:
@@ -144,7 +135,7 @@ class Outgoing:
     def retry_s(self) -> float:
         """How soon to come back to what is unsent."""
         is_kernel = self._jammed_at is not None
-        return RETRY_S if is_kernel else max(RETRY_S, min(self._pacer.retry_s, ROOM_WAIT_S))
+        return RETRY_S if is_kernel else max(RETRY_S, min(self._gate.retry_s, ROOM_WAIT_S))
 
     @property
     def is_busy(self) -> bool:
@@ -275,7 +266,7 @@ class Outgoing:
 
     def wait_for_room(self) -> None:
         """Return once the output is within its bound. Lock held; it is released while waiting."""
-        bytes_max = min(OUTPUT_BYTES_MAX, self._pacer.backlog_bytes_max)
+        bytes_max = min(OUTPUT_BYTES_MAX, self._gate.backlog_bytes_max)
         while self._node.output_bytes > bytes_max and not self._is_closed:
             self._help(math.inf)
 
@@ -301,7 +292,7 @@ class Outgoing:
     def _count_burst(self, is_burst: bool) -> None:
         self._burst = self._burst + 1 if is_burst else 0
         if self._burst == BURST_MIN:
-            self._is_allowance_old = True
+            self._gate.doubt()
 
     def _help(self, deadline: float) -> None:
         """Take part in sending, or wait for whoever does. Lock held, and released meanwhile."""
@@ -338,19 +329,19 @@ class Outgoing:
                 self._room.notify_all()
 
     def _send_unsent(self, wait_until: float) -> None:
-        unsent, send, me = self._unsent, self._transport.send, get_ident()
+        unsent, gate, send, me = self._unsent, self._gate, self._transport.send, get_ident()
         while unsent and self._holder == me and not self._is_closed:
-            if (self._allowance <= 0 or self._is_allowance_old) and not self._is_allowed():
+            if not gate.is_open():
                 now = time.monotonic()
                 if now >= wait_until:
                     return
                 self._will_wait()
-                time.sleep(min(self._pacer.retry_s, ROOM_WAIT_S, wait_until - now))
+                time.sleep(min(gate.retry_s, ROOM_WAIT_S, wait_until - now))
                 continue
             try:
                 if send(unsent[0]):
-                    self._allowance -= len(unsent.popleft())
-                    if self._allowance <= 0 and self._is_limited:
+                    gate.let_through(len(unsent.popleft()))
+                    if gate.is_limited and not gate.is_open():
                         self._gather_until_allowed()
                     if self._is_failing or self._jammed_at is not None:
                         self._works()
@@ -372,23 +363,12 @@ class Outgoing:
 
     def _gather_until_allowed(self) -> None:
         """The rate limit is reached: what is published until more may leave shares datagrams."""
-        if not self._is_allowed():
-            allowed_at = time.monotonic() + self._pacer.retry_s
-            self._gathers_until = max(self._gathers_until, allowed_at)
+        allowed_at = time.monotonic() + self._gate.retry_s
+        self._gathers_until = max(self._gathers_until, allowed_at)
 
-    def _is_allowed(self) -> bool:
-        """Ask the pacer for more."""
-        self._is_allowance_old = False
-        queued = self._transport.queued_bytes()
-        fill = None
-        if queued is not None:
-            hosts = self._hosts.look()
-            with self._lock:
-                limit = self._node.smallest_buffer(hosts)
-            if limit is not None:
-                fill = Fill(queued, limit)
-        self._allowance = self._pacer.allowance(self._allowance, time.monotonic(), fill)
-        return self._allowance > 0
+    def _smallest_buffer(self, hosts: frozenset[str]) -> int | None:
+        with self._lock:
+            return self._node.smallest_buffer(hosts)
 
     def _failed(self, error: TransportError) -> None:
         self._is_failing = True

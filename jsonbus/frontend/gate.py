@@ -1,0 +1,85 @@
+"""Whether the next datagram may leave: the pacer, and what it is told of this host.
+
+The answer is kept until it is used up, so that most datagrams only count it down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import monotonic
+
+from jsonbus.core.pacing import Fill, Pacer
+from jsonbus.transport.base import Sender, Transport
+
+
+class Gate:
+    """One per bus; belongs to whoever is sending.
+
+    `smallest_buffer` is the node's, called with the addresses of this host.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        rate_limit: float | None,
+        smallest_buffer: Callable[[frozenset[str]], int | None],
+    ) -> None:
+        self._transport = transport
+        self._smallest_buffer = smallest_buffer
+        self._pacer = Pacer(rate_limit)
+        self._left = 0.0  # bytes that may leave before the pacer is asked
+        self._is_doubted = False
+        self._senders: frozenset[Sender] = frozenset()
+        self._hosts: frozenset[str] = frozenset()
+        #: Whether there is a rate limit.
+        self.is_limited = rate_limit is not None
+        #: When the pacer was last asked.
+        self.asked_at = -math.inf
+
+    @property
+    def retry_s(self) -> float:
+        """When to come again if it is not open."""
+        return self._pacer.retry_s
+
+    @property
+    def backlog_bytes_max(self) -> float:
+        """How much output may wait for it."""
+        return self._pacer.backlog_bytes_max
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """What stats() shows of it."""
+        return {"pacing_waits": self._pacer.waits, "pacing_given_up": self._pacer.given_up}
+
+    def is_open(self) -> bool:
+        """Whether a datagram, however large, may leave now."""
+        return (self._left > 0 and not self._is_doubted) or self._ask()
+
+    def let_through(self, size_bytes: int) -> None:
+        """A datagram has left."""
+        self._left -= size_bytes
+
+    def doubt(self) -> None:
+        """Much may have changed since the pacer was asked: ask before the next datagram."""
+        self._is_doubted = True
+
+    def _ask(self) -> bool:
+        self._is_doubted = False
+        fill = None
+        queued = self._transport.queued_bytes()
+        if queued is not None:
+            limit = self._smallest_buffer(self._look_at_hosts())
+            if limit is not None:
+                fill = Fill(queued, limit)
+        self.asked_at = monotonic()
+        self._left = self._pacer.allowance(self._left, self.asked_at, fill)
+        return self._left > 0
+
+    def _look_at_hosts(self) -> frozenset[str]:
+        """The addresses of this host: the same object until one changes."""
+        senders = self._transport.own_addresses
+        if senders is not self._senders:
+            self._senders = senders
+            self._hosts = frozenset(host for host, _ in senders)
+        return self._hosts
