@@ -1,6 +1,6 @@
 """How fast datagrams may leave: no faster than was asked for, nor than this host reads them.
 
-Theory of operation. Whoever sends counts an *allowance* down, by the size of each datagram, and
+Theory of operation. Whoever sends counts an *allowance* down, by what each datagram costs, and
 asks the pacer only when nothing is left of it. A datagram leaves whole as soon as anything is left,
 however large it is; what it takes too much shows in the next answer.
 
@@ -12,7 +12,10 @@ however large it is; what it takes too much shows in the next answer.
                 continue
         datagram = datagrams.popleft()
         send(datagram)
-        allowance -= len(datagram)
+        allowance -= pacer.per_datagram + pacer.per_byte * len(datagram)
+
+With a rate limit an allowance counts bytes; without one it counts what buffers are charged, which
+tells how far they may fill much better.
 
 Two things bound an answer, and the smaller one counts:
 
@@ -56,15 +59,15 @@ PROGRESS_SHARE = 1 / 64
 #: How long it is then disregarded. One that stays stuck takes a tenth of the publishers' time.
 BLIND_S = 2.0
 
-#: Allowed at once meanwhile: its reader may be back. Some 50 datagrams, which take ten times as
+#: Allowed at once meanwhile: its reader may be back. Some 60 datagrams, which take ten times as
 #: long as to look.
-BLIND_BYTES = 1 << 16
+BLIND_BYTES = 1 << 18
 
 #: How soon to look at a full buffer again. A reader takes some 100 datagrams out of it meanwhile.
 RETRY_S = 0.001
 
 #: Allowed where nothing is known against it: to ask once per so many costs nothing.
-FREE_BYTES = 1 << 20
+FREE_BYTES = 1 << 22
 
 #: Above this part of a buffer nothing more is sent.
 FULL_SHARE = 1 / 2
@@ -77,12 +80,15 @@ USABLE_SHARE = 3 / 4
 #: Others may be asking at the same instant, and all see the same room.
 OWN_SHARE = 1 / 2
 
-#: What a buffer is charged per byte of a datagram: Linux counts the memory that the datagram sits
-#: in. Measured on loopback (6.18): 832 bytes for up to 150, 1,280 for 200 to 500, 2,304 for 700 to
-#: 1,472, 4,352 for 3,000, 16,640 for 8,000 and 16,000, 66,339 for the largest. The dearest is the
-#: smallest that a node sends, some 105 bytes: 8 per byte. One of 1,400 is charged 1.65 per byte;
-#: the difference only makes the pacer be asked more often than it had to.
-CHARGE_PER_BYTE = 10
+#: What a buffer is charged for a datagram, at most: Linux counts the memory that it sits in.
+#: Measured on loopback (6.18): 832 bytes for up to 150, 1,280 for 200 to 500, 2,304 for 700 to
+#: 1,472, 4,352 for 3,000, 16,640 for 8,000 and 16,000, 66,339 for the largest.
+CHARGE_PER_DATAGRAM = 1280
+CHARGE_PER_BYTE = 2
+
+#: The same where only bytes are counted. The dearest is the smallest that a node sends, some 105
+#: bytes: 8 per byte. The difference only makes the pacer be asked more often than it had to.
+CHARGE_PER_BYTE_MAX = 10
 
 
 class Fill(NamedTuple):
@@ -106,6 +112,8 @@ class Pacer:
         "backlog_bytes_max",
         "burst_bytes",
         "given_up",
+        "per_byte",
+        "per_datagram",
         "retry_s",
         "waits",
     )
@@ -118,6 +126,9 @@ class Pacer:
         #: When to ask again after it allowed nothing.
         self.retry_s = RETRY_S
         self._rate = rate_limit_bytes_s
+        #: What a datagram takes off an allowance.
+        self.per_datagram = CHARGE_PER_DATAGRAM if rate_limit_bytes_s is None else 0
+        self.per_byte = CHARGE_PER_BYTE if rate_limit_bytes_s is None else 1
         self.burst_bytes = math.inf if rate_limit_bytes_s is None else rate_limit_bytes_s * BURST_S
         #: How much output may wait before publishers have to.
         self.backlog_bytes_max = math.inf
@@ -131,7 +142,7 @@ class Pacer:
         self._blind_until = -math.inf
 
     def allowance(self, left: float, now: float, fill: Fill | None) -> float:
-        """How many bytes may leave before it is asked again; 0: none yet, wait for `retry_s`.
+        """How much may leave before it is asked again; 0: nothing yet, wait for `retry_s`.
 
         `left` is what is left of the last answer, negative if more was sent; 0 the first time.
         `fill` is None where nothing is known of buffers.
@@ -163,7 +174,8 @@ class Pacer:
         if queued < limit * FULL_SHARE:
             self._mark = None
             self._blind_until = -math.inf
-            return (limit * USABLE_SHARE - queued) * OWN_SHARE / CHARGE_PER_BYTE
+            room = (limit * USABLE_SHARE - queued) * OWN_SHARE
+            return room if self._rate is None else room / CHARGE_PER_BYTE_MAX
         if now < self._blind_until:
             return BLIND_BYTES
         if self._mark is None or queued < self._mark - limit * PROGRESS_SHARE:

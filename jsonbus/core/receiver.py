@@ -39,7 +39,7 @@ from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
 from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing import Deliveries, Route, Router
+from jsonbus.core.routing import Deliveries, Inbox, Route, Router
 from jsonbus.core.wire_decode import (
     DEEP_BYTES_MIN,
     decode_body,
@@ -62,6 +62,7 @@ from jsonbus.errors import DatagramError
 
 Address = tuple[str, int]
 
+_NO_TOPIC = object()
 _TOPIC_START = b'{"topic":"'
 _TOPIC_START_BYTES = len(_TOPIC_START)
 _RESERVED_START = _TOPIC_START + RESERVED_PREFIX.encode()
@@ -104,7 +105,8 @@ class Receiver:
         self.is_stirred = True
 
     def receive_datagram(self, data: bytes, sender: Address, now: float) -> None:
-        if len(data) >= PEEK_BYTES_MIN:
+        # A batch, or whatever else is reserved, has no one topic to be refused by.
+        if len(data) >= PEEK_BYTES_MIN and not data.startswith(_RESERVED_START):
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
             if start in self._unwanted and self._skip(data, sender, now):
                 return
@@ -208,40 +210,41 @@ class Receiver:
         routes = self._router.current
         wall = now + self._outbox.wall_offset_s
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, wall)
-        last: Route | None = None  # route of the message before
+        last: Any = _NO_TOPIC  # of the message before: its route need not be looked up again
         add: Callable[[Message], None] | None = None  # to its one inbox, if it has just one
+        inboxes: tuple[Inbox, ...] = ()
         taken = unwanted = 0
         for sequence, item in enumerate(items, first):
             try:
                 topic, value = item
-                route = routes[topic]
+                route = routes[topic] if topic != last else None
             except (KeyError, TypeError, ValueError):
                 # A topic not met since subscriptions changed, or no message at all.
-                found = self._find_route(item, peer)
-                if found is None:
+                route = self._find_route(item, peer)
+                if route is None:
                     taken = sequence - first
                     break
-                route, value = found, item[1]
+                value = item[1]
             else:
                 if type(item) is not list:  # a string or an object may be unpacked as well
                     self._find_route(item, peer)
                     taken = sequence - first
                     break
-            if route is not last:
-                last = route
+            if route is not None:
+                last, inboxes = route.topic, route.inboxes
                 add = None if route.only is None else self._deliveries.open(route.only)
-            if add is None and not route.inboxes:
+            if add is None and not inboxes:
                 unwanted += 1
                 continue
             message = Message()
-            message.topic = route.topic
+            message.topic = last
             message.value = value
             message.sequence = sequence
             message._origin = origin
             if add is not None:
                 add(message)
             else:
-                self._deliveries.add_to_all(route.inboxes, message)
+                self._deliveries.add_to_all(inboxes, message)
         else:
             taken = len(items)
         counters.messages_delivered += taken - unwanted
@@ -315,8 +318,6 @@ class Receiver:
         `topic` stands first and `jb` last, so both can be read while the payload is left alone.
         The message is counted all the same.
         """
-        if data.startswith(_RESERVED_START):
-            return False  # a batch, most likely: there is no one topic to refuse it by
         topic = peek_topic(data)
         if topic is None:
             return False

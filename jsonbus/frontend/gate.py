@@ -28,7 +28,8 @@ class Gate:
         self._transport = transport
         self._smallest_buffer = smallest_buffer
         self._pacer = Pacer(rate_limit)
-        self._left = 0.0  # bytes that may leave before the pacer is asked
+        self._per_datagram, self._per_byte = self._pacer.per_datagram, self._pacer.per_byte
+        self._left = 0.0  # of the pacer's last answer
         self._is_doubted = False
         self._senders: frozenset[Sender] = frozenset()
         self._hosts: frozenset[str] = frozenset()
@@ -58,7 +59,7 @@ class Gate:
 
     def let_through(self, size_bytes: int) -> None:
         """A datagram has left."""
-        self._left -= size_bytes
+        self._left -= self._per_datagram + self._per_byte * size_bytes
 
     def doubt(self) -> None:
         """Much may have changed since the pacer was asked: ask before the next datagram."""

@@ -159,7 +159,7 @@ class Crew:
         while due:
             subscription = due.popleft()
             if subscription.is_quick and not self._queue and self._take_slot():
-                if not self._run_in_place(subscription, None):
+                if not self._run_in_place(subscription, None, monotonic()):
                     return False
             else:
                 with self._lock:
@@ -167,7 +167,9 @@ class Crew:
                     self._changed.notify()
         return True
 
-    def run_at_once(self, subscription: Subscription, batch: list[Message]) -> bool | None:
+    def run_at_once(
+        self, subscription: Subscription, batch: list[Message], now: float
+    ) -> bool | None:
         """Run a handler for messages that never were in its mailbox, if nothing is before them.
 
         In the receiving thread; whether it still is that. None: they have to go the usual way.
@@ -180,7 +182,7 @@ class Crew:
                 with self._lock:
                     self._changed.notify()
             return None
-        return self._run_in_place(subscription, batch)
+        return self._run_in_place(subscription, batch, now)
 
     def request_stop(self) -> None:
         """Let each thread end after the handler it is running. Any thread, never waits."""
@@ -278,9 +280,11 @@ class Crew:
             if has_more:
                 self._queue.append(subscription)
 
-    def _run_in_place(self, subscription: Subscription, batch: list[Message] | None) -> bool:
+    def _run_in_place(
+        self, subscription: Subscription, batch: list[Message] | None, now: float
+    ) -> bool:
         """Run a handler here, with a slot; whether this thread is still the receiver."""
-        claim = self._claim = [monotonic()]
+        claim = self._claim = [now]
         self._runs += 1
         if not self._is_watched:
             with self._lock:

@@ -79,13 +79,13 @@ class Loop:
         self._receiving = Receiving(
             transport,
             self.log,
-            take=self._take_datagram,
+            lock=self._lock,
+            take=node.receive,  # type: ignore[arg-type]  # sinks are subscriptions
             run_at_once=self.crew.run_at_once,
             run_due=self.crew.run_due,
             take_stir=self._node.take_stir,
             tend=self._tend,
             flush=self._flush,
-            floods_until=lambda: self._outgoing.floods_until,
             hear_again=self._hear_again,
             finish=self._finish,
         )
@@ -179,11 +179,9 @@ class Loop:
         return True
 
     def _send(self, has_turn: bool) -> None:
-        """Send what the turn was taken for, and read it back if nobody else does."""
-        if has_turn:
-            if not self._outgoing.send(math.inf):
-                self.wake()
-            self._receiving.read_back()
+        """Send what the turn was taken for."""
+        if has_turn and not self._outgoing.send(math.inf):
+            self.wake()
 
     def call(self, act: Callable[[Node, float], T]) -> T:
         """Do something with the node, and what that causes."""
@@ -362,10 +360,6 @@ class Loop:
         note_closed(self)
 
     # In the receiving thread:
-
-    def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
-        with self._lock:
-            return self._node.receive(datagram, sender, monotonic())  # type: ignore[return-value]
 
     def _tend(self) -> float:
         """Timers, output, events; returns when to come again."""

@@ -150,11 +150,6 @@ class Outgoing:
         return self._gathers_until + (FLOOD_LINGER_S if self._burst >= BURST_MIN else 0.0)
 
     @property
-    def floods_until(self) -> float:
-        """Until when more datagrams are to be expected, if they are just leaving one by one."""
-        return self._gathers_until if self._burst >= BURST_MIN else -math.inf
-
-    @property
     def is_closed(self) -> bool:
         return self._is_closed
 

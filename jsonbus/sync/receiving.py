@@ -8,11 +8,6 @@ is, and who runs handlers, is the crew's affair (crew.py).
 A full mailbox with overflow "block" *holds up* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
 it is half empty.
-
-Multicast brings back what this node sends. While a flood of its own is all that it hears, the
-thread *naps*: it wakes up only when the flood may be over. Being woken for each datagram, and
-taking turns with the publisher at the interpreter, would cost more than sending does. Meanwhile
-the publisher reads back what it sent (`read_back`), which takes it a microsecond.
 """
 
 from __future__ import annotations
@@ -43,12 +38,6 @@ DRAIN_MAX = 64
 #: what gathers, be it from these handlers or from other threads.
 DRAIN_S = 0.002
 
-#: How long a nap is at most. When the flood has ended, nobody reads for the rest of it.
-NAP_S = 0.001
-
-#: Datagrams that a publisher reads back when it has sent one.
-READ_BACK_MAX = 1
-
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
 
@@ -56,12 +45,12 @@ TROUBLE_PAUSE_S = 0.1
 class Receiving:
     """What is waited for, and read. One thread at a time, unless a method says otherwise.
 
-    `take` gives a datagram to the node and returns what it brought for subscriptions; `run_at_once`
-    and `run_due` run handlers and tell whether this thread is to go on receiving; `take_stir`
+    `take` gives a datagram to the node, with `lock` held, and returns what it brought for
+    subscriptions; `run_at_once` and `run_due` run handlers and tell whether this thread is to go on
+    receiving; `take_stir`
     tells whether what was taken may have moved timers or caused output; `tend` does
     what has its time and returns when to come again; `flush` sends what has gathered and returns
-    when to come again for that; `floods_until` tells until when this node goes on sending one
-    datagram after the other; `hear_again` is told for how long nothing was read.
+    when to come again for that; `hear_again` is told for how long nothing was read.
     """
 
     def __init__(
@@ -69,34 +58,31 @@ class Receiving:
         transport: Transport,
         log: BusLog,
         *,
-        take: Callable[[bytes, Sender], Deliveries],
-        run_at_once: Callable[[Subscription, list[Message]], bool | None],
+        lock: threading.Lock,
+        take: Callable[[bytes, Sender, float], Deliveries],
+        run_at_once: Callable[[Subscription, list[Message], float], bool | None],
         run_due: Callable[[], bool],
         take_stir: Callable[[], bool],
         tend: Callable[[], float],
         flush: Callable[[float], float],
-        floods_until: Callable[[], float],
         hear_again: Callable[[float], None],
         finish: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._log = log
+        self._lock = lock
         self._take = take
         self._run_at_once = run_at_once
         self._run_due = run_due
         self._take_stir = take_stir
         self._tend = tend
         self._flush = flush
-        self._floods_until = floods_until
         self._hear_again = hear_again
         self._finish = finish
         self._bell = Bell()
         self._bell_descriptor = self._bell.socket.fileno()
         self._listening: dict[int, socket.socket] = {}
         self._drain_max = 1  # datagrams to try for at the next wake-up
-        self._hears_only_itself = False
-        self._is_napping = False
-        self._reading_back = threading.Lock()  # held by whoever reads while the thread naps
         self._held_up_by: set[Subscription] = set()
         self._held_up_at = 0.0
         self._needs_tending = True  # timers, output or events may have changed
@@ -142,24 +128,6 @@ class Receiving:
         self._held_up_by.update(full)
         return False
 
-    def read_back(self) -> None:
-        """While the thread naps: read what was sent, to leave room for others. Any thread.
-
-        A datagram of somebody else may be among it, and is taken as always.
-        """
-        if not self._is_napping or not self._reading_back.acquire(blocking=False):
-            return
-        try:
-            if self._is_napping:
-                for sock in tuple(self._listening.values()):
-                    self._read_back_from(sock)
-        except TransportError:
-            pass  # nothing that a publisher can do about; the thread will find it, too
-        except Exception:
-            self._log.fail("reading back failed, and goes on: this is a bug")
-        finally:
-            self._reading_back.release()
-
     def finish(self) -> None:
         """Nobody receives any more."""
         self._finish()
@@ -172,16 +140,8 @@ class Receiving:
     def _wait_and_read(self, until: float) -> bool:
         """False if this thread shall receive no more."""
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
-        if self._hears_only_itself and self._floods_until() > monotonic():
-            self._is_napping = True
-            self._wait([], NAP_S if timeout_s is None else min(timeout_s, NAP_S))
-            with self._reading_back:
-                self._is_napping = False
-            listening = self._listening  # what was read back may have filled a mailbox
-            ready = list(listening)
-        else:
-            listening = self._listening
-            ready = self._wait(list(listening), timeout_s)
+        listening = self._listening
+        ready = self._wait(list(listening), timeout_s)
         for descriptor in ready:
             if not self._drain(listening[descriptor]):
                 return False
@@ -206,10 +166,10 @@ class Receiving:
 
         Not more than before, though: to try once too often costs as much as a small message.
         """
-        take, run_at_once, receive = self._take, self._run_at_once, self._transport.receive
-        own_addresses = self._transport.own_addresses
-        until = monotonic() + DRAIN_S
-        self._hears_only_itself = True
+        lock, take, run_at_once = self._lock, self._take, self._run_at_once
+        receive, own_addresses = self._transport.receive, self._transport.own_addresses
+        now = monotonic()
+        until = now + DRAIN_S
         for _ in range(self._drain_max):
             try:
                 received = receive(sock)
@@ -220,34 +180,28 @@ class Receiving:
             if received is None:
                 self._drain_max = 1
                 return True
-            if received[1] in own_addresses:
+            datagram, sender = received
+            if sender in own_addresses:
                 continue  # multicast brings back what this node sent
-            self._hears_only_itself = False
-            deliveries = take(*received)
-            if not deliveries:
-                continue
-            has_room = True
-            goes_on = run_at_once(*deliveries[0]) if len(deliveries) == 1 else None
-            if goes_on is None:
-                has_room = self.deliver(deliveries)
-                goes_on = self._run_due()
-            if not goes_on:
-                return False
-            if not has_room or monotonic() >= until:
+            with lock:
+                deliveries = take(datagram, sender, now)
+            if deliveries:
+                has_room = True
+                goes_on = run_at_once(*deliveries[0], now) if len(deliveries) == 1 else None
+                if goes_on is None:
+                    has_room = self.deliver(deliveries)
+                    goes_on = self._run_due()
+                if not goes_on:
+                    return False
+                # What was handled goes before more comes: its memory is used while it is warm.
+                del deliveries
+                if not has_room:
+                    return True
+            now = monotonic()
+            if now >= until:
                 return True
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)
         return True
-
-    def _read_back_from(self, sock: socket.socket) -> None:
-        for _ in range(READ_BACK_MAX):
-            received = self._transport.receive(sock)
-            if received is None:
-                return
-            if received[1] not in self._transport.own_addresses:
-                self._hears_only_itself = False
-                deliveries = self._take(*received)
-                if deliveries and not self.deliver(deliveries):
-                    return
 
     def _look_for_room(self) -> None:
         """Listen again if nobody holds up any more."""

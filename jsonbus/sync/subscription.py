@@ -260,18 +260,21 @@ class Subscription(Mail):
     def _handle_all(self, batch: list[Message]) -> None:
         handler, has_type = self._handler, self._convert is not None
         assert handler is not None
-        wanted: Message | None
-        for number, message in enumerate(batch):
-            if self._is_closed:
-                self._discard_taken(len(batch) - number)
-                return
-            wanted = self._as_wanted(message) if has_type else message
-            if wanted is None:
-                continue
+        message = None
+        messages = iter(batch)
+        while True:
             try:
-                handler(wanted)
+                for message in messages:
+                    if self._is_closed:
+                        self._discard_taken(1 + len(list(messages)))
+                        return
+                    wanted = self._as_wanted(message) if has_type else message
+                    if wanted is not None:
+                        handler(wanted)
+                return
             except BaseException:
                 # SystemExit too: it would end the thread, and with it every other subscription.
+                assert message is not None
                 self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
 
     def _as_wanted(self, message: Message) -> Message | None:

@@ -49,14 +49,19 @@ def open_multicast(
     interfaces: Sequence[str],
     ttl: int,
     receive_buffer_bytes: int,
+    *,
+    hears_itself: bool = False,
 ) -> MulticastTransport:
     """Join the group on the chosen interfaces ("auto", names, addresses).
 
+    With `hears_itself`, what it sends comes back to it: a sign that the group is joined.
     Raises TransportError, in one sentence that says what to do, and leaves nothing open then.
     """
     _check_numbers(group, port, ttl)
     chosen = interface_choice.choose_interfaces(interfaces)
-    transport = MulticastTransport(group, port, tuple(interfaces), ttl, receive_buffer_bytes)
+    transport = MulticastTransport(
+        group, port, tuple(interfaces), ttl, receive_buffer_bytes, hears_itself=hears_itself
+    )
     try:
         for interface in chosen:
             transport._join(interface)
@@ -70,7 +75,14 @@ class MulticastTransport:
     """See `Transport` for what each method promises. Made by `open_multicast`."""
 
     def __init__(
-        self, group: str, port: int, choices: tuple[str, ...], ttl: int, receive_buffer_bytes: int
+        self,
+        group: str,
+        port: int,
+        choices: tuple[str, ...],
+        ttl: int,
+        receive_buffer_bytes: int,
+        *,
+        hears_itself: bool,
     ) -> None:
         self._group = group
         self._port = port
@@ -84,6 +96,9 @@ class MulticastTransport:
         self._queues = ReceiveQueues(group, port)
         # The hottest call there is: not by way of a method of our own.
         self.send = self._outlets.send  # type: ignore[method-assign]
+        self._hears_itself = hears_itself
+        # Datagrams that had come back before their kind was kept out; None while it is not.
+        self._heard_looped: int | None = None
         self._rejoining = threading.Lock()  # a failing send and the owner may both want to
         self._has_changed = False  # found by a failing send, not yet told by `rejoin`
         self._looked_at = -math.inf
@@ -140,7 +155,15 @@ class MulticastTransport:
         )
 
     def kernel_drops(self) -> int:
-        return 0 if self._is_closed else platforms.count_kernel_drops(self._receiver)
+        if self._is_closed:
+            return 0
+        drops = platforms.count_kernel_drops(self._receiver)
+        if self._heard_looped is None:
+            return drops
+        # What was kept out counts as dropped. Looked at in this order, and counted before it is
+        # sent, a datagram under way can hide a drop for a moment, but never look like one.
+        kept_out = self._outlets.looped - self._heard_looped
+        return max(0, _as_signed(drops - kept_out))
 
     def queued_bytes(self) -> int | None:
         return self._queues.largest_bytes()
@@ -191,12 +214,26 @@ class MulticastTransport:
             with contextlib.suppress(OSError):  # it may not have been joined
                 platforms.leave(self._receiver, self._group, interface)
             raise TransportError(refusals.explain_join(self._group, interface, error)) from error
+        self._ignore_own()
 
     def _leave(self, interfaces: Sequence[Interface]) -> None:
         for interface in interfaces:
             with contextlib.suppress(OSError):  # the system may have left it already
                 platforms.leave(self._receiver, self._group, interface)
         self._outlets.remove(interfaces)
+        self._ignore_own()
+
+    def _ignore_own(self) -> None:
+        """Keep out what the outlets send; with another set of outlets, another filter."""
+        if self._hears_itself or not platforms.ignore_own(self._receiver, self._outlets.ports):
+            return
+        if self._heard_looped is None:
+            self._heard_looped = self._outlets.looped
+
+
+def _as_signed(count: int) -> int:
+    """The difference of two counts, of which one may have begun anew at 2**32."""
+    return (count + 2**31) % 2**32 - 2**31
 
 
 def _check_numbers(group: str, port: int, ttl: int) -> None:

@@ -55,6 +55,8 @@ class Outlets:
     def __init__(self, group: str, port: int, ttl: int, on_failure: Callable[[], None]) -> None:
         #: How many times an interface refused a datagram.
         self.failures = 0
+        #: How many times one took a datagram, or is about to: each of them comes back once.
+        self.looped = 0
         self._on_failure = on_failure
         self._address = (group, port)
         self._ttl = ttl
@@ -67,6 +69,11 @@ class Outlets:
         self._unsent: tuple[bytes, tuple[Outlet, ...]] | None = None
         self._is_device_queue_full = False
         self._warned: set[tuple[str, int | None]] = set()
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Where datagrams of these outlets come from, whatever address their interface has."""
+        return frozenset(port for _, port in self.addresses)
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -117,9 +124,11 @@ class Outlets:
         jammed: list[Outlet] = []
         failed: list[Failure] = []
         for outlet in outlets:
+            self.looped += 1
             try:
                 outlet.sock.sendto(datagram, self._address)
             except OSError as error:
+                self.looped -= 1
                 if error.errno in _NO_ROOM:
                     self._is_device_queue_full = error.errno == errno.ENOBUFS
                     jammed.append(outlet)

@@ -17,6 +17,8 @@ send by         IP_MULTICAST_IF,        IP_MULTICAST_IFINDEX    IP_MULTICAST_IF,
 receive buffer  SO_RCVBUFFORCE, else    SO_RCVBUF fails beyond  SO_RCVBUF
                 SO_RCVBUF up to         the limit: ask for
                 rmem_max                less
+own datagrams   SO_ATTACH_FILTER        read, and dropped by    read, and dropped by
+                keeps them out          who reads               who reads
 drops           SO_MEMINFO              not told                not told
 queues          /proc/net/udp           not told                not told
 flags           SIOCGIFFLAGS            SIOCGIFFLAGS, another   not told
@@ -31,6 +33,8 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from array import array
+from collections.abc import Collection
 from typing import NamedTuple
 
 from .base import Interface
@@ -40,11 +44,24 @@ IS_MACOS = sys.platform == "darwin"
 IS_WINDOWS = sys.platform == "win32"
 
 # Numbers the socket module does not name. Linux: asm-generic/socket.h and linux/in.h.
+_LINUX_SO_ATTACH_FILTER = 26
 _LINUX_SO_RCVBUFFORCE = 33
 _LINUX_SO_MEMINFO = 55
 _LINUX_MEMINFO_WORDS = 9  # sk_drops is the last of them (linux/sock_diag.h)
 _LINUX_IP_MULTICAST_ALL = 49
 _LINUX_SIOCGIFFLAGS = 0x8913
+# Classic BPF (linux/filter.h): load a half or a word, jump if equal, return; what to load about a
+# packet besides its bytes, whose first are its UDP header's; and linux/if_packet.h.
+_BPF_LOAD_HALF = 0x28
+_BPF_LOAD_WORD = 0x20
+_BPF_JUMP_EQUAL = 0x15
+_BPF_RETURN = 0x06
+_BPF_PACKET_TYPE = 0xFFFFF000 + 4
+_BPF_INTERFACE = 0xFFFFF000 + 8
+_BPF_ALL_BYTES = 0xFFFFFFFF
+_BPF_PORTS_MAX = 120  # a jump spans 255 instructions, two per port
+_PACKET_LOOPBACK = 5
+_LOOPBACK_INDEX = 1  # of every network namespace
 # macOS: netinet/in.h and sys/sockio.h.
 _MACOS_IP_MULTICAST_IFINDEX = 66
 _MACOS_SIOCGIFFLAGS = 0xC0206911
@@ -160,6 +177,38 @@ def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
         except OSError:
             wanted_bytes //= 2
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def ignore_own(sock: socket.socket, ports: Collection[int]) -> bool:
+    """Keep datagrams out that this host sent from these ports; whether the system can.
+
+    Multicast brings back what a node sends. To be woken for it, and to read it, costs a publisher
+    half as much again as sending it, and delays whoever shares its processors. Ports are the
+    host's: a datagram is its own if the kernel looped it back, or if it came by loopback. What is
+    kept out the kernel counts as dropped.
+    """
+    if not IS_LINUX or not 0 < len(ports) <= _BPF_PORTS_MAX:
+        return False
+    checks = 2 * len(ports)
+    program = [
+        (_BPF_LOAD_WORD, 0, 0, _BPF_PACKET_TYPE),
+        (_BPF_JUMP_EQUAL, 2, 0, _PACKET_LOOPBACK),
+        (_BPF_LOAD_WORD, 0, 0, _BPF_INTERFACE),
+        (_BPF_JUMP_EQUAL, 0, checks + 1, _LOOPBACK_INDEX),
+        (_BPF_LOAD_HALF, 0, 0, 0),
+    ]
+    for port in ports:
+        program.append((_BPF_JUMP_EQUAL, 0, 1, port))
+        program.append((_BPF_RETURN, 0, 0, 0))
+    program.append((_BPF_RETURN, 0, 0, _BPF_ALL_BYTES))
+    packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    instructions = array("B", packed)  # which tells its address
+    head = struct.pack("@HP", len(program), instructions.buffer_info()[0])
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _LINUX_SO_ATTACH_FILTER, head)
+    except OSError:  # a kernel that has no filters, or a sandbox that allows none
+        return False
+    return True
 
 
 def queue_bytes_max(obtained_bytes: int) -> int | None:

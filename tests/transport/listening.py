@@ -13,11 +13,20 @@ GROUP = "239.255.24.16"
 
 @contextlib.contextmanager
 def opened(
-    port: int, *interfaces: str, group: str = GROUP, receive_buffer_bytes: int = 1 << 20
+    port: int,
+    *interfaces: str,
+    group: str = GROUP,
+    receive_buffer_bytes: int = 1 << 20,
+    hears_itself: bool = True,
 ) -> Iterator[MulticastTransport]:
-    """A transport on the interfaces, loopback if none is named; closed at the end."""
+    """A transport on the interfaces, loopback if none is named; closed at the end.
+
+    Unlike that of a bus it hears itself, which tells that it is joined.
+    """
     chosen = interfaces or ("lo",)
-    transport = open_multicast(group, port, chosen, 1, receive_buffer_bytes)
+    transport = open_multicast(
+        group, port, chosen, 1, receive_buffer_bytes, hears_itself=hears_itself
+    )
     with contextlib.closing(transport):
         yield transport
 

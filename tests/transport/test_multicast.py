@@ -94,6 +94,56 @@ def test_datagrams_the_full_buffer_could_not_take_are_counted_exactly(port: int)
         assert sender.kernel_drops() == 0
 
 
+@pytest.mark.parametrize("interfaces", [["lo"], ["one"], ["one", "lo"]], ids=" ".join)
+@in_private_namespace
+def test_what_a_transport_sends_does_not_come_back_and_is_no_drop(interfaces: list[str]) -> None:
+    add_cable("one", "10.1.0.1")
+    with (
+        opened(2416, *interfaces, hears_itself=False) as transport,
+        opened(2416, *interfaces, receive_buffer_bytes=4_096, hears_itself=False) as other,
+    ):
+        for _ in range(1_000):
+            assert transport.send(bytes(500))
+        assert transport.receive(transport.sockets()[0]) is None
+        assert transport.kernel_drops() == 0
+        heard = 0
+        while other.receive(other.sockets()[0]) is not None:
+            heard += 1
+        # What the other one's own datagrams count for, there, hides none of these.
+        assert other.kernel_drops() == 1_000 * len(interfaces) - heard > 0
+        for number in range(10):
+            assert other.send(b"%d" % number)
+        assert len(hear(transport, 10 * len(interfaces))) == 10 * len(interfaces)
+        assert other.kernel_drops() == 1_000 * len(interfaces) - heard
+        assert transport.kernel_drops() == 0
+
+
+@in_private_namespace
+def test_datagrams_do_not_come_back_after_the_address_was_replaced() -> None:
+    add_cable("one", "10.1.0.1")
+    with opened(2416, "one", hears_itself=False) as transport:
+        ip("addr del 10.1.0.1/24 dev one")
+        ip("addr add 10.1.0.7/24 dev one")
+        assert transport.send(b"x")
+        assert transport.receive(transport.sockets()[0]) is None
+        ip("link del one")
+        add_cable("one", "10.1.0.1")
+        assert transport.rejoin()
+        assert transport.send(b"y")
+        assert transport.receive(transport.sockets()[0]) is None
+        assert transport.kernel_drops() == 0
+
+
+def test_a_system_without_filters_brings_back_what_was_sent(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platforms, "ignore_own", lambda sock, ports: False)
+    with opened(port, hears_itself=False) as transport:
+        assert transport.send(b"x")
+        assert hear(transport, 1) == [(b"x", "127.0.0.1")]
+        assert transport.kernel_drops() == 0
+
+
 def test_a_group_that_is_not_multicast_is_refused(port: int) -> None:
     for group in ("10.0.0.1", "255.255.255.255", "ff02::1", "somewhere", ""):
         with pytest.raises(TransportError, match="is not an IPv4 multicast address: use one from"):
