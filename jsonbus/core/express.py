@@ -29,7 +29,16 @@ SHARING_MAX = 100
 class Express:
     """Lanes, and what gathers."""
 
-    __slots__ = ("_asked", "alone_min", "gathered", "lanes", "limit", "size_max", "suppressed")
+    __slots__ = (
+        "_asked",
+        "alone_min",
+        "gathered",
+        "is_flood",
+        "lanes",
+        "limit",
+        "size_max",
+        "suppressed",
+    )
 
     def __init__(self) -> None:
         #: By topic: `["topic",` or nothing. Keyed by whatever is looked up, filled with topics.
@@ -41,6 +50,8 @@ class Express:
         #: message looks here afterwards, and attends to it unless there is room: so none stays
         #: behind, whichever of two threads comes first.
         self.limit = 0
+        #: One datagram follows the other: a message is hardly alone, even if nothing gathers yet.
+        self.is_flood = False
         #: What a payload may take to gather; a larger one goes the long way.
         self.size_max = 0
         #: Of payloads from this size on, no two share a datagram.

@@ -107,10 +107,6 @@ class Membership:
     def entry(self) -> Entry:
         return self._speaker.entry
 
-    def note_sent(self, now: float) -> None:
-        """Something was sent: a sign of life, whatever it was."""
-        self._speaker.last_sent_at = now
-
     def open(self, now: float) -> None:
         self._is_open = True
         self._speaker.open(now)

@@ -195,17 +195,11 @@ class Node:
 
         With `keeps_rest`, messages that do not fill another datagram go on gathering.
         """
-        datagrams = self._outbox.take(now, keeps_rest=keeps_rest)
-        if datagrams:
-            self._membership.note_sent(now)
-        return datagrams
+        return self._outbox.take(now, keeps_rest=keeps_rest)
 
     def lone_datagram(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
         """What to send for a message on the short way; None if something else waits to be sent."""
-        datagram = self._outbox.make_lone(lane, payload, now)
-        if datagram is not None:
-            self._membership.note_sent(now)
-        return datagram
+        return self._outbox.make_lone(lane, payload, now)
 
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""

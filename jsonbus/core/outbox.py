@@ -45,6 +45,7 @@ class Outbox:
         "_typical",
         "_unbatched_until",
         "datagrams_sent",
+        "last_sent_at",
         "messages_sent",
         "wall_offset_s",
     )
@@ -70,6 +71,8 @@ class Outbox:
         self.wall_offset_s = wall_offset_s
         self.datagrams_sent = 0
         self.messages_sent = 0
+        #: When datagrams were last taken: each is a sign of life.
+        self.last_sent_at = -math.inf
 
     def __bool__(self) -> bool:
         return bool(self._gathered or self._ready)
@@ -134,6 +137,7 @@ class Outbox:
             return None
         self.messages_sent = number = self.messages_sent + 1
         self.datagrams_sent += 1
+        self.last_sent_at = now
         sent_us = int((now + self.wall_offset_s) * 1_000_000)
         return encode_message(self._stamp, lane[1:-1], payload, number, sent_us)
 
@@ -155,10 +159,13 @@ class Outbox:
         if self._gathered:
             self._pack(now, keeps_rest=keeps_rest)
         datagrams = self._ready
-        self._ready = []
-        self._ready_bytes = 0
-        self.datagrams_sent += len(datagrams)
-        return datagrams
+        if datagrams:
+            self._ready = []
+            self._ready_bytes = 0
+            self.datagrams_sent += len(datagrams)
+            self.last_sent_at = now
+            return datagrams
+        return []
 
     def _measure(self) -> int:
         """The bytes that the gathered messages take in a datagram."""

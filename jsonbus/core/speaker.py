@@ -74,7 +74,6 @@ class Speaker:
         self._presence_at = math.inf  # out of turn
         self._is_asked_for = False  # that presence is the answer to a suspicion
         self._announcement_at = math.inf  # somebody settled seems to lack the own entry
-        self.last_sent_at = -math.inf  # any datagram is a sign of life
 
     def open(self, now: float) -> None:
         self._list.put(self.entry, now)
@@ -153,8 +152,8 @@ class Speaker:
             self.send_presence(now)
         if self._heartbeat_at <= due:
             gap_s = self._heartbeat_gap_s()
-            if self.last_sent_at + gap_s > due:
-                self._heartbeat_at = self.last_sent_at + gap_s
+            if self._outbox.last_sent_at + gap_s > due:
+                self._heartbeat_at = self._outbox.last_sent_at + gap_s
             else:
                 self.send_presence(now)
 

@@ -67,20 +67,21 @@ from jsonbus.core.wire_names import (
 class Stamp:
     """Makes the headers of one node's datagrams, and counts them."""
 
-    __slots__ = ("_start", "counter", "id_bytes_saved")
+    __slots__ = ("counter", "id_bytes_saved", "start")
 
     def __init__(self, node: str, incarnation: int) -> None:
         # An id that JSON would lengthen, by escaping a quote, could break the overheads' promise.
         assert is_node_id(node) and len(codec.dumps(node)) == len(node) + 2, node
         self.counter = 0  # datagrams made so far
-        self._start = _TAIL_START % (node.encode(), incarnation)
+        #: How each of them begins.
+        self.start = _TAIL_START % (node.encode(), incarnation)
         # By how much this node's datagrams stay below the overheads at the end of this file.
         self.id_bytes_saved = NODE_ID_BYTES_MAX - len(node)
 
     def tail(self, first_message: int, sent_us: int) -> bytes:
         """The end of the next datagram, all but its last fields and the two closing braces."""
         self.counter = counter = self.counter + 1
-        return _TAIL % (self._start, counter, first_message, sent_us)
+        return _TAIL % (self.start, counter, first_message, sent_us)
 
 
 def header_pattern(node: str, incarnation: int) -> bytes:
@@ -100,20 +101,22 @@ _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
     KEY_COUNTER.encode(),
 )
 _TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
-_MESSAGE = b'{"topic":%b,"payload":%b%b}}'
-_BATCH = b'{"topic":"%b","payload":[%%b]%%b}}' % BATCH.encode()
+_MESSAGE = b'{"topic":%b,"payload":%b' + _TAIL + b"}}"
+_BATCH = b'{"topic":"' + BATCH.encode() + b'","payload":[%b]' + _TAIL + b"}}"
 
 
 def encode_message(
     stamp: Stamp, topic_json: bytes, payload: bytes, first_message: int, sent_us: int
 ) -> bytes:
     """One message; topic and payload are JSON already."""
-    return _MESSAGE % (topic_json, payload, stamp.tail(first_message, sent_us))
+    stamp.counter = counter = stamp.counter + 1
+    return _MESSAGE % (topic_json, payload, stamp.start, counter, first_message, sent_us)
 
 
 def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -> bytes:
     """Many messages: the JSON of `[topic,payload]` for each, separated by commas."""
-    return _BATCH % (items, stamp.tail(first_message, sent_us))
+    stamp.counter = counter = stamp.counter + 1
+    return _BATCH % (items, stamp.start, counter, first_message, sent_us)
 
 
 def encode_list(

@@ -114,9 +114,10 @@ class Bus:
             # A topic that is none, or a value that takes more than one try.
             return self._loop.publish(topic, value)
         if lane:
-            if self._gathered and len(payload) <= self._express.size_max:
+            express = self._express
+            if (self._gathered or express.is_flood) and len(payload) <= express.size_max:
                 self._gathered.append(lane + payload)
-                if len(self._gathered) < self._express.limit:
+                if len(self._gathered) < express.limit:
                     return True
                 return self._loop.attend()
             if len(payload) <= PAYLOAD_BYTES_SAFE:

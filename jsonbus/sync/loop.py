@@ -40,7 +40,7 @@ from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
-from jsonbus.transport.base import Sender, Transport
+from jsonbus.transport.base import Transport
 
 T = TypeVar("T")
 
@@ -153,11 +153,14 @@ class Loop:
                 if self._is_closing:
                     raise closed_error()
                 now = monotonic()
-                has_turn = outgoing.take_lone_turn(lane, payload, now)
-                if not has_turn:
+                datagram = outgoing.take_lone_turn(lane, payload, now)
+                if datagram is None:
                     self._node.express.gathered.append(lane + payload)
                     has_turn = outgoing.take_turn_or_wait(now)
-            self._send(has_turn)
+            if datagram is None:
+                self._send(has_turn)
+            elif not outgoing.send_lone(datagram):
+                self.wake()
         except BaseException:
             outgoing.let_go()
             raise

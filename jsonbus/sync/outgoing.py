@@ -96,6 +96,7 @@ class Outgoing:
     ) -> None:
         self._node = node
         self._express = node.express
+        self._make_lone = node.lone_datagram
         self._transport = transport
         self._lock = lock
         self._log = log
@@ -165,24 +166,22 @@ class Outgoing:
             self.wait_for_room()
         return has_turn
 
-    def take_lone_turn(self, lane: bytes, payload: bytes, now: float) -> bool:
+    def take_lone_turn(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
         """Take the turn for one message, if nothing else waits, gathers or is sent. Lock held.
 
-        Not so soon after another one, unless it fills a datagram anyway.
+        The datagram to `send_lone`. Not so soon after another one, unless it fills one anyway.
         """
         if self._holder is not None or self._unsent:
-            return False
+            return None
         is_burst = now < self._gathers_until
         if is_burst and len(payload) < self._express.alone_min:
-            return False
-        datagram = self._node.lone_datagram(lane, payload, now)
-        if datagram is None:
-            return False
-        self._unsent.append(datagram)
-        self._count_burst(is_burst)
-        self._gathers_until = now + LINGER_S
-        self._holder = get_ident()
-        return True
+            return None
+        datagram = self._make_lone(lane, payload, now)
+        if datagram is not None:
+            self._count_burst(is_burst)
+            self._gathers_until = now + LINGER_S
+            self._holder = get_ident()
+        return datagram
 
     def stop_gathering(self) -> None:
         """From now on every message is attended to. Lock held."""
@@ -211,6 +210,7 @@ class Outgoing:
             # While messages go on gathering it looks again, and nobody has to wake it.
             if not self._node.has_output:
                 self._express.limit = 0
+                self._express.is_flood = False
                 # Now whoever adds a message attends to it. Who did just before did not.
                 self._is_flush_planned = self._node.has_output
         return self.take_turn(now)
@@ -253,6 +253,28 @@ class Outgoing:
             self._give_back_turn()
         return not (self._unsent or self._node.has_output)
 
+    def send_lone(self, datagram: bytes) -> bool:
+        """`send`, without limit, for the message that the turn was taken for, on a shorter way.
+
+        What takes more than one try goes the usual way, and so does what came meanwhile.
+        """
+        gate = self._gate
+        if gate.is_limited or self._is_failing or self._jammed_at is not None or not gate.is_open():
+            self._unsent.append(datagram)
+            return self.send(math.inf)
+        try:
+            if self._transport.send(datagram):
+                gate.let_through(len(datagram))
+            else:
+                self._unsent.append(datagram)
+        except TransportError as error:
+            self._failed(error)
+        if not self._unsent:
+            self._give_back_turn()
+            if not self._node.has_output:
+                return True
+        return self.send(math.inf)
+
     def let_go(self) -> None:
         """Give the turn back if this thread has it: Ctrl-C may fall between taking and sending."""
         self._give_back_turn()
@@ -286,6 +308,7 @@ class Outgoing:
 
     def _count_burst(self, is_burst: bool) -> None:
         self._burst = self._burst + 1 if is_burst else 0
+        self._express.is_flood = self._burst >= BURST_MIN
         if self._burst == BURST_MIN:
             self._gate.doubt()
 
