@@ -171,3 +171,27 @@ DIGESTS_REMEMBERED_S = 2.0
 #: Receive buffers below this are not believed: publishers would wait for nothing. It is the least
 #: that a bus may be opened with.
 BUFFER_BYTES_MIN = 65_536
+
+# --- Fragments -----------------------------------------------------------------------------------
+
+#: What one value may have, as JSON, unless the settings say otherwise.
+VALUE_BYTES_MAX = 16 << 20
+
+#: Slices of one message: 16 MiB in datagrams of 300 bytes, the smallest that settings allow.
+SLICES_MAX = 1 << 17
+
+#: A message that got no slice for so long is given up. Repairs of a reliable one take less.
+FRAGMENT_AGE_S = 10.0
+
+#: Messages of one sender that may be incomplete at a time, and senders at all.
+FRAGMENTS_OPEN_MAX = 64
+FRAGMENTS_SENDERS_MAX = 4096
+
+#: Complete messages of a sender whose slices are recognised when they come again.
+FRAGMENTS_DONE_MAX = 256
+
+#: What keeping a slice takes besides its text: two objects and a place in a dict.
+SLICE_OVERHEAD_BYTES = 150
+
+#: All slices of all senders.
+FRAGMENTS_BYTES_MAX = 128 << 20
