@@ -28,8 +28,8 @@ from jsonbus.core.limits import (
     FRAGMENTS_OPEN_MAX,
     FRAGMENTS_SENDERS_MAX,
     SLICE_OVERHEAD_BYTES,
-    SLICES_MAX,
 )
+from jsonbus.core.wire_limits import SLICES_MAX
 
 _BACKSLASH = ord("\\")
 
@@ -162,6 +162,13 @@ class Fragments:
         elif self.size_bytes > self._bytes_max:
             self._give_up(next(iter(self._assemblies)))
         return None
+
+    def ignore(self, key: Key) -> None:
+        """Nobody wants this message: keep none of its slices."""
+        if key not in self._assemblies:
+            self.add(key, 0, 1, "", 0.0)
+        else:
+            self._remove(key, self._senders[key[0]])
 
     def forget(self, node: str) -> None:
         """The node is no longer here."""

@@ -177,9 +177,6 @@ BUFFER_BYTES_MIN = 65_536
 #: What one value may have, as JSON, unless the settings say otherwise.
 VALUE_BYTES_MAX = 16 << 20
 
-#: Slices of one message: 16 MiB in datagrams of 300 bytes, the smallest that settings allow.
-SLICES_MAX = 1 << 17
-
 #: A message that got no slice for so long is given up. Repairs of a reliable one take less.
 FRAGMENT_AGE_S = 10.0
 

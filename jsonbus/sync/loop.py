@@ -118,7 +118,7 @@ class Loop:
             self._receiving.cut_off()
             raise
         note_open(self)
-        self._node.allow_bytes(datagram_bytes(self._config, self._transport))
+        self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     @property
@@ -371,7 +371,7 @@ class Loop:
         with self._lock:
             now = monotonic()
             if has_moved:
-                node.allow_bytes(datagram_bytes(self._config, self._transport))
+                node.allow_bytes(*datagram_bytes(self._config, self._transport))
                 node.interfaces_changed(now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:

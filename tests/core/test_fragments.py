@@ -18,8 +18,8 @@ from jsonbus.core.limits import (
     FRAGMENTS_DONE_MAX,
     FRAGMENTS_OPEN_MAX,
     FRAGMENTS_SENDERS_MAX,
-    SLICES_MAX,
 )
+from jsonbus.core.wire_limits import SLICES_MAX
 from tests.core.generated import unhurried
 
 NOW = 1000.0

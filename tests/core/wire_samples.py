@@ -10,6 +10,7 @@ from jsonbus.core.frames import (
     ByeFrame,
     Digest,
     Entry,
+    FragmentFrame,
     Frame,
     Header,
     ListFrame,
@@ -47,6 +48,14 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     (
         MessagesFrame(HEADER, [["t1", 1], ["t2", [2.5]], ["t1", "x"]]),
         b'{"topic":"jsonbus.batch","payload":[["t1",1],["t2",[2.5]],["t1","x"]],' + _TAIL + b"}}",
+    ),
+    (
+        FragmentFrame(HEADER, 9041, 3, 7, 'x","€\\n'),
+        b'{"topic":"jsonbus.frag","payload":"x\\",\\"'
+        + "€".encode()
+        + b'\\\\n",'
+        + _TAIL
+        + b',"f":[9041,3,7]}}',
     ),
     (
         # An announcement: only the sender's entry.
@@ -180,6 +189,10 @@ def encode_frame(frame: Frame) -> bytes:
                 suspects=frame.suspects,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
             )
+        case FragmentFrame(_, number, index, count, text):
+            slice_json = codec.dumps(text)[1:-1]
+            place = {"number": number, "index": index, "count": count}
+            return wire.encode_fragment(stamp, slice_json, first, sent_us, **place)
         case ByeFrame(_, version):
             return wire.encode_bye(stamp, first, sent_us, version=version)
         case RequestFrame(_, topic, value, request_id, timeout_ms):
