@@ -96,6 +96,7 @@ class Receiver:
         self._counters = counters
         self._roster = roster
         self._unwanted = router.unwanted
+        self._wanted = router.wanted
         self._peers = roster.peers
         self._membership = membership
         self._router = router
@@ -115,10 +116,11 @@ class Receiver:
         # A batch, or whatever else is reserved, has no one topic to be refused by.
         if len(data) >= PEEK_BYTES_MIN and not data.startswith(_RESERVED_START):
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
-            if start in self._unwanted and self._skip(data, sender, now):
-                return
-            if self._refuse_by_prefix(data, sender, now):
-                return
+            if start not in self._wanted:
+                if start in self._unwanted and self._skip(data, sender, now):
+                    return
+                if self._refuse_by_prefix(data, sender, now):
+                    return
         try:
             body = parse(data)
             if self._receive_next(body, data, now):
@@ -399,7 +401,10 @@ class Receiver:
             route = self._router.find(topic.decode())
         except UnicodeDecodeError:
             return False
-        if route is None or route.inboxes:
+        if route is None:
+            return False
+        if route.inboxes:
+            self._router.wanted.add(_TOPIC_START + topic + b'"')
             return False
         header = peek_header(data)
         if header is None:
