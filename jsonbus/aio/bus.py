@@ -136,6 +136,8 @@ class AsyncBus:
             publishing.attend()
         elif lane and len(lane) + len(payload) <= express.whole_max:
             publishing.publish_encoded(lane, payload)
+        elif lane and len(payload) <= self._config.value_bytes_max:
+            publishing.publish_large(lane, payload)
         elif lane == b"" and self._is_running():
             if next(express.suppressed) % PUBLISHED_MAX:
                 return False

@@ -206,6 +206,10 @@ class Node:
         """What to send for a message on the short way; None if something else waits to be sent."""
         return self._outbox.make_lone(lane, payload, now)
 
+    def put_large(self, lane: bytes, payload: bytes, now: float) -> None:
+        """Send a message on the short way that no datagram holds."""
+        self._outbox.put_message(lane, payload, now)
+
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""
         if self._is_closed:

@@ -51,7 +51,7 @@ from jsonbus.core.wire_decode import (
     peek_header,
     peek_topic,
 )
-from jsonbus.core.wire_limits import INTEGER_MAX, NESTING_LEVELS_MAX, SLICES_MAX
+from jsonbus.core.wire_limits import INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.core.wire_names import (
     BATCH,
     FRAGMENT,
@@ -188,8 +188,6 @@ class Receiver:
             return False
         if number != peer.next_message or peer.challenger is not None:
             return False
-        if not 0 <= index < count <= SLICES_MAX:
-            return False
         counters = self._counters
         counters.datagrams_received += 1
         counters.bytes_received += size_bytes
@@ -220,14 +218,20 @@ class Receiver:
         try:
             whole = self._fragments.add(key, index, count, text, now)
             if whole is None:
-                self.is_stirred = self.is_stirred or index == 0  # it may have set a timer
+                if index == 0:
+                    self.is_stirred = True  # it may have set a timer
                 return
             item = loads(whole)
         except ValueError as error:
             self._reject("bad_fields", peer.address, str(error))
             return
         self._count_more(peer, number, 1)
-        if type(item) is list and len(item) > 1 and nests_too_deeply(item[1]):
+        if (
+            whole.count("[") + whole.count("{") > NESTING_LEVELS_MAX
+            and type(item) is list
+            and len(item) > 1
+            and nests_too_deeply(item[1])
+        ):
             self._counters.messages_malformed += 1
             self._reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
             return

@@ -121,6 +121,8 @@ class Bus:
                 return self._loop.attend()
             if len(lane) + len(payload) <= express.whole_max:
                 return self._loop.publish_encoded(lane, payload)
+            if len(payload) <= self._config.value_bytes_max:
+                return self._loop.publish_large(lane, payload)
         elif lane is not None:
             next(self._express.suppressed)
             return False

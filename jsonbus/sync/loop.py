@@ -166,6 +166,22 @@ class Loop:
             raise
         return True
 
+    def publish_large(self, lane: bytes, payload: bytes) -> bool:
+        """The same for one that no datagram holds."""
+        outgoing = self._outgoing
+        try:
+            with self._lock:
+                if self._is_closing:
+                    raise closed_error()
+                now = monotonic()
+                self._node.put_large(lane, payload, now)
+                has_turn = outgoing.take_turn_or_wait(now)
+            self._send(has_turn)
+        except BaseException:
+            outgoing.let_go()
+            raise
+        return True
+
     def attend(self) -> bool:
         """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
         outgoing = self._outgoing

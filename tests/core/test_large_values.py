@@ -192,7 +192,7 @@ def test_slices_that_make_no_message_are_counted_and_dropped(text: str, cause: s
 
 @pytest.mark.parametrize(
     "place",
-    ["[1,2,2]", "[1,-1,2]", "[1,0,0]", "[1,0]", "7", "null", "[1,0,999999999]", '["1",0,2]', "[1.0,0,2]"],
+    "[1,2,2] [1,-1,2] [1,0,0] [1,0] 7 null [1,0,999999999] ['1',0,2] [1.0,0,2]".split(),
 )
 def test_a_slice_without_a_sound_place_is_refused(place: str) -> None:
     link = Link()
@@ -200,7 +200,7 @@ def test_a_slice_without_a_sound_place_is_refused(place: str) -> None:
     a.publish("t", "x" * 3_000, link.now)
     datagram = slices_of(a, link.now)[0]
     start = datagram.index(b'"f":') + 4
-    forged = datagram[:start] + place.encode() + b"}}"
+    forged = datagram[:start] + place.replace("'", '"').encode() + b"}}"
     b.receive_datagram(forged, ADDRESS, link.now)
     assert b.counters.rejected == {"bad_fields": 1}
     assert b._fragments.size_bytes == 0

@@ -124,7 +124,7 @@ def test_largest_value_arrives_and_one_byte_more_is_refused() -> None:
     link = Link()
     a, _ = make_pair(link, "t", value_bytes_max=100_000)
     largest = "x" * (100_000 - len('""'))
-    with pytest.raises(PayloadTooLargeError, match="takes 100,001 bytes, at most 100,000") as caught:
+    with pytest.raises(PayloadTooLargeError, match="takes 100,001 bytes") as caught:
         a.publish("t", largest + "x", link.now)
     assert caught.value.size_bytes == 100_001
     link.publish(a, "t", largest)
