@@ -286,6 +286,10 @@ STREAMS_BYTES_MAX = 128 << 20
 #: dropped, and asked for later.
 STREAM_GAPS_MAX = 1024
 
+#: A message whose slices keep arriving is asked for this long after the last of them: many times
+#: the pause that a sender makes between slices.
+SLICE_WAIT_S = 0.02
+
 #: Ranges of one NAK, and its bytes less header: it fits a datagram of 1,400. A stream asks for that
 #: many ranges at a time: four NAKs.
 NAK_RANGES_MAX = 60
