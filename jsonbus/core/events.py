@@ -64,6 +64,17 @@ class MessagesLost:
 
 
 @dataclass(slots=True)
+class GapFound:
+    """Messages of a reliable topic that were asked for in vain: they will not come any more."""
+
+    node: str
+    name: str
+    topic: str
+    first: int  # sequences of the topic
+    last: int
+
+
+@dataclass(slots=True)
 class ReplyReceived:
     """The answer to a request of this node's."""
 
@@ -99,6 +110,7 @@ Event = (
     | MasterMissing
     | DatagramRejected
     | MessagesLost
+    | GapFound
     | ReplyReceived
     | RequestUnserved
     | PongReceived

@@ -292,3 +292,14 @@ SLICE_WAIT_S = 0.02
 NAK_RANGES_MAX = 60
 NAK_BYTES_MAX = 1000
 STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX
+
+#: Messages before the first one heard of a stream that a subscriber may ask for: what is lost within
+#: the second or so that it takes to hear of a stream, if not everything is.
+CLAIM_MESSAGES_MAX = 1024
+
+#: Idle streams are looked for this often.
+STREAMS_EXPIRY_S = 5.0
+
+#: What a repaired message, or one of a batch, is taken to weigh while it waits for its turn: its
+#: value is no longer text. Large ones come in slices, whose size is known.
+REPAIR_SIZE_BYTES = 500
