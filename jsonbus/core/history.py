@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from jsonbus.core.deadlines import Deadlines
+from jsonbus.core.kept import KeptTopic, Record
 from jsonbus.core.limits import (
     BEAT_MAX_S,
     BEAT_MIN_S,
@@ -51,44 +52,6 @@ Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is s
 _EXPIRY_INTERVAL_S = 1.0  # looking for the expired with every message would be a waste
 
 
-class Record:
-    """A message that is kept. `number` and `text` are the caller's."""
-
-    __slots__ = ("is_asked", "kept_at", "number", "repaired_at", "sequence", "text", "topic")
-
-    def __init__(self, topic: str, sequence: int, number: int, text: bytes, now: float) -> None:
-        self.topic = topic
-        self.sequence = sequence
-        self.number = number
-        self.text = text
-        self.kept_at = now
-        self.repaired_at = -math.inf
-        self.is_asked = False  # and will be sent again
-
-    def free_at(self, hold_s: float) -> float:
-        """When it may be pushed out."""
-        held_until = max(self.kept_at, self.repaired_at) + hold_s
-        return min(held_until, self.kept_at + HISTORY_AGE_S)
-
-
-class _Topic:
-    """Kept are the sequences from `first` to `last`, without holes."""
-
-    __slots__ = ("beat_s", "beaten_at", "first", "last", "name", "records", "size_bytes")
-
-    def __init__(self, name: str, last: int) -> None:
-        self.name = name
-        self.first = last + 1
-        self.last = last
-        self.records: dict[int, Record] = {}
-        self.size_bytes = 0
-        self.beat_s = BEAT_MIN_S
-        self.beaten_at = -math.inf
-
-    def in_order(self) -> Iterator[Record]:
-        return map(self.records.__getitem__, range(self.first, self.last + 1))
-
-
 class History:
     """All reliable topics of one node."""
 
@@ -109,10 +72,10 @@ class History:
     )
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, KeptTopic] = {}
         #: All records, oldest first. Ordered, since those of one topic leave from the middle.
         self._order: OrderedDict[Record, None] = OrderedDict()
-        self._beats: Deadlines[_Topic] = Deadlines()
+        self._beats: Deadlines[KeptTopic] = Deadlines()
         #: The highest sequence of a topic that was forgotten: should it come back, it goes on above
         #: it. From 1 again, its messages would be taken for repeats.
         self._floor = 0
@@ -168,7 +131,7 @@ class History:
         """When a message of that size may be published on that topic; `now` if at once."""
         state = self._topics.get(topic)
         size = size_bytes + RECORD_OVERHEAD_BYTES
-        at = self._pace.free_at(now)
+        at = now if self._hold.peak_s == HISTORY_HOLD_MIN_S else self._pace.free_at(now)
         over = self.size_bytes + size - HISTORY_BYTES_MAX
         count = len(self._order) + 1 - HISTORY_MESSAGES_MAX
         if over > 0 or count > 0:
@@ -261,10 +224,10 @@ class History:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _begin(self, topic: str) -> _Topic:
+    def _begin(self, topic: str) -> KeptTopic:
         if len(self._topics) >= HISTORY_TOPICS_MAX:
             self._forget_idle_topics()
-        state = self._topics[topic] = _Topic(topic, self._floor)
+        state = self._topics[topic] = KeptTopic(topic, self._floor)
         return state
 
     def _forget_idle_topics(self) -> None:
@@ -289,7 +252,7 @@ class History:
             at = max(at, record.free_at(hold_s))
         return at
 
-    def _push_out(self, state: _Topic, now: float) -> None:
+    def _push_out(self, state: KeptTopic, now: float) -> None:
         """Make room; the message kept last stays, however large."""
         hold_s = self._hold.at(now)
         while len(state.records) > 1 and (
@@ -324,7 +287,7 @@ class History:
         state.size_bytes -= size
         self.size_bytes -= size
 
-    def _beat_anew(self, state: _Topic, is_urgent: bool, now: float) -> None:
+    def _beat_anew(self, state: KeptTopic, is_urgent: bool, now: float) -> None:
         state.beat_s = BEAT_MIN_S
         at = now + BEAT_MIN_S
         if is_urgent:  # but once for all who ask

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from jsonbus.core import stream as stream_module
-from jsonbus.core import streams as streams_module
+from jsonbus.core import stream_table
 from jsonbus.core.limits import (
     GAP_WAIT_S,
     HISTORY_AGE_S,
@@ -447,7 +447,7 @@ def test_gaps_of_a_stream_are_bounded() -> None:
 
 
 def test_streams_are_bounded_and_those_in_use_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams_module, "STREAMS_MAX", 10)
+    monkeypatch.setattr(stream_table, "STREAMS_MAX", 10)
     receiver = Receiver()
     receiver.receive(1)
     for number in range(100):
@@ -472,7 +472,7 @@ def test_idle_streams_are_dropped() -> None:
     assert KEY in receiver.streams
     receiver.streams.expire(receiver.now + 1 + STREAM_IDLE_S)
     assert len(receiver.streams) == 0
-    assert receiver.streams._by_node == {}
+    assert list(receiver.streams._table.of_node("n")) == []
 
 
 def test_gone_node_leaves_no_request_and_nothing_waiting() -> None:
