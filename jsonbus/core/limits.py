@@ -257,8 +257,8 @@ HISTORY_TOPICS_MAX = 1 << 17
 
 #: A message is not pushed out of the history before this age: publishers wait. The shortest covers
 #: a first NAK (5 ms, 50 ms of delay, the way, two busy processes); at that a full history still
-#: takes 320 MB a second, and nobody waits. The longest covers all five tries and the ways: 16 MB a
-#: second in all, 16,000 small messages on one topic, which any receiver can take.
+#: takes 300 MB a second, and nobody waits. The longest covers all five tries and the ways: 8 MB a
+#: second, or 16,000 small messages, which any receiver can take.
 HISTORY_HOLD_MIN_S = 0.1
 HISTORY_HOLD_MAX_S = 2.0
 
