@@ -16,6 +16,8 @@ from jsonbus.core.events import DatagramRejected, Event, MessagesLost
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
     ByeFrame,
+    EchoedFrame,
+    EchoFrame,
     Frame,
     Header,
     ListFrame,
@@ -176,6 +178,8 @@ class Receiver:
         if header is None:
             self._receive_plain(frame, sender, now)
             return
+        if isinstance(frame, (EchoFrame, EchoedFrame)):
+            return  # who measures the network is no node: nothing to learn, nobody to meet
         peer = self._admit(header, sender)
         if peer is None:
             return

@@ -16,6 +16,8 @@ from jsonbus.core.frames import (
     BUCKETS,
     ByeFrame,
     Digest,
+    EchoedFrame,
+    EchoFrame,
     Entry,
     Frame,
     Header,
@@ -31,6 +33,8 @@ from jsonbus.core.wire_limits import ERROR_CHARS_MAX, INTEGER_MAX, LIST_PARTS_MA
 from jsonbus.core.wire_names import (
     BYE,
     COVERS_ALL,
+    ECHO,
+    ECHOED,
     FLAG_BASIC,
     FLAG_GONE,
     FLAG_IS_MASTER,
@@ -40,6 +44,7 @@ from jsonbus.core.wire_names import (
     KEY_DIGEST,
     KEY_ENTRIES,
     KEY_ERROR,
+    KEY_HEARD,
     KEY_IS_MASTER,
     KEY_MODE,
     KEY_NAME,
@@ -208,6 +213,22 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
     return PongFrame(header, _node(jb.get(KEY_TO)), _integer(jb.get(KEY_PING), "id"))
 
 
+def _decode_echo(header: Header, payload: Any, jb: dict[str, Any]) -> EchoFrame:
+    return EchoFrame(header, _integer(jb.get(KEY_PING), "id"))
+
+
+def _decode_echoed(header: Header, payload: Any, jb: dict[str, Any]) -> EchoedFrame:
+    heard, repeated = _items(jb.get(KEY_HEARD), 2, "what was heard")
+    return EchoedFrame(
+        header,
+        _node(jb.get(KEY_TO)),
+        _integer(jb.get(KEY_PING), "id"),
+        _integer(heard, "heard"),
+        _integer(repeated, "repeated"),
+        _name(jb.get(KEY_NAME, "")),
+    )
+
+
 _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     TOPICS: _decode_list,
     PRESENCE: _decode_presence,
@@ -216,6 +237,8 @@ _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     REPLY: _decode_reply,
     PING: _decode_ping,
     PONG: _decode_pong,
+    ECHO: _decode_echo,
+    ECHOED: _decode_echoed,
 }
 CONTROL_TOPICS = frozenset(_DECODERS)
 

@@ -17,6 +17,8 @@ REQUEST = "jsonbus.request"
 REPLY = "jsonbus.reply"
 PING = "jsonbus.ping"
 PONG = "jsonbus.pong"
+ECHO = "jsonbus.echo"
+ECHOED = "jsonbus.echoed"
 
 # A node that serves TOPIC has the pattern "jsonbus.request/TOPIC" in its entry of the list.
 SERVED_PREFIX = REQUEST + "/"
@@ -46,6 +48,7 @@ KEY_REPLY = "re"
 KEY_ERROR = "er"
 KEY_PING = "p"
 KEY_TO = "to"
+KEY_HEARD = "got"
 
 COVERS_ALL = "all"
 
