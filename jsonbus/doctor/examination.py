@@ -17,13 +17,13 @@ from .echo import Asker
 from .facts import Facts, JoinFacts, NodeFacts, TrafficFacts
 from .figures import figures_of
 from .machine import count_machine_drops, survey_machine
-from .traffic import Bystander, Traffic
+from .traffic import PER_LOOK_MAX, Bystander, Traffic
 
 #: The end of the time is for answers under way: nothing is sent any more.
 GRACE_S = 0.5
 GRACE_SHARE_MAX = 0.25
-#: Datagrams taken from a socket before looking at the clock.
-PER_LOOK_MAX = 256
+#: How long nodes that were not heard by themselves may take to answer.
+PING_S = 0.5
 #: How long a send may wait for room.
 SEND_S = 0.1
 
@@ -125,6 +125,8 @@ class Examination:
         with bus:
             self._traffic.own_bus = bus.id
             self._listen(bystander)
+            if any(each.address is None and not each.is_self for each in bus.nodes()):
+                bus.ping(timeout=PING_S)  # known from a list, and perhaps just had nothing to say
             return tuple(
                 NodeFacts(
                     node=each.node,
@@ -149,9 +151,8 @@ class Examination:
                 self._send(self._asker.next_echo(now))
             wake_at = self._asker.due_at if self._asker.due_at < last_echo_at else end
             ready = select.select(sockets, [], [], max(0.0, wake_at - time.monotonic()))[0]
-            for sock in ready:
-                if sock is bystander.socket:
-                    bystander.look()
+            if bystander.socket in ready:
+                bystander.look()
             self._receive()
 
     def _receive(self) -> None:

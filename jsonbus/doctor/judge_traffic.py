@@ -79,8 +79,8 @@ def judge_foreign(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "foreign",
-            f"{_datagrams(rejects.count)} {_CAUSES.get(cause, cause)} came, the first from "
-            f"{rejects.sender}: {rejects.start}",
+            f"{_datagrams(rejects.count)} came that no node understands "
+            f"({_CAUSES.get(cause, cause)}), the first from {rejects.sender}: {rejects.start}",
             f"find the program that sends to {facts.group}:{facts.port} there and correct it; "
             "if it is none of yours, use another --group or --port"
             if cause != "unknown_reserved"

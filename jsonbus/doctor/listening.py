@@ -16,7 +16,8 @@ from ..errors import DatagramError, TransportError
 from ..frontend.opening import make_name
 from ..transport.base import TransportInfo
 from .echo import Answerer, Asking
-from .examination import PER_LOOK_MAX, join, send
+from .examination import join, send
+from .traffic import PER_LOOK_MAX
 
 
 class EchoListener:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 
 from ..core.frames import EchoedFrame, EchoFrame, Frame
 from ..core.wire import decode
 from ..errors import DatagramError
+from ..transport import platforms
 from .facts import Rejects
 
 Address = tuple[str, int]
@@ -16,10 +16,8 @@ Address = tuple[str, int]
 ADDRESSES_MAX = 256
 #: How much of a datagram nobody understands is shown.
 SHOWN_BYTES = 24
-
-_IP_PKTINFO = getattr(socket, "IP_PKTINFO", None)
-_PKTINFO_BYTES = 12  # interface index, local address, destination address
-_PER_LOOK_MAX = 256
+#: Datagrams taken from a socket before looking at the clock.
+PER_LOOK_MAX = 256
 
 
 class Traffic:
@@ -73,50 +71,29 @@ class Traffic:
 
 
 class Bystander:
-    """Hears what comes to the port at other addresses than the group's; Linux only.
+    """Counts what comes to the port at other addresses than the group's.
 
-    A socket bound to no address gets the datagrams of every group that any program of this machine
-    has joined, which finds nodes that use another group. And it gets what is sent to the machine
-    itself, which finds senders that do not send to the group. A program that shares the port and
-    reads the latter misses it meanwhile; nodes do not read it.
+    That finds nodes that use another group, and senders that do not send to the group at all.
     """
 
     def __init__(self, group: str, port: int) -> None:
         self.counts: Counter[str] = Counter()
+        #: To watch for reading; None where such a socket is not to be had.
+        self.socket = platforms.open_bystander(port)
         self._group = group
-        self.socket = self._open(port)
 
     def look(self) -> None:
         """Count what has come. Never blocks."""
-        for _ in range(_PER_LOOK_MAX):
-            try:
-                assert self.socket is not None
-                # The bytes themselves are nobody's business.
-                _, ancillary, _, _ = self.socket.recvmsg(0, socket.CMSG_SPACE(_PKTINFO_BYTES))
-            except OSError:  # nothing there, or a report of some earlier send
+        for _ in range(PER_LOOK_MAX if self.socket is not None else 0):
+            assert self.socket is not None
+            address = platforms.receive_destination(self.socket)
+            if address is None:
                 return
-            for _, kind, info in ancillary:
-                if kind == _IP_PKTINFO and len(info) >= _PKTINFO_BYTES:
-                    self._count(socket.inet_ntoa(info[8:12]))
+            if address != self._group and (
+                address in self.counts or len(self.counts) < ADDRESSES_MAX
+            ):
+                self.counts[address] += 1
 
     def close(self) -> None:
         if self.socket is not None:
             self.socket.close()
-
-    def _count(self, address: str) -> None:
-        if address != self._group and (address in self.counts or len(self.counts) < ADDRESSES_MAX):
-            self.counts[address] += 1
-
-    def _open(self, port: int) -> socket.socket | None:
-        if _IP_PKTINFO is None:
-            return None
-        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            opened.setblocking(False)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            opened.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
-            opened.bind(("", port))
-        except OSError:
-            opened.close()
-            return None  # somebody has the port for itself: the rest is worth having all the same
-        return opened
