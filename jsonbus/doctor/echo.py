@@ -82,7 +82,7 @@ class Listener:
     answers: dict[int, Answer] = field(default_factory=dict)
     repeated_there: int = 0
     repeated_back: int = 0
-    #: The first echo of the series that was measured with it; 0 until there is one.
+    #: The first echo of the series that is measured with it; 0 until there is one.
     series_from: int = 0
 
 
@@ -95,6 +95,8 @@ class Asker(_Voice):
         self.listeners: dict[str, Listener] = {}
         self._sent_at: list[float] = []
         self._series: list[int] | None = None  # sizes still to send; None before it begins
+        #: The last echo of the series; what is sent after it only tells what became of it.
+        self.series_to = 0
         #: When the next echo is due.
         self.due_at = now
 
@@ -148,6 +150,7 @@ class Asker(_Voice):
         steps = [size for each in large for size in (each, SMALL_BYTES)]
         series = [SMALL_BYTES] * (SERIES_SMALL - len(large)) + steps
         self._series = series[::-1]
+        self.series_to = first + len(series) - 1
 
 
 @dataclass(slots=True)

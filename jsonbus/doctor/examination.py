@@ -93,7 +93,13 @@ class Examination:
             joined=self._join_facts(),
             nodes=nodes,
             listeners=tuple(
-                figures_of(node, listener, self._asker.sizes, self._own_addresses)
+                figures_of(
+                    node,
+                    listener,
+                    self._asker.sizes,
+                    self._asker.series_to,
+                    self._own_addresses,
+                )
                 for node, listener in self._asker.listeners.items()
             ),
             traffic=TrafficFacts(

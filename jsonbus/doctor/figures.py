@@ -13,11 +13,18 @@ BACK = "back"
 
 
 def figures_of(
-    node: str, listener: Listener, sizes: Sequence[int], own_addresses: Collection[str]
+    node: str,
+    listener: Listener,
+    sizes: Sequence[int],
+    series_to: int,
+    own_addresses: Collection[str],
 ) -> ListenerFacts:
-    """What was measured with one listener, of all echoes sent: `sizes` by echo id - 1."""
-    first = listener.series_from
-    measured = range(first, len(sizes) + 1) if first else range(0)
+    """What was measured with one listener.
+
+    `sizes` are those of all echoes sent, by echo id - 1; those after `series_to` do not count.
+    """
+    last = min(series_to, len(sizes))
+    measured = range(listener.series_from, last + 1) if listener.series_from else range(0)
     fates = find_fates(len(sizes), listener.answers)
     small = [
         each.round_trip_s * 1_000

@@ -45,7 +45,7 @@ class Wire:
 
     def figures(self) -> ListenerFacts:
         ((node, listener),) = self.asker.listeners.items()
-        return figures_of(node, listener, self.asker.sizes, ())
+        return figures_of(node, listener, self.asker.sizes, self.asker.series_to, ())
 
     def size(self, size_bytes: int) -> SizeFacts:
         (found,) = [each for each in self.figures().sizes if each.size_bytes == size_bytes]
@@ -78,7 +78,7 @@ def test_every_echo_is_answered_in_every_size() -> None:
     assert (figures.name, figures.address, figures.is_here) == ("attic", "192.0.2.6", False)
     assert [each.size_bytes for each in figures.sizes] == list(SIZES_BYTES)
     assert all(each.sent == each.answered > 0 for each in figures.sizes)
-    assert [each.sent for each in figures.sizes[1:]] == [echo.SERIES_LARGE] * 5
+    assert [each.sent for each in figures.sizes] == [echo.SERIES_SMALL, *[echo.SERIES_LARGE] * 5]
     assert figures.round_trip_median_ms is not None and figures.round_trip_max_ms is not None
     assert round(figures.round_trip_median_ms, 6) == round(figures.round_trip_max_ms, 6) == 2
     assert (figures.repeated_there, figures.repeated_back) == (0, 0)
@@ -195,13 +195,27 @@ def test_answers_to_others_and_to_echoes_never_sent_are_left_alone() -> None:
 
 def test_a_second_listener_that_comes_during_the_series_is_measured_from_then_on() -> None:
     wire = Wire()
-    wire.run(1)
+    wire.run(0.5)
     late = Answerer("cellar", 0.0, wire.now)
     frame = decode(late.tell(wire.now))
     assert isinstance(frame, EchoedFrame)
     sent_before = len(wire.asker.sizes)
     wire.asker.receive(frame, ("192.0.2.7", 7), wire.now)
     wire.run(2)
-    facts = figures_of(late.node, wire.asker.listeners[late.node], wire.asker.sizes, ("192.0.2.7",))
+    listener, asker = wire.asker.listeners[late.node], wire.asker
+    facts = figures_of(late.node, listener, asker.sizes, asker.series_to, ("192.0.2.7",))
     assert facts.is_here
-    assert sum(each.sent for each in facts.sizes) == len(wire.asker.sizes) - sent_before
+    assert sum(each.sent for each in facts.sizes) == asker.series_to - sent_before
+
+
+def test_a_listener_that_comes_after_the_series_is_not_measured() -> None:
+    wire = Wire()
+    wire.run(3)
+    late = Answerer("cellar", 0.0, wire.now)
+    frame = decode(late.tell(wire.now))
+    assert isinstance(frame, EchoedFrame)
+    wire.asker.receive(frame, ("192.0.2.7", 7), wire.now)
+    wire.run(1)
+    listener, asker = wire.asker.listeners[late.node], wire.asker
+    facts = figures_of(late.node, listener, asker.sizes, asker.series_to, ())
+    assert sum(each.sent for each in facts.sizes) == 0
