@@ -11,8 +11,12 @@ from .finding import Finding
 NODE_DATAGRAM_BYTES = 1_400
 #: What Ethernet carries in one piece: 1,500 less 20 (IP) and 8 (UDP) bytes of headers.
 ETHERNET_BYTES = 1_472
+#: Of a larger datagram, each IP fragment has so many.
+FRAGMENT_BYTES = 1_480
 #: Of small echoes. Below, values that are followed by newer ones are well served.
 LOSS_BAD = 0.2
+#: An echo and its answer that arrive more rarely than this may well all be lost by chance.
+CHANCE_MIN = 0.5
 
 _BOTH = "the firewalls of both machines, and the switch between them (IGMP snooping, a querier)"
 
@@ -116,6 +120,15 @@ def _judge_sizes(listener: ListenerFacts) -> Finding:
             "size",
             text,
             "a tunnel is between the two: keep messages below 1,400 bytes, as nodes do",
+        )
+    small = listener.sizes[0]
+    fragments = -(-failed.size_bytes // FRAGMENT_BYTES)
+    if (small.answered / small.sent) ** fragments < CHANCE_MIN:
+        return Finding(
+            "note",
+            "size",
+            f"{text}: all of its {fragments} fragments have to arrive, which the loss prevents",
+            "keep messages below 1,400 bytes, or end the loss",
         )
     return Finding(
         "warning",

@@ -22,6 +22,13 @@ def judge_interfaces(facts: Facts) -> Iterator[Finding]:
             f"this machine is on other networks too: {_named(others)}",
             f"to use one of them: --interface {others[0].name}; repeat it to use several",
         )
+    if facts.ttl == 0 and not facts.is_local:
+        yield Finding(
+            "warning",
+            "interface",
+            "with TTL 0 no datagram leaves this machine",
+            "leave out --ttl: 1 is enough for the local network",
+        )
     if any(is_wireless(each.name) for each in facts.chosen):
         yield Finding(
             "note",
@@ -149,7 +156,7 @@ def judge_igmp(facts: Facts) -> Iterator[Finding]:
     versions = sorted({each.igmp_version for each in chosen if each.igmp_version})
     if versions:
         speaks = f"IGMP {' and '.join(versions)} asks the network for the group"
-        yield Finding("ok", "igmp", f"{speaks}; a socket may join {limit or 'many'}")
+        yield Finding("ok", "igmp", f"{speaks}; a socket may join {limit or 'many'} groups")
 
 
 def judge_buffer(facts: Facts) -> Iterator[Finding]:

@@ -149,10 +149,10 @@ def _judge_silence(facts: Facts) -> Finding:
         "note",
         "firewall",
         f"nothing came from another machine within {facts.duration_s:g} s",
-        "if others are there (start jsonbus doctor --listen on one): let in UDP port "
-        f"{port} and IGMP, sudo ufw allow {port}/udp or sudo firewall-cmd --add-port={port}/udp; "
-        "on the switch, IGMP snooping needs a querier; "
-        f"a router passes nothing of TTL {facts.ttl}",
+        "if others are there (start jsonbus doctor --listen on one), let in UDP port "
+        f"{port} and IGMP: sudo ufw allow {port}/udp, or sudo firewall-cmd --add-port={port}/udp; "
+        "a switch with IGMP snooping needs a querier; "
+        f"with --ttl {facts.ttl} a datagram passes {_routers(facts.ttl - 1)}",
     )
 
 
@@ -162,6 +162,10 @@ def _datagrams(count: int) -> str:
 
 def _nodes(count: int) -> str:
     return "1 node was" if count == 1 else f"{count} nodes were"
+
+
+def _routers(count: int) -> str:
+    return "no router" if count <= 0 else f"{count} router{'s' * (count > 1)}"
 
 
 def _is_group(address: str) -> bool:

@@ -107,6 +107,13 @@ def test_the_size_from_which_on_datagrams_get_lost_is_told(
     assert remedy in found.remedy
 
 
+def test_large_datagrams_that_get_lost_by_chance_are_told_as_such() -> None:
+    small = SizeFacts(size_bytes=200, sent=100, answered=90, lost_there=5, lost_back=5)
+    (found,) = measured([small, failed(65_507)])["size"]
+    assert found.level == "note"
+    assert "all of its 45 fragments have to arrive, which the loss prevents" in found.text
+
+
 def test_sizes_that_were_not_sent_are_not_judged() -> None:
     sizes = [SizeFacts(size_bytes=each, sent=0, answered=0) for each in SIZES_BYTES[3:]]
     (found,) = measured(sizes)["size"]

@@ -64,6 +64,12 @@ def test_other_networks_are_told_when_nobody_chose() -> None:
     assert findings(make_facts(others=others, choices=("eth0",)), "interface", level="note") == []
 
 
+def test_datagrams_that_never_leave_are_a_warning() -> None:
+    (found,) = findings(make_facts(ttl=0), "interface", level="warning")
+    assert "TTL 0" in found.text
+    assert findings(make_facts(LOOPBACK, ttl=0), "interface", level="warning") == []
+
+
 def test_a_wireless_network_is_told() -> None:
     (note,) = findings(make_facts(replace(ETHERNET, name="wlan0")), "interface", level="note")
     assert "wireless" in note.text and "client isolation" in note.remedy

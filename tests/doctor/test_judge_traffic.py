@@ -109,7 +109,7 @@ def test_a_node_whose_messages_get_lost_is_a_warning() -> None:
 def test_own_datagrams_alone_are_a_hint_at_a_firewall() -> None:
     (found,) = findings(make_facts(nodes=(HERE,), traffic={"senders": ("192.0.2.5",)}), "firewall")
     assert found.level == "note"
-    for word in ("doctor --listen", "ufw allow 2416/udp", "IGMP", "querier", "TTL 1"):
+    for word in ("doctor --listen", "ufw allow 2416/udp", "IGMP", "querier", "passes no router"):
         assert word in found.remedy
 
 
