@@ -89,8 +89,9 @@ class Listener:
 class Asker(_Voice):
     """Sends echoes and notes what comes back."""
 
-    def __init__(self, wall_offset_s: float, now: float) -> None:
+    def __init__(self, wall_offset_s: float, now: float, rate_limit: float | None = None) -> None:
         super().__init__(wall_offset_s, now)
+        self._rate_limit = rate_limit  # bytes per second
         self.sizes: list[int] = []  # of the echoes sent: echo id - 1 -> bytes
         self.listeners: dict[str, Listener] = {}
         self._sent_at: list[float] = []
@@ -105,7 +106,8 @@ class Asker(_Voice):
         if self._series is None and self.listeners:
             self._begin_series()
         size = self._series.pop() if self._series else SMALL_BYTES
-        self.due_at = now + (SERIES_STEP_S if self._series else PROBE_STEP_S)
+        step_s = SERIES_STEP_S if self._series else PROBE_STEP_S
+        self.due_at = now + max(step_s, size / self._rate_limit if self._rate_limit else 0.0)
         self.sizes.append(size)
         self._sent_at.append(now)
         return encode_echo(

@@ -47,7 +47,7 @@ def examine(settings: BusSettings, duration_s: float) -> Facts:
     except TransportError as error:
         return replace(facts, refusal=str(error))
     try:
-        return Examination(facts, transport, settings).run()
+        return Examination(facts, transport, settings, config.rate_limit).run()
     finally:
         transport.close()
 
@@ -67,12 +67,18 @@ def join(config: BusConfig, *, hears_itself: bool = False) -> Transport:
 class Examination:
     """A group that is joined, and a while of listening to it."""
 
-    def __init__(self, facts: Facts, transport: Transport, settings: BusSettings) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        transport: Transport,
+        settings: BusSettings,
+        rate_limit: float | None,
+    ) -> None:
         self._facts = facts
         self._settings = settings
         self._transport = transport
         now = time.monotonic()
-        self._asker = Asker(time.time() - now, now)
+        self._asker = Asker(time.time() - now, now, rate_limit)
         self._traffic = Traffic(self._asker.node)
         self._send_error: str | None = None
         self._own_addresses = {

@@ -14,6 +14,9 @@ AUTO = "auto"
 def judge_interfaces(facts: Facts) -> Iterator[Finding]:
     for interface in facts.chosen:
         yield _judge_interface(interface, facts)
+    if facts.joined is not None:
+        names = ", ".join(facts.joined.interfaces)
+        yield Finding("ok", "joining", f"{facts.group}:{facts.port} is joined by {names}")
     others = _alternatives(facts)
     if others and facts.choices == (AUTO,) and not facts.is_local:
         yield Finding(

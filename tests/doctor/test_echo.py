@@ -94,6 +94,18 @@ def test_while_nobody_listens_only_small_echoes_are_sent_and_few() -> None:
     assert 10 <= len(asker.sizes) <= 16
 
 
+def test_an_asker_with_a_rate_limit_keeps_to_it() -> None:
+    asker = Asker(0.0, 100.0, rate_limit=1_000)
+    frame = decode(Answerer("attic", 0.0, 100.0).tell(100.0))
+    assert isinstance(frame, EchoedFrame)
+    asker.receive(frame, ("192.0.2.6", 6), 100.0)
+    now = 100.0
+    while len(asker.sizes) <= asker.series_to:
+        now = asker.due_at
+        asker.next_echo(now)
+    assert sum(asker.sizes[:-1]) <= 1_000 * (now - 100.0) * 1.001
+
+
 def test_losses_on_the_way_there_are_told_apart_from_those_on_the_way_back() -> None:
     there = Wire(lose_there=lambda size, number: number % 10 == 3)
     there.run(3)

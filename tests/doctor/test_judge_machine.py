@@ -20,6 +20,11 @@ def test_a_machine_on_which_all_is_well_has_no_problem_and_no_warning() -> None:
     assert interface.text == "eth0 (192.0.2.5) is up and carries multicast"
 
 
+def test_the_group_that_was_joined_is_told() -> None:
+    (found,) = findings(make_facts(ETHERNET, OTHER), "joining")
+    assert (found.level, found.text) == ("ok", "239.255.24.16:2416 is joined by eth0, eth1")
+
+
 @pytest.mark.parametrize(
     ("change", "text", "remedy"),
     [
