@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
+from click.core import ParameterSource
 
 from jsonbus.config import BusSettings
 from jsonbus.doctor import LEVELS, Asking, EchoListener, Facts, Finding, examine, judge, worst
@@ -46,7 +47,10 @@ Examples:
     help="Listen and measure for so long.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
-def command(settings: BusSettings, listen: bool, timeout: float, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context, settings: BusSettings, listen: bool, timeout: float, as_json: bool
+) -> None:
     """Find out why nothing arrives, and what to do.
 
     Looks at interfaces, joining, loopback, buffers, drops, foreign traffic and nodes. With
@@ -57,6 +61,8 @@ def command(settings: BusSettings, listen: bool, timeout: float, as_json: bool) 
     output = Output()
     is_readable = output.is_terminal and not as_json
     if listen:
+        if ctx.get_parameter_source("timeout") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--listen runs until Ctrl-C: leave out --timeout")
         _listen(settings, output, is_readable)
         return
     if is_readable:

@@ -68,7 +68,14 @@ def test_nodes_and_the_echo_are_in_the_report(run: Run, bus: jsonbus.Bus, port: 
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--timeout", "0"), ("--timeout", "4000"), ("somewhere",), ("--port", "0")]
+    "arguments",
+    [
+        ("--timeout", "0"),
+        ("--timeout", "4000"),
+        ("somewhere",),
+        ("--port", "0"),
+        ("--listen", "--timeout", "1"),
+    ],
 )
 def test_what_cannot_be_is_wrong_usage(run: Run, arguments: tuple[str, ...]) -> None:
     assert run("doctor", *arguments).exit_code == 2
