@@ -19,7 +19,7 @@ NOT_FOR_OPENING = """
     asyncio click concurrent.futures email hashlib http importlib.metadata ipaddress rich ssl
     subprocess tempfile urllib
     jsonbus.aio jsonbus.cli jsonbus.core.converters jsonbus.core.typed jsonbus.core.views
-    jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
+    jsonbus.doctor jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
 """
 
 
@@ -50,6 +50,9 @@ def test_every_import_of_the_project_points_the_right_way() -> None:
         ("jsonbus.sim.world", "from ..transport.memory import MemoryNetwork"),
         ("jsonbus.cli.pub", "from jsonbus.core.message import Message"),
         ("jsonbus.cli.pub", "from jsonbus import core"),
+        ("jsonbus.cli.pub", "from jsonbus.doctor import examine"),
+        ("jsonbus.cli.doctor", "from jsonbus.transport import open_multicast"),
+        ("jsonbus.sync.bus", "from jsonbus.doctor import examine"),
         ("jsonbus.cli.pub", "import fastapi"),
         ("jsonbus.newcomer", "from .errors import JsonBusError"),
         ("tools.demo", "import jsonbus.sim"),
@@ -71,6 +74,8 @@ def test_an_import_that_points_the_wrong_way_is_found(module: str, source: str) 
         ("jsonbus.transport.interfaces", "import netifaces\nimport socket"),
         ("jsonbus.sync.loop", "from ..transport import base\nfrom ..core.node import Node"),
         ("jsonbus.cli.pub", "import click\nfrom jsonbus import Bus\nimport jsonbus.errors"),
+        ("jsonbus.cli.doctor", "from jsonbus.doctor import examine\nfrom . import signals"),
+        ("jsonbus.doctor.machine", "from ..transport.interfaces import list_candidates"),
         ("tools.simulate", "from jsonbus.sim.world import World"),
         ("tools.bench_bus", "import jsonbus\nfrom jsonbus.transport import multicast"),
         ("tools.bench_peers", "import zmq"),

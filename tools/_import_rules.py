@@ -1,6 +1,7 @@
 """Which way imports point, as tables, and the reader that finds arrows the wrong way.
 
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
+    core, transport, config, jsonbus  <-  doctor  <-  the command of that name
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
 
 Imports inside functions and under TYPE_CHECKING count like all others. A package from outside is
@@ -36,7 +37,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.aio": BUS,
     "jsonbus.topic_queue": ("jsonbus.errors",),
     "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
+    # Looks below the bus, at the same network, and joins it like anybody.
+    "jsonbus.doctor": (*BUS, "jsonbus"),
     "jsonbus.cli": PUBLIC,
+    "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
     "spark_bridge": PUBLIC,
     "tools": PUBLIC,
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),

@@ -219,6 +219,26 @@ class PongFrame:
     ping_id: int
 
 
+@dataclass(slots=True)
+class EchoFrame:
+    """Whoever answers echoes, answer in the same size. For `jsonbus doctor`, not for nodes."""
+
+    header: Header
+    echo_id: int
+
+
+@dataclass(slots=True)
+class EchoedFrame:
+    """The answer to node `to`'s echo, or, to nobody's, the news that the sender answers echoes."""
+
+    header: Header
+    to: str  # the sender itself: nobody asked
+    echo_id: int
+    heard: int  # echoes of `to` that have come so far, each counted once
+    repeated: int  # and how many came again
+    name: str  # of the sender; only where nobody asked, since an answer may have no room for it
+
+
 Frame = (
     MessagesFrame
     | FragmentFrame
@@ -232,4 +252,6 @@ Frame = (
     | RepairFrame
     | PingFrame
     | PongFrame
+    | EchoFrame
+    | EchoedFrame
 )

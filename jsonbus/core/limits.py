@@ -302,7 +302,7 @@ NAK_RANGES_MAX = 60
 NAK_BYTES_MAX = 1000
 STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX
 
-#: Messages before the first one heard of a stream that a subscriber may ask for: what is lost within
+#: Messages before the first one heard of a stream that a subscriber may ask for: what is lost in
 #: the second or so that it takes to hear of a stream, if not everything is.
 CLAIM_MESSAGES_MAX = 1024
 

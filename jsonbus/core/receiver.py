@@ -19,6 +19,8 @@ from jsonbus.core.frames import (
     PLAIN_PREFIX,
     BeatFrame,
     ByeFrame,
+    EchoedFrame,
+    EchoFrame,
     FragmentFrame,
     Frame,
     Header,
@@ -38,8 +40,8 @@ from jsonbus.core.limits import (
     PEERS_MAX,
     PLAIN_HEARD_S,
     PLAIN_LEASE_S,
-    REPAIR_SIZE_BYTES,
     REJECTS_REPORTED_MAX,
+    REPAIR_SIZE_BYTES,
 )
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
@@ -72,6 +74,7 @@ from jsonbus.core.wire_names import (
 from jsonbus.errors import DatagramError
 
 Address = tuple[str, int]
+
 
 def _topic_of(text: str) -> str | None:
     """The topic of a message that begins like this, if that can be seen."""
@@ -278,6 +281,8 @@ class Receiver:
         if header is None:
             self._receive_plain(frame, sender, now)
             return
+        if isinstance(frame, (EchoFrame, EchoedFrame)):
+            return  # who measures the network is no node: nothing to learn, nobody to meet
         peer = self._admit(header, sender)
         if peer is None:
             return

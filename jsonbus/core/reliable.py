@@ -23,7 +23,8 @@ from typing import Any
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event, GapFound
 from jsonbus.core.frames import BeatFrame, NakFrame, RepairFrame
-from jsonbus.core.history import History, Record
+from jsonbus.core.history import History
+from jsonbus.core.kept import Record
 from jsonbus.core.limits import (
     CLAIM_MESSAGES_MAX,
     REPAIR_SIZE_BYTES,
@@ -151,7 +152,8 @@ class Reliable:
             route = self._router.find(topic)
             if route is None or not _is_count(sequence) or not _is_count(number):
                 self._counters.messages_malformed += 1
-            elif route.inboxes:
+            elif (peer.node, peer.incarnation, route.topic) in self._streams:
+                # Of a stream not heard of yet it tells nothing: what is old would be its begin.
                 message = make_message(route.topic, value, number, origin)
                 missed += self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now)
         return missed
@@ -179,7 +181,8 @@ class Reliable:
             for nak in self._streams.take_naks():
                 self._outbox.put_control(encode_nak, now, **nak._asdict())
             self._settle()
-        while self._history.timer_at() <= due:
+        if self._history.timer_at() <= due:
+            self._repair(self._history.repairs(now), now)
             self._beat(self._history.beats(now), now)
         if self._expires_at <= due:
             self._expires_at = now + STREAMS_EXPIRY_S

@@ -43,6 +43,13 @@ own fields are further keys of `jb`:
                        failure, at most 250 characters, if serving failed
     jsonbus.ping       p: ping id
     jsonbus.pong       p: ping id, to: node that asked
+    jsonbus.echo       payload: a text that makes up the size.   p: echo id, from 1
+    jsonbus.echoed     payload: the same.   p: echo id, to: node that asked, got: [echoes of that
+                       node heard so far, how many of them came again]. With the sender itself in
+                       to, and its name: I answer echoes
+
+Echoes are how `jsonbus doctor` measures the network between two hosts, with an answer as large as
+its echo. Nodes neither send nor answer them, and learn nothing from them, not even of the sender.
 
 A list's payload is the sorted union of the patterns of the entries inside, after "jsonbus.topics"
 itself: a plain node reads the topics that somebody wants and needs nothing else. A plain node's
@@ -73,6 +80,7 @@ A datagram that breaks these rules is refused with one of CAUSES, whole.
 from __future__ import annotations
 
 from jsonbus.core.wire_decode import CAUSES, decode, peek_header, peek_topic
+from jsonbus.core.wire_echo import encode_echo, encode_echoed
 from jsonbus.core.wire_encode import (
     BATCH_OVERHEAD_BYTES,
     FRAGMENT_OVERHEAD_BYTES,
@@ -110,6 +118,8 @@ __all__ = [
     "encode_beat",
     "encode_bye",
     "encode_fragment",
+    "encode_echo",
+    "encode_echoed",
     "encode_list",
     "encode_message",
     "encode_nak",

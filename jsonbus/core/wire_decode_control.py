@@ -17,6 +17,8 @@ from jsonbus.core.frames import (
     BeatFrame,
     ByeFrame,
     Digest,
+    EchoedFrame,
+    EchoFrame,
     Entry,
     FragmentFrame,
     Frame,
@@ -42,6 +44,8 @@ from jsonbus.core.wire_names import (
     BEAT,
     BYE,
     COVERS_ALL,
+    ECHO,
+    ECHOED,
     FLAG_BASIC,
     FLAG_GONE,
     FLAG_IS_MASTER,
@@ -54,6 +58,7 @@ from jsonbus.core.wire_names import (
     KEY_ENTRIES,
     KEY_ERROR,
     KEY_FRAGMENT,
+    KEY_HEARD,
     KEY_IS_MASTER,
     KEY_MODE,
     KEY_NAK,
@@ -169,7 +174,7 @@ def _indexed(indexes: Any, patterns: list[str]) -> tuple[str, ...]:
 def _decode_fragment(header: Header, payload: Any, jb: dict[str, Any]) -> FragmentFrame:
     if type(payload) is not str:
         raise ValueError("a slice must be a string")
-    place = jb.get(KEY_FRAGMENT)
+    place = _array(jb.get(KEY_FRAGMENT), "a fragment")
     number, index, count = _items(place, 3, "a fragment")
     _integer(number, "number")
     sequence = _integer(place[3], "sequence") if len(place) > 3 else None
@@ -268,6 +273,22 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
     return PongFrame(header, _node(jb.get(KEY_TO)), _integer(jb.get(KEY_PING), "id"))
 
 
+def _decode_echo(header: Header, payload: Any, jb: dict[str, Any]) -> EchoFrame:
+    return EchoFrame(header, _integer(jb.get(KEY_PING), "id"))
+
+
+def _decode_echoed(header: Header, payload: Any, jb: dict[str, Any]) -> EchoedFrame:
+    heard, repeated = _items(jb.get(KEY_HEARD), 2, "what was heard")
+    return EchoedFrame(
+        header,
+        _node(jb.get(KEY_TO)),
+        _integer(jb.get(KEY_PING), "id"),
+        _integer(heard, "heard"),
+        _integer(repeated, "repeated"),
+        _name(jb.get(KEY_NAME, "")),
+    )
+
+
 _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     TOPICS: _decode_list,
     FRAGMENT: _decode_fragment,
@@ -280,6 +301,8 @@ _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     REPLY: _decode_reply,
     PING: _decode_ping,
     PONG: _decode_pong,
+    ECHO: _decode_echo,
+    ECHOED: _decode_echoed,
 }
 CONTROL_TOPICS = frozenset(_DECODERS)
 

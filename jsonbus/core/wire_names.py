@@ -21,6 +21,8 @@ BEAT = "jsonbus.beat"
 REPAIR = "jsonbus.repair"
 PING = "jsonbus.ping"
 PONG = "jsonbus.pong"
+ECHO = "jsonbus.echo"
+ECHOED = "jsonbus.echoed"
 
 # A node that serves TOPIC has the pattern "jsonbus.request/TOPIC" in its entry of the list.
 SERVED_PREFIX = REQUEST + "/"
@@ -56,6 +58,7 @@ KEY_NAK = "nak"
 KEY_BEAT = "beat"
 KEY_PING = "p"
 KEY_TO = "to"
+KEY_HEARD = "got"
 
 COVERS_ALL = "all"
 

@@ -24,7 +24,7 @@ AUTO = "auto"
 
 
 @dataclass(slots=True)
-class _Candidate:
+class Candidate:
     """An interface of this machine with all its IPv4 addresses."""
 
     name: str
@@ -42,7 +42,7 @@ def choose_interfaces(choices: Sequence[str]) -> tuple[Interface, ...]:
 
     Raises TransportError for a choice that cannot be met.
     """
-    candidates = _list_candidates()
+    candidates = list_candidates()
     found = (_choose_one(choice, candidates, ()) for choice in choices or (AUTO,))
     return _each_once(found)
 
@@ -56,7 +56,7 @@ def follow_interfaces(
     works again when the address is back. "auto" moves only for a reason: to the default route's
     interface when there is one, else it stays where it is as long as that exists.
     """
-    candidates = _list_candidates()
+    candidates = list_candidates()
     found: list[Interface] = []
     for choice in choices or (AUTO,):
         try:
@@ -67,7 +67,7 @@ def follow_interfaces(
 
 
 def _choose_one(
-    choice: str, candidates: Sequence[_Candidate], current: Sequence[Interface]
+    choice: str, candidates: Sequence[Candidate], current: Sequence[Interface]
 ) -> Interface:
     if choice == AUTO:
         return _choose_auto(candidates, current)
@@ -87,9 +87,9 @@ def _choose_one(
     raise TransportError(f"there is no {kind} {choice!r}: use {_list_for_people(candidates)}")
 
 
-def _choose_auto(candidates: Sequence[_Candidate], current: Sequence[Interface]) -> Interface:
+def _choose_auto(candidates: Sequence[Candidate], current: Sequence[Interface]) -> Interface:
     capable = [c for c in candidates if c.addresses and c.flags.is_up and c.flags.is_multicast]
-    default_name = _default_route_interface()
+    default_name = default_route_interface()
     for candidate in capable:
         if candidate.name == default_name:
             return _as_interface(candidate, candidate.addresses[0])
@@ -109,7 +109,7 @@ def _choose_auto(candidates: Sequence[_Candidate], current: Sequence[Interface])
 
 
 def _still_there(
-    choice: str, candidates: Sequence[_Candidate], current: Sequence[Interface]
+    choice: str, candidates: Sequence[Candidate], current: Sequence[Interface]
 ) -> list[Interface]:
     existing = {(candidate.name, candidate.index) for candidate in candidates}
     return [
@@ -120,7 +120,7 @@ def _still_there(
     ]
 
 
-def _as_interface(candidate: _Candidate, address: str) -> Interface:
+def _as_interface(candidate: Candidate, address: str) -> Interface:
     return Interface(
         name=candidate.name,
         address=address,
@@ -130,7 +130,7 @@ def _as_interface(candidate: _Candidate, address: str) -> Interface:
     )
 
 
-def _list_candidates() -> list[_Candidate]:
+def list_candidates() -> list[Candidate]:
     try:
         names = netifaces.interfaces()
     except OSError as error:
@@ -146,11 +146,11 @@ def _list_candidates() -> list[_Candidate]:
             continue
         addresses = tuple(entry["addr"] for entry in families.get(netifaces.AF_INET, ()))
         index = platforms.interface_index(name)
-        candidates.append(_Candidate(name, addresses, index, flags))
+        candidates.append(Candidate(name, addresses, index, flags))
     return candidates
 
 
-def _default_route_interface() -> str | None:
+def default_route_interface() -> str | None:
     try:
         default = netifaces.gateways().get("default")
     except OSError:
@@ -167,7 +167,7 @@ def _each_once(interfaces: Iterable[Interface]) -> tuple[Interface, ...]:
     return tuple(by_name.values())
 
 
-def _list_for_people(candidates: Sequence[_Candidate]) -> str:
+def _list_for_people(candidates: Sequence[Candidate]) -> str:
     usable = [f"{c.name} ({', '.join(c.addresses)})" for c in candidates if c.addresses]
     return ", ".join([*usable, "or auto"]) if usable else AUTO
 

@@ -23,6 +23,7 @@ drops           SO_MEMINFO              not told                not told
 queues          /proc/net/udp           not told                not told
 flags           SIOCGIFFLAGS            SIOCGIFFLAGS, another   not told
                                         number
+sent to         IP_PKTINFO              not asked               not asked
 
 SO_REUSEPORT must not be set on Linux: it would give each datagram to one of the sockets instead
 of to all of them.
@@ -49,6 +50,8 @@ _LINUX_SO_RCVBUFFORCE = 33
 _LINUX_SO_MEMINFO = 55
 _LINUX_MEMINFO_WORDS = 9  # sk_drops is the last of them (linux/sock_diag.h)
 _LINUX_IP_MULTICAST_ALL = 49
+_LINUX_IP_PKTINFO = 8
+_LINUX_PKTINFO_BYTES = 12  # interface, local address, address that it was sent to
 _LINUX_SIOCGIFFLAGS = 0x8913
 # Classic BPF (linux/filter.h): load a half or a word, jump if equal, return; what to load about a
 # packet besides its bytes, whose first are its UDP header's; and linux/if_packet.h.
@@ -235,6 +238,42 @@ def count_kernel_drops(sock: socket.socket) -> int:
         return 0
     drops: int = struct.unpack_from("=I", words, 4 * (_LINUX_MEMINFO_WORDS - 1))[0]
     return drops
+
+
+def open_bystander(port: int) -> socket.socket | None:
+    """A socket that hears all that comes to the port and is told where it was sent to.
+
+    Bound to no address, it gets the datagrams of every group that any program of this machine has
+    joined, and those to the machine itself: a program that shares the port and reads the latter
+    misses them meanwhile. None where the system cannot tell, or somebody has the port for itself.
+    """
+    if not IS_LINUX:
+        return None
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_IP, _LINUX_IP_PKTINFO, 1)
+        sock.bind(("", port))
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def receive_destination(sock: socket.socket) -> str | None:
+    """Take one datagram from a bystander: where it was sent to; None if there is none.
+
+    The bytes themselves are left unread. Never blocks.
+    """
+    try:
+        _, ancillary, _, _ = sock.recvmsg(0, socket.CMSG_SPACE(_LINUX_PKTINFO_BYTES))
+    except OSError:
+        return None
+    for level, kind, info in ancillary:
+        if (level, kind) == (socket.IPPROTO_IP, _LINUX_IP_PKTINFO):
+            return socket.inet_ntoa(info[8:_LINUX_PKTINFO_BYTES])
+    return None
 
 
 def _membership(group: str, interface: Interface) -> bytes:

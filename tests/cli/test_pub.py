@@ -84,7 +84,7 @@ def test_lines_may_carry_their_own_topics(
 
 
 def test_lines_that_cannot_be_published_are_told_and_the_rest_is_published(
-    run: Run, bus: jsonbus.Bus
+    run: Run, bus: jsonbus.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscription = bus.subscribe("**")
     lines = [
@@ -94,6 +94,7 @@ def test_lines_that_cannot_be_published_are_told_and_the_rest_is_published(
         '{"topic":"big","value":"%s"}' % ("x" * 100_000),
         '{"topic":"good","value":1}',
     ]
+    monkeypatch.setenv("JSONBUS_VALUE_BYTES_MAX", "90000")
     result = run("pub", input="\n".join(lines))
     assert result.exit_code == 1
     for number in (1, 2, 3, 4):

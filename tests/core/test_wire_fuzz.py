@@ -17,6 +17,8 @@ from jsonbus.core.frames import (
     ALL_BUCKETS,
     ByeFrame,
     Digest,
+    EchoedFrame,
+    EchoFrame,
     Entry,
     Frame,
     Header,
@@ -296,6 +298,8 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     ),
     st.builds(PingFrame, headers, integers),
     st.builds(PongFrame, headers, node_ids, integers),
+    st.builds(EchoFrame, headers, integers),
+    st.builds(EchoedFrame, headers, node_ids, integers, integers, integers, names),
 )
 
 

@@ -9,6 +9,8 @@ from jsonbus.core.frames import (
     ALL_BUCKETS,
     ByeFrame,
     Digest,
+    EchoedFrame,
+    EchoFrame,
     Entry,
     FragmentFrame,
     Frame,
@@ -136,6 +138,17 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         PongFrame(HEADER, "k3v8", 5),
         b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8"}}',
     ),
+    (EchoFrame(HEADER, 6), b'{"topic":"jsonbus.echo","payload":"",' + _TAIL + b',"p":6}}'),
+    (
+        EchoedFrame(HEADER, "k3v8", 6, 4, 1, ""),
+        b'{"topic":"jsonbus.echoed","payload":"",' + _TAIL + b',"p":6,"to":"k3v8","got":[4,1]}}',
+    ),
+    (
+        EchoedFrame(HEADER, "k3v9", 0, 0, 0, "Küche"),
+        b'{"topic":"jsonbus.echoed","payload":"",'
+        + _TAIL
+        + ',"p":0,"to":"k3v9","got":[0,0],"name":"Küche"}}'.encode(),
+    ),
 ]
 
 SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
@@ -219,3 +232,17 @@ def encode_frame(frame: Frame) -> bytes:
             return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
         case PongFrame(_, to, ping_id):
             return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id)
+        case EchoFrame(_, echo_id):
+            return wire.encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
+        case EchoedFrame(_, to, echo_id, heard, repeated, name):
+            return wire.encode_echoed(
+                stamp,
+                first,
+                sent_us,
+                to=to,
+                echo_id=echo_id,
+                heard=heard,
+                repeated=repeated,
+                name=name,
+                size_bytes=0,
+            )

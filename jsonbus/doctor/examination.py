@@ -1,0 +1,200 @@
+"""One examination: gather the facts of the machine, join the group, listen and ask for a while."""
+
+from __future__ import annotations
+
+import select
+import time
+from dataclasses import replace
+
+from jsonbus import Bus
+from jsonbus.config import BusConfig, BusSettings, load
+
+from ..core.frames import EchoedFrame
+from ..errors import TransportError
+from ..transport.base import Transport
+from ..transport.multicast import open_multicast
+from .echo import Asker
+from .facts import Facts, JoinFacts, NodeFacts, TrafficFacts
+from .figures import figures_of
+from .machine import count_machine_drops, survey_machine
+from .traffic import PER_LOOK_MAX, Bystander, Traffic
+
+#: The end of the time is for answers under way: nothing is sent any more.
+GRACE_S = 0.5
+GRACE_SHARE_MAX = 0.25
+#: How long nodes that were not heard by themselves may take to answer.
+PING_S = 0.5
+#: How long a send may wait for room.
+SEND_S = 0.1
+
+
+def examine(settings: BusSettings, duration_s: float) -> Facts:
+    """All facts, within `duration_s` and little more; a group that cannot be joined is one of them.
+
+    Raises ConfigError for settings that contradict each other.
+    """
+    config = load(**settings)
+    facts = Facts(
+        group=config.group,
+        port=config.port,
+        ttl=config.ttl,
+        choices=config.interface,
+        duration_s=duration_s,
+    )
+    try:
+        facts = replace(facts, machine=survey_machine())
+        transport = join(config, hears_itself=True)
+    except TransportError as error:
+        return replace(facts, refusal=str(error))
+    try:
+        return Examination(facts, transport, settings, config.rate_limit).run()
+    finally:
+        transport.close()
+
+
+def join(config: BusConfig, *, hears_itself: bool = False) -> Transport:
+    """Join the group as a bus would; raises TransportError."""
+    return open_multicast(
+        config.group,
+        config.port,
+        config.interface,
+        config.ttl,
+        config.receive_buffer_bytes,
+        hears_itself=hears_itself,
+    )
+
+
+class Examination:
+    """A group that is joined, and a while of listening to it."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        transport: Transport,
+        settings: BusSettings,
+        rate_limit: float | None,
+    ) -> None:
+        self._facts = facts
+        self._settings = settings
+        self._transport = transport
+        now = time.monotonic()
+        self._asker = Asker(time.time() - now, now, rate_limit)
+        self._traffic = Traffic(self._asker.node)
+        self._send_error: str | None = None
+        self._own_addresses = {
+            address for each in facts.machine.interfaces for address in each.addresses
+        }
+
+    def run(self) -> Facts:
+        drops_before = count_machine_drops()
+        bystander = Bystander(self._facts.group, self._facts.port)
+        try:
+            nodes = self._listen_as_a_node(bystander)
+        finally:
+            bystander.close()
+        drops = count_machine_drops()
+        traffic = self._traffic
+        return replace(
+            self._facts,
+            joined=self._join_facts(),
+            nodes=nodes,
+            listeners=tuple(
+                figures_of(
+                    node,
+                    listener,
+                    self._asker.sizes,
+                    self._asker.series_to,
+                    self._own_addresses,
+                )
+                for node, listener in self._asker.listeners.items()
+            ),
+            traffic=TrafficFacts(
+                own_sent=len(self._asker.sizes),
+                own_heard=traffic.own_heard,
+                send_error=self._send_error,
+                of_nodes=traffic.of_nodes,
+                plain=traffic.plain,
+                echoes=traffic.echoes,
+                rejected=traffic.rejected,
+                senders=tuple(sorted(traffic.senders)),
+                elsewhere=dict(bystander.counts),
+                kernel_drops=self._transport.kernel_drops(),
+                machine_drops=None
+                if drops is None or drops_before is None
+                else drops - drops_before,
+                machine_drops_ever=drops,
+            ),
+        )
+
+    def _listen_as_a_node(self, bystander: Bystander) -> tuple[NodeFacts, ...]:
+        """Listen while a bus asks who is there: only to a node do the others tell it."""
+        try:
+            bus = Bus(**self._settings)
+        except TransportError as error:
+            self._send_error = str(error)
+            self._listen(bystander)
+            return ()
+        with bus:
+            self._traffic.own_bus = bus.id
+            self._listen(bystander)
+            if any(each.address is None and not each.is_self for each in bus.nodes()):
+                bus.ping(timeout=PING_S)  # known from a list, and perhaps just had nothing to say
+            return tuple(
+                NodeFacts(
+                    node=each.node,
+                    name=each.name,
+                    address=each.address,
+                    is_here=(each.address or "").partition(":")[0] in self._own_addresses,
+                    lost=each.lost,
+                )
+                for each in bus.nodes()
+                if not each.is_self
+            )
+
+    def _listen(self, bystander: Bystander) -> None:
+        duration_s = self._facts.duration_s
+        end = time.monotonic() + duration_s
+        last_echo_at = end - min(GRACE_S, GRACE_SHARE_MAX * duration_s)
+        sockets = [*self._transport.sockets()]
+        if bystander.socket is not None:
+            sockets.append(bystander.socket)
+        while (now := time.monotonic()) < end:
+            if self._asker.due_at <= now < last_echo_at:
+                self._send(self._asker.next_echo(now))
+            wake_at = self._asker.due_at if self._asker.due_at < last_echo_at else end
+            ready = select.select(sockets, [], [], max(0.0, wake_at - time.monotonic()))[0]
+            if bystander.socket in ready:
+                bystander.look()
+            self._receive()
+
+    def _receive(self) -> None:
+        for sock in self._transport.sockets():
+            for _ in range(PER_LOOK_MAX):
+                received = self._transport.receive(sock)
+                if received is None:
+                    break
+                data, sender = received
+                frame = self._traffic.sort(data, sender)
+                if isinstance(frame, EchoedFrame):
+                    self._asker.receive(frame, sender, time.monotonic())
+
+    def _send(self, datagram: bytes) -> None:
+        try:
+            send(self._transport, datagram)
+        except TransportError as error:
+            self._send_error = self._send_error or str(error)
+
+    def _join_facts(self) -> JoinFacts:
+        info = self._transport.describe()
+        return JoinFacts(
+            interfaces=tuple(each.name for each in info.interfaces),
+            receive_buffer_asked_bytes=info.receive_buffer_asked_bytes,
+            receive_buffer_obtained_bytes=info.receive_buffer_obtained_bytes,
+        )
+
+
+def send(transport: Transport, datagram: bytes) -> bool:
+    """Send, waiting a moment for room; raises TransportError if every interface refused."""
+    return transport.send(datagram) or (
+        transport.wait_writable(SEND_S) and transport.send(datagram)
+    )

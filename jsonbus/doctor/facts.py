@@ -1,0 +1,169 @@
+"""What was found out, before anybody judges it: plain data, so that judging needs no network.
+
+None stands for what this system does not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceFacts:
+    """One network interface of this machine."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    is_up: bool = True
+    has_carrier: bool = True
+    is_multicast: bool = True
+    #: What the network's querier speaks, or what the system would: "V2", "V3".
+    igmp_version: str | None = None
+    #: 0 off, 1 strict, 2 loose.
+    reverse_path_filter: int | None = None
+    #: A bridge that forwards a group only to who asked for it, while nobody asks who wants it.
+    snoops_unasked: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        return any(address.startswith("127.") for address in self.addresses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """The machine, as it tells of itself."""
+
+    interfaces: tuple[InterfaceFacts, ...] = ()
+    default_route: str | None = None
+    #: What kind of container this is, and what runs this virtual machine.
+    container: str | None = None
+    virtual_machine: str | None = None
+    #: Linux inside Windows.
+    is_wsl: bool = False
+    #: The largest receive buffer that a program without rights gets.
+    rmem_max_bytes: int | None = None
+    #: How many groups a socket may join, on all its interfaces together.
+    memberships_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinFacts:
+    """The group was joined."""
+
+    #: Names, in the order chosen.
+    interfaces: tuple[str, ...]
+    receive_buffer_asked_bytes: int
+    receive_buffer_obtained_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejects:
+    """Datagrams that no node understands, of one cause."""
+
+    count: int
+    #: Who sent the first, and how it begins.
+    sender: str
+    start: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficFacts:
+    """What came in while listening, and what became of the datagrams that were sent."""
+
+    own_sent: int = 0
+    own_heard: int = 0
+    #: The first refusal of a send.
+    send_error: str | None = None
+    of_nodes: int = 0
+    plain: int = 0
+    #: Echoes of others, and answers to them.
+    echoes: int = 0
+    #: By cause (core.wire.CAUSES).
+    rejected: dict[str, Rejects] = field(default_factory=dict)
+    #: Addresses that something came from, own ones left out.
+    senders: tuple[str, ...] = ()
+    #: Datagrams to the port, but to other addresses than the group: address -> count.
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    kernel_drops: int = 0
+    #: Datagrams that any program of the machine lost to a full buffer: meanwhile, and since boot.
+    machine_drops: int | None = None
+    machine_drops_ever: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node that is known to be on the bus."""
+
+    node: str
+    name: str
+    #: None: it is only known from somebody's list, and was never heard.
+    address: str | None
+    is_here: bool
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeFacts:
+    """What became of the echoes of one size, with one listener."""
+
+    size_bytes: int
+    sent: int
+    answered: int
+    #: Of those without an answer: lost on the way there, and the answer lost on the way back;
+    #: of the rest it is not known.
+    lost_there: int = 0
+    lost_back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerFacts:
+    """Another `jsonbus doctor --listen`, and the echo measured with it."""
+
+    node: str
+    name: str
+    address: str
+    is_here: bool
+    #: Smallest first.
+    sizes: tuple[SizeFacts, ...] = ()
+    round_trip_median_ms: float | None = None
+    round_trip_max_ms: float | None = None
+    #: Echoes that came there more than once, and answers that came back more than once.
+    repeated_there: int = 0
+    repeated_back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of it."""
+
+    group: str
+    port: int
+    ttl: int = 1
+    #: As the settings have them: "auto", names, addresses.
+    choices: tuple[str, ...] = ("auto",)
+    duration_s: float = 3.0
+    machine: MachineFacts = MachineFacts()
+    #: Why the group could not be joined; nothing below was looked at then.
+    refusal: str | None = None
+    joined: JoinFacts | None = None
+    traffic: TrafficFacts = TrafficFacts()
+    nodes: tuple[NodeFacts, ...] = ()
+    listeners: tuple[ListenerFacts, ...] = ()
+
+    @property
+    def chosen(self) -> tuple[InterfaceFacts, ...]:
+        """The interfaces that were joined."""
+        names = self.joined.interfaces if self.joined is not None else ()
+        by_name = {each.name: each for each in self.machine.interfaces}
+        return tuple(by_name[name] for name in names if name in by_name)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine is meant to be heard."""
+        return bool(self.chosen) and all(each.is_loopback for each in self.chosen)
+
+    @property
+    def hears_others(self) -> bool:
+        """Whether anything came from another machine."""
+        own = {address for each in self.machine.interfaces for address in each.addresses}
+        return any(sender not in own for sender in self.traffic.senders)

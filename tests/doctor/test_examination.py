@@ -1,0 +1,126 @@
+"""The doctor on real sockets, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import jsonbus
+from jsonbus.doctor import examine, judge, worst
+from jsonbus.doctor.echo import Asker
+from jsonbus.doctor.facts import Facts
+from jsonbus.errors import ConfigError
+from tests.doctor.running import listening, sending
+from tests.helpers import find_free_port, wait_until
+
+GROUP = "239.255.24.16"
+OTHER_GROUP = "239.255.24.17"
+
+
+@pytest.fixture
+def port() -> int:
+    return find_free_port()
+
+
+def look_until(port: int, condition: Callable[[Facts], object], duration_s: float = 0.5) -> Facts:
+    """Examine until the facts are those: on a busy machine half a second may be too short."""
+    seen: list[Facts] = []
+
+    def is_seen() -> bool:
+        seen.append(examine({"port": port}, duration_s))
+        return bool(condition(seen[-1]))
+
+    assert wait_until(is_seen, timeout_s=60), seen[-1]
+    return seen[-1]
+
+
+def test_own_datagrams_come_back_and_nothing_else_is_there(port: int) -> None:
+    facts = look_until(port, lambda facts: facts.traffic.own_heard == facts.traffic.own_sent > 0)
+    assert facts.refusal is None and facts.joined is not None
+    assert facts.joined.interfaces == ("lo",) and facts.is_local
+    assert (facts.nodes, facts.listeners, facts.traffic.rejected) == ((), (), {})
+    assert (facts.traffic.senders, facts.traffic.elsewhere) == ((), {})
+    assert worst(judge(facts)) != "problem"
+
+
+def test_an_interface_that_is_not_there_is_a_fact(port: int) -> None:
+    facts = examine({"port": port, "interface": "nosuch0"}, 0.5)
+    assert facts.refusal is not None and "nosuch0" in facts.refusal
+    assert facts.joined is None
+    assert worst(judge(facts)) == "problem"
+
+
+def test_settings_that_contradict_each_other_are_an_error(port: int) -> None:
+    with pytest.raises(ConfigError):
+        examine({"port": port, "mode": "basic", "master": True}, 0.5)
+
+
+def test_nodes_are_found_and_the_doctors_own_is_none_of_them(port: int) -> None:
+    with jsonbus.Bus(name="other", port=port):
+        facts = look_until(port, lambda facts: facts.nodes)
+    (node,) = facts.nodes
+    assert (node.name, node.is_here) == ("other", True)
+    assert node.address is not None and node.address.startswith("127.0.0.1:")
+
+
+def test_a_node_that_is_examined_neither_warns_nor_meets_anybody_by_the_echoes(port: int) -> None:
+    with jsonbus.Bus(name="other", port=port) as bus, listening(port):
+        look_until(port, lambda facts: facts.listeners and facts.nodes, duration_s=1.0)
+        assert bus.stats()["datagrams_rejected"] == 0
+        assert wait_until(lambda: [each.name for each in bus.nodes()] == ["other"])
+
+
+@pytest.mark.parametrize(
+    ("data", "cause"), [(b"\x00\x01", "not_json"), (b'{"topic":"jsonbus.x","payload":1}', None)]
+)
+def test_what_no_node_understands_is_counted_by_cause(
+    port: int, data: bytes, cause: str | None
+) -> None:
+    with sending(data, GROUP, port):
+        facts = look_until(port, lambda facts: facts.traffic.rejected)
+    ((found, rejects),) = facts.traffic.rejected.items()
+    assert found == (cause or "unknown_reserved")
+    assert rejects.count > 0 and rejects.sender.startswith("127.0.0.1:")
+    assert facts.traffic.senders == ("127.0.0.1",)
+
+
+def test_plain_datagrams_are_nothing_foreign(port: int) -> None:
+    with sending(b'{"topic":"door","payload":"open"}', GROUP, port):
+        facts = look_until(port, lambda facts: facts.traffic.plain)
+    assert facts.traffic.rejected == {}
+
+
+def test_what_is_sent_to_another_group_or_to_the_machine_is_noticed(port: int) -> None:
+    message = b'{"topic":"door","payload":"open"}'
+    with (
+        jsonbus.Bus(group=OTHER_GROUP, port=port),  # for the group to be joined on this machine
+        sending(message, OTHER_GROUP, port),
+        sending(message, "127.0.0.1", port),
+    ):
+        facts = look_until(
+            port, lambda facts: {OTHER_GROUP, "127.0.0.1"} == facts.traffic.elsewhere.keys()
+        )
+    assert facts.traffic.plain == 0
+
+
+def test_the_echo_with_a_listener_is_measured_in_all_sizes(port: int) -> None:
+    def is_measured(facts: Facts) -> bool:
+        (listener,) = facts.listeners or (None,)
+        return listener is not None and all(each.answered for each in listener.sizes)
+
+    with listening(port) as done:
+        facts = look_until(port, is_measured, duration_s=3.0)
+        assert wait_until(lambda: done)
+    (listener,) = facts.listeners
+    assert (listener.name, listener.address, listener.is_here) == ("attic", "127.0.0.1", True)
+    assert listener.round_trip_max_ms is not None and listener.round_trip_median_ms is not None
+    assert listener.round_trip_max_ms >= listener.round_trip_median_ms > 0
+    assert max(done[-1].sizes) == 65_507
+    assert done[-1].address == "127.0.0.1"
+
+
+def test_a_doctor_does_not_answer_another(port: int) -> None:
+    with sending(Asker(0.0, 100.0).next_echo(100.0), GROUP, port):
+        facts = look_until(port, lambda facts: facts.traffic.echoes)
+    assert facts.listeners == () and facts.nodes == ()
