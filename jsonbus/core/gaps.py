@@ -46,12 +46,11 @@ class _Gap:
         self.silent_rounds = 0  # since the publisher was heard last
 
     def behind(self, sequence: int) -> _Gap:
-        """The part of it behind that sequence."""
+        """The part of it behind that sequence, of which something was heard just now."""
         rest = _Gap(sequence + 1, self.last, self.noticed_at)
         rest.ready_at = self.ready_at
         rest.asked_at = self.asked_at
         rest.rounds = self.rounds
-        rest.silent_rounds = self.silent_rounds
         return rest
 
     @property
@@ -153,7 +152,7 @@ class Gaps:
             while index < len(self._gaps) and self._gaps[index].last <= last:
                 gap = self._gaps[index]
                 index += 1
-                if gap.rounds == 0 or now - gap.asked_at >= gap.wait_s / 2:
+                if now - gap.asked_at >= gap.wait_s / 2:
                     gap.count_round(heard_at, now)
                     heard += 1
         return heard

@@ -200,7 +200,7 @@ FRAGMENTS_BYTES_MAX = 128 << 20
 GAP_WAIT_S = 0.005
 
 #: Then the subscribers draw a delay up to this. Ten times a slow LAN's delay: of a thousand that
-#: miss the same datagram about three ask.
+#: miss the same datagram two ask, on average.
 NAK_DELAY_MAX_S = 0.05
 
 #: After each try, how long to wait for the repair before the next delay is drawn; after the last of

@@ -26,6 +26,11 @@ class Waiting:
         self.messages = 0
         self.size_bytes = 0
 
+    def has_room(self, size_bytes: int) -> bool:
+        return self.messages == 0 or (
+            self.messages < STREAMS_AHEAD_MAX and self.size_bytes + size_bytes <= STREAMS_BYTES_MAX
+        )
+
 
 class Stream(Generic[T]):
     __slots__ = (
@@ -67,13 +72,9 @@ class Stream(Generic[T]):
         """Whether a message of that size may wait. A single one may, however large."""
         if self.gaps is not None and self.gaps.is_full:
             return False
-        if not self._ahead:
-            return self._waiting.messages < STREAMS_AHEAD_MAX
-        return (
-            self._ahead_bytes + size_bytes <= STREAM_BYTES_MAX
-            and self._waiting.size_bytes + size_bytes <= STREAMS_BYTES_MAX
-            and self._waiting.messages < STREAMS_AHEAD_MAX
-        )
+        if self._ahead and self._ahead_bytes + size_bytes > STREAM_BYTES_MAX:
+            return False
+        return self._waiting.has_room(size_bytes)
 
     def wait(self, sequence: int, item: T, size_bytes: int) -> None:
         """Put a message where its turn will find it."""

@@ -174,10 +174,9 @@ class Streams(Generic[T]):
         stream = self._streams.get(key)
         if stream is None or stream.gaps is None:
             return
+        # The timer stays: when it comes up there is nothing to ask for yet, and it is set anew.
         if stream.gaps.hear_nak(ranges, stream.heard_at, now):
             self.naks_spared += 1
-            if stream.gaps.ready_at() > self._timers.at(stream):
-                self._arm(stream, now)
 
     def timer_at(self) -> float:
         return self._timers.next_at()
@@ -272,7 +271,6 @@ class Streams(Generic[T]):
             stream.top = start
         else:
             self._give_up_below(stream, start)
-        stream.far = None
         return True
 
     def _note(self, stream: Stream[T], last: int, now: float) -> None:

@@ -257,6 +257,27 @@ def test_what_waits_to_be_sent_again_is_not_asked_for_twice() -> None:
     assert sent == 1000
 
 
+def test_what_has_to_wait_for_long_is_sent_again_once() -> None:
+    history = History()
+    publish(history, "a")
+    publish(history, "b", bytes(16 * MIB))
+    history.take_nak("b", [(1, 1)], NOW)
+    for number in range(1, 5):
+        assert history.take_nak("a", [(1, 1)], NOW + number / 10) == []
+    assert len(take_repairs(history, NOW + 10)) == 1
+
+
+def test_repairs_are_slower_while_messages_are_held_for_longer() -> None:
+    history = History()
+    publish_many(history, "a", 1000)
+    history.take_nak("a", [(1, 1000)], NOW + 3)
+    history.beats(NOW + 3)
+    last_at = take_repairs(history, NOW + 4)[-1][0]
+    rate = HISTORY_TOPIC_BYTES_MAX / HISTORY_HOLD_MAX_S
+    seconds = (1000 * (1 + RECORD_OVERHEAD_BYTES) - REPAIR_BURST_BYTES) / rate
+    assert seconds - 0.002 < last_at - NOW - 3 < seconds + 0.002
+
+
 def test_what_was_pushed_out_in_the_meantime_is_not_sent_again() -> None:
     history = History()
     publish_many(history, "a", 1000)
@@ -310,6 +331,14 @@ def test_request_makes_a_distant_beat_come_soon() -> None:
     beats_until(history, NOW + 6)
     history.take_nak("a", [(1, 1)], NOW + 6)
     assert history.timer_at() == approx(NOW + 6.05)
+
+
+def test_requests_do_not_put_a_beat_off() -> None:
+    history = History()
+    publish_many(history, "a", 9)
+    for number in range(1, 9):
+        history.take_nak("a", [(number, number)], NOW + number * 0.006)
+    assert history.timer_at() == approx(NOW + 0.05)
 
 
 def test_beats_of_many_topics_come_in_bounded_lots() -> None:

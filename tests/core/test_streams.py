@@ -167,6 +167,26 @@ def test_publisher_that_falls_silent_has_five_tries_from_then_on() -> None:
     assert len(receiver.gaps) == 1
 
 
+def test_publisher_that_is_heard_after_the_fifth_try_is_asked_again() -> None:
+    receiver = Receiver()
+    receiver.receive(1, 3)
+    receiver.run(1.0)
+    receiver.receive(4)
+    receiver.run(0.5)
+    assert [at for at, _ in receiver.naks[5:]] == [1.385]
+    assert receiver.gaps == []
+
+
+def test_parts_of_a_gap_are_asked_for_together() -> None:
+    receiver = Receiver()
+    receiver.receive(1, 10)
+    receiver.run(0.006)
+    receiver.receive(5)
+    receiver.streams.hear_nak(KEY, [(2, 9)], receiver.now)  # it crossed the repair
+    receiver.run(0.06)
+    assert receiver.naks[1:] == [(0.065, [(2, 4), (6, 9)])]
+
+
 def test_gap_given_up_behind_another_one_leaves_the_order_alone() -> None:
     receiver = Receiver()
     receiver.receive(1)

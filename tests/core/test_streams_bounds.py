@@ -7,6 +7,7 @@ import pytest
 from jsonbus.core import stream as stream_module
 from jsonbus.core import stream_table
 from jsonbus.core.limits import (
+    STREAM_ASK_RANGES_MAX,
     STREAM_BACK_S,
     STREAM_BYTES_MAX,
     STREAM_GAPS_MAX,
@@ -49,6 +50,44 @@ def test_waiting_messages_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyP
     assert receiver.streams.dropped == 10
     receiver.receive(2, key=("n", 7, "t0"))
     assert receiver.streams.waiting.messages == 9
+
+
+def test_waiting_bytes_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "STREAMS_BYTES_MAX", 1000)
+    receiver = Receiver()
+    for number in range(20):
+        receiver.receive(1, 3, 4, key=("n", 7, f"t{number}"), size=90)
+    assert receiver.streams.waiting.size_bytes == 990
+
+
+def test_beats_add_no_gaps_beyond_the_bound() -> None:
+    receiver = Receiver()
+    receiver.receive(*range(1, 2 * STREAM_GAPS_MAX + 2, 2))
+    for last in range(3000, 3100):
+        receiver.beat(last, 1)
+    receiver.run(0.01)
+    assert sum(len(ranges) for _, ranges in receiver.naks) == STREAM_GAPS_MAX
+
+
+def test_stream_asks_for_many_gaps_in_lots() -> None:
+    receiver = Receiver(subscribers=5)
+    receiver.receive(*range(1, 1002, 2))
+    receiver.run(0.02)
+    assert {at for at, _ in receiver.naks} == {receiver.naks[0][0]}
+    assert sum(len(ranges) for _, ranges in receiver.naks) == STREAM_ASK_RANGES_MAX
+    assert receiver.naks[0][1][0] == (2, 2)
+
+
+def test_stream_that_makes_room_leaves_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_table, "STREAMS_MAX", 1)
+    receiver = Receiver()
+    receiver.receive(1, 3)
+    receiver.receive(1, key=("m", 7, "a"))
+    assert receiver.delivered == [1, 3, 1]
+    assert receiver.gaps == [(0.0, 2, 2)]
+    assert receiver.streams.waiting.messages == 0
+    receiver.run(60)
+    assert receiver.naks == []
 
 
 def test_gaps_of_a_stream_are_bounded() -> None:
@@ -132,6 +171,14 @@ def test_jump_with_gaps_open_delivers_what_waits() -> None:
     receiver.receive(1, 3, 100_000, 100_001)
     assert receiver.gaps == [(0.0, 2, 2), (0.0, 4, 99_999)]
     assert receiver.delivered == [1, 3]
+
+
+def test_jump_behind_a_gap_makes_one_gap_of_both() -> None:
+    receiver = Receiver()
+    receiver.receive(1)
+    receiver.beat(5, 1)
+    receiver.receive(100_000, 100_001)
+    assert receiver.gaps == [(0.0, 2, 99_999)]
 
 
 def test_jump_told_by_beats_asks_for_what_can_be_had() -> None:
