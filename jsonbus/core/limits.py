@@ -312,3 +312,23 @@ STREAMS_EXPIRY_S = 5.0
 #: What a repaired message, or one of a batch, is taken to weigh while it waits for its turn: its
 #: value is no longer text. Large ones come in slices, whose size is known.
 REPAIR_SIZE_BYTES = 500
+
+# --- Retained values -----------------------------------------------------------------------------
+
+#: A value is given to late subscribers after 0 to this, as lists are shared: those that start
+#: together are served together.
+GIVE_DELAY_MAX_S = 0.2
+
+#: It is given so many times, this far apart: at 5 % loss one in eight thousand misses all of them.
+GIVE_TIMES = 3
+GIVE_REPEAT_S = 0.3
+
+#: Topics with a retained value, and the bytes of all, at one node: a large building's sensors.
+RETAINED_TOPICS_MAX = 100_000
+RETAINED_BYTES_MAX = 64 << 20
+
+#: Given values that are recognised when they come again.
+RETAINED_SEEN_MAX = 100_000
+
+#: Nodes that one datagram gives values to; beyond, another one does.
+GIVE_NODES_MAX = 24

@@ -8,16 +8,23 @@ from typing import Any
 class Origin:
     """What all messages of one datagram have in common; made once per datagram."""
 
-    __slots__ = ("incarnation", "name", "node", "received_at", "sent_at")
+    __slots__ = ("incarnation", "is_retained", "name", "node", "received_at", "sent_at")
 
     def __init__(
-        self, node: str, name: str, incarnation: int, sent_at: float, received_at: float
+        self,
+        node: str,
+        name: str,
+        incarnation: int,
+        sent_at: float,
+        received_at: float,
+        is_retained: bool = False,
     ) -> None:
         self.node = node
         self.name = name
         self.incarnation = incarnation
         self.sent_at = sent_at
         self.received_at = received_at
+        self.is_retained = is_retained
 
 
 class Message:
@@ -60,6 +67,11 @@ class Message:
     def received_at(self) -> float:
         """Seconds since 1970 by this machine's clock."""
         return self._origin.received_at
+
+    @property
+    def retained(self) -> bool:
+        """Whether it was published before this subscription, and given to it as the last value."""
+        return self._origin.is_retained
 
     def __repr__(self) -> str:
         return f"Message(topic={self.topic!r}, value={self.value!r}, node={self.node!r})"
