@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jsonbus.core.frames import UNTOLD, About
+
 
 class NodeSettings(NamedTuple):
     """Settings of one node; `jsonbus.config` checks them where a user gives them."""
@@ -17,3 +19,4 @@ class NodeSettings(NamedTuple):
     datagram_bytes_max: int = 1400
     batching: bool = True
     receive_buffer_bytes: int | None = None  # what may wait for it, as the kernel counts, if told
+    about: About = UNTOLD  # where it runs, and what

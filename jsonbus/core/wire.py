@@ -24,13 +24,15 @@ own fields are further keys of `jb`:
     jsonbus.presence   I am here.   v: version of my entry, name, mode: "basic", "master" or
                        "delayed", ms: 1 if I answer in mode master, u, dig, sum as in a list,
                        sus: [[node, incarnation], …] whom I suspect to be gone, rb: bytes that
-                       may wait in my receive buffer, as my kernel counts them, if it tells
+                       may wait in my receive buffer, as my kernel counts them, if it tells,
+                       host: what my machine is called, 1 to 64 bytes, sw: the version of my
+                       software, 1 to 32 bytes, both without control characters
     jsonbus.bye        I leave.     v: my entry's last version
     jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
                        failure, at most 250 characters, if serving failed
     jsonbus.ping       p: ping id
-    jsonbus.pong       p: ping id, to: node that asked
+    jsonbus.pong       p: ping id, to: node that asked, host, sw as in presence
 
 A list's payload is the sorted union of the patterns of the entries inside, after "jsonbus.topics"
 itself: a plain node reads the topics that somebody wants and needs nothing else. A plain node's
@@ -46,7 +48,7 @@ own list is just that, without `jb`. In ours, `jb` adds:
            absent in an announcement, which has only its sender's entry
     part   [index, count] of a list in several datagrams; absent for [0, 1]
     u      1 if the sender was past joining
-    rb     as in presence; in announcements only
+    rb, host, sw   as in presence; in announcements only
 
 Numbers are integers from 0 to 2**53. Keys that are not known are ignored, and so are further
 items at the end of the arrays in `jb`: later versions grow there.

@@ -7,6 +7,7 @@ from base64 import b64encode
 from jsonbus.core import codec, wire
 from jsonbus.core.frames import (
     ALL_BUCKETS,
+    About,
     ByeFrame,
     Digest,
     Entry,
@@ -56,6 +57,15 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         + ',"subs":{"k3v9":[1731715200123,4,0,"Küche",0,[2,1]]},"rb":0}}'.encode(),
     ),
     (
+        # One that tells where and what its sender is.
+        ListFrame(
+            HEADER, [], [(_MASTER, 0.0)], None, None, None, (0, 1), False, 7, About("büro", "0.2.0")
+        ),
+        b'{"topic":"jsonbus.topics","payload":["jsonbus.topics"],'
+        + _TAIL
+        + ',"subs":{"m1":[8,3,0,"m",24,[]]},"rb":7,"host":"büro","sw":"0.2.0"}}'.encode(),
+    ),
+    (
         # A full share.
         ListFrame(
             HEADER,
@@ -88,6 +98,14 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         b'{"topic":"jsonbus.presence","payload":null,'
         + _TAIL
         + ',"v":4,"name":"Küche","mode":"basic","rb":425984}}'.encode(),
+    ),
+    (
+        PresenceFrame(
+            HEADER, 4, "", "delayed", False, True, None, None, (), None, About("desk", "1.0")
+        ),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + b',"v":4,"name":"","mode":"delayed","u":1,"host":"desk","sw":"1.0"}}',
     ),
     (
         PresenceFrame(
@@ -127,6 +145,10 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         PongFrame(HEADER, "k3v8", 5),
         b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8"}}',
     ),
+    (
+        PongFrame(HEADER, "k3v8", 5, About("desk")),
+        b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8","host":"desk"}}',
+    ),
 ]
 
 SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
@@ -164,6 +186,7 @@ def encode_frame(frame: Frame) -> bytes:
                 part=frame.part,
                 settled=frame.settled,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
             )
         case PresenceFrame():
             return wire.encode_presence(
@@ -179,6 +202,7 @@ def encode_frame(frame: Frame) -> bytes:
                 sums=frame.sums,
                 suspects=frame.suspects,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
             )
         case ByeFrame(_, version):
             return wire.encode_bye(stamp, first, sent_us, version=version)
@@ -204,5 +228,5 @@ def encode_frame(frame: Frame) -> bytes:
             )
         case PingFrame(_, ping_id):
             return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
-        case PongFrame(_, to, ping_id):
-            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id)
+        case PongFrame(_, to, ping_id, about):
+            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id, about=about)
