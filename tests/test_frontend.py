@@ -108,7 +108,7 @@ def test_times_to_wait_are_numbers_of_seconds_within_reason() -> None:
     [
         (NodeJoined("id", "hall"), logging.INFO, "node 'hall' (id) joined"),
         (NodeLeft("id", "hall", "left"), logging.INFO, "node 'hall' (id) left"),
-        (NodeLeft("id", "hall", "gone"), logging.INFO, "node 'hall' (id) is gone"),
+        (NodeLeft("id", "hall", "gone"), logging.INFO, "node 'hall' (id) expired"),
         (StateChanged("sure", "why"), logging.DEBUG, "= sure: why"),
         (MasterMissing(), logging.WARNING, "--master"),
         (DatagramRejected("not_json", "1.2.3.4:5", "x\ny"), logging.WARNING, r"'x\ny'"),
