@@ -60,8 +60,8 @@ class Handled(Hashable, Protocol):
     def is_quick(self) -> bool:
         """Whether running the handler is cheaper than waking a thread for it."""
 
-    def run_handler(self, batch: list[Any] | None = None) -> bool:
-        """See `Subscription.run_handler`."""
+    def run_handler(self, batch: Any = None) -> bool:
+        """See `Subscription.run_handler`. A batch is given only to what is quick."""
 
 
 class _Here(threading.local):

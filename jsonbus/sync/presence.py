@@ -65,16 +65,14 @@ class NodeWatch(Watch):
         if is_due:
             self._schedule(self)
 
-    def run_handler(self, batch: list[NodeEvent] | None = None) -> bool:
-        """Handle one batch of events; True if there are more. Only by the thread it is with."""
-        if batch is None:
+    def run_handler(self, batch: None = None) -> bool:
+        """Handle some events; True if there are more. Only by the thread it is with."""
+        for _ in range(BATCH_MAX):
+            # One by one: what is dropped at the close has all been in the mailbox.
             with self._lock:
-                batch = self._mailbox.take_many(BATCH_MAX)
-        for number, event in enumerate(batch):
-            if self._is_closed:
-                with self._lock:
-                    self._discarded += len(batch) - number
-                break
+                if not self._mailbox.pending:
+                    break
+                event = self._mailbox.take()
             try:
                 self._handler(event)
             except BaseException:
