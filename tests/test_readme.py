@@ -179,6 +179,7 @@ def test_every_exit_code_is_told() -> None:
         (jsonbus.AsyncBus, "The Python API"),
         (jsonbus.TopicQueue, "TopicQueue"),
         (jsonbus.Message, "The Python API"),
+        (jsonbus.NodeEvent, "Who is there"),
     ],
 )
 def test_every_public_name_is_told(kind: type, section: str) -> None:
@@ -217,9 +218,10 @@ def test_the_largest_message_is_as_told() -> None:
 
 
 def test_the_newest_change_is_this_version() -> None:
-    newest = list(SECTIONS)[list(SECTIONS).index("Changes") + 1]
+    changes = list(SECTIONS)[list(SECTIONS).index("Changes") + 1 :]
+    newest = next(each for each in changes if not each.endswith("(unreleased)"))
     assert re.fullmatch(rf"{re.escape(jsonbus.__version__)} \(\d{{4}}-\d\d-\d\d\)", newest)
 
 
 def test_the_readme_can_be_read_in_one_go() -> None:
-    assert len(README.splitlines()) < 500
+    assert len(README.splitlines()) < 600

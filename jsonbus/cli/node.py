@@ -27,8 +27,8 @@ Examples:
 def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
     """Stay on the bus and tell who joins, leaves and expires.
 
-    That is logged on standard error: a node that expired was not heard any more. Messages of the patterns given with --sub are
-    printed as `jsonbus sub` prints them. Runs until Ctrl-C.
+    That is logged on standard error; one that expired was not heard any more. Messages of the
+    patterns given with --sub are printed as `jsonbus sub` prints them. Runs until Ctrl-C.
     """
     with jsonbus.Bus(**settings) as bus:
         config = bus.config

@@ -17,7 +17,6 @@ import click
 
 from .values import printable, to_json
 
-
 #: What a table shows in one place: a line, or several under each other, the first one of note.
 Cell = str | tuple[str, ...]
 

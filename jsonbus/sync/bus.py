@@ -197,7 +197,6 @@ class Bus:
         Raises ConfigError, ClosedError.
         """
         check_handler(handler, may_be_async=False)
-        self._loop.crew.start_workers()
         return self._loop.make_watch(handler, self._end_watch)
 
     def serve(self, topic: str, handler: Handler) -> Subscription:

@@ -272,11 +272,12 @@ class Loop:
         """Tell the handler of all nodes, those that are here first."""
         from jsonbus.sync.presence import NodeWatch
 
+        if self._is_cut_off:
+            raise forked_error()
+        self.crew.start_workers()
         watch = NodeWatch(
             handler, self.log, lock=self._lock, schedule=self.crew.schedule, release=release
         )
-        if self._is_cut_off:
-            raise forked_error()
         with self._lock:
             if self._is_closing:
                 raise closed_error()

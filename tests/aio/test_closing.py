@@ -86,6 +86,7 @@ async def test_many_tasks_may_close_at_once() -> None:
     [
         lambda bus: bus.publish("x", 1),
         lambda bus: bus.subscribe("x"),
+        lambda bus: bus.on_node(print),
         lambda bus: bus.serve("x", print),
         lambda bus: bus.request("x"),
         lambda bus: bus.ping(),

@@ -110,8 +110,9 @@ def test_whenever_it_is_asked_for_each_node_is_reported_in_order_and_once(
         number = 0
         while not stop.is_set():
             number += 1
-            with jsonbus.Bus.over(network.open(), name=f"n{number}"):
-                assert wait_until(lambda: len(bus.nodes()) > 1)
+            name = f"n{number}"
+            with jsonbus.Bus.over(network.open(), name=name):
+                assert wait_until(lambda n=name: n in {info.name for info in bus.nodes()})
 
     thread = threading.Thread(target=come_and_go)
     thread.start()
