@@ -41,7 +41,7 @@ def command(settings: BusSettings) -> None:
     output = Output()
     with jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
-        _hear_everybody(bus)
+        hear_everybody(bus)
         others = sorted(_others(bus), key=lambda each: each.name)
         warn_unless_sure(bus)
         if not others:
@@ -66,7 +66,7 @@ def _others(bus: jsonbus.Bus) -> list[jsonbus.NodeInfo]:
     return [each for each in bus.nodes() if not each.is_self]
 
 
-def _hear_everybody(bus: jsonbus.Bus) -> None:
+def hear_everybody(bus: jsonbus.Bus) -> None:
     """Ask, until all have told who they are. One that is too old to tell has at least answered."""
     answered: set[str] = set()
     for _ in range(ASK_MAX):

@@ -9,6 +9,7 @@ import pytest
 import jsonbus
 from jsonbus.cli import nodes
 from jsonbus.cli.output import Output
+from jsonbus.frontend.events import Pong
 from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
@@ -134,3 +135,46 @@ def test_wide_terminal_shows_subscriptions(
     lines = table(monkeypatch, capsys, 120, make_info())
     assert lines[0].endswith("LOST  SUBSCRIBES TO  SERVES")
     assert lines[1].endswith("1234  a/*            add")
+
+
+class FakeBus:
+    """Knows some nodes; whoever answers a ping tells what it is, unless it is too old for that."""
+
+    def __init__(self, *infos: jsonbus.NodeInfo, answering: tuple[str, ...], old: bool) -> None:
+        self._infos = list(infos)
+        self._answering = answering
+        self._is_old = old
+        self.pings = 0
+
+    def nodes(self) -> list[jsonbus.NodeInfo]:
+        return self._infos
+
+    def ping(self, timeout: float) -> list[Pong]:
+        self.pings += 1
+        if not self._is_old:
+            self._infos = [
+                dataclasses.replace(each, version="0.2.0") if each.node in self._answering else each
+                for each in self._infos
+            ]
+        return [Pong(node, "x", 0.001) for node in self._answering]
+
+
+SILENT = {"host": None, "version": None}
+
+
+@pytest.mark.parametrize(
+    ("bus", "pings"),
+    [
+        (FakeBus(answering=(), old=False), 0),
+        (FakeBus(make_info(), answering=(), old=False), 0),
+        (FakeBus(make_info(is_plain=True, **SILENT), answering=(), old=False), 0),
+        (FakeBus(make_info(is_self=True, **SILENT), answering=(), old=False), 0),
+        (FakeBus(make_info(node="a", **SILENT), answering=("a",), old=False), 1),
+        (FakeBus(make_info(node="a", **SILENT), answering=("a",), old=True), 1),
+        (FakeBus(make_info(node="a", **SILENT), answering=(), old=False), nodes.ASK_MAX),
+    ],
+    ids=["nobody", "told", "plain", "self", "answers", "too old to tell", "crashed"],
+)
+def test_nodes_are_asked_until_all_told_who_they_are(bus: FakeBus, pings: int) -> None:
+    nodes.hear_everybody(bus)  # type: ignore[arg-type]
+    assert bus.pings == pings
