@@ -295,6 +295,7 @@ async def main():
         refused = 0
         for use in (
             lambda: parent.subscribe("z"),
+            lambda: parent.on_node(print),
             lambda: parent.stats(),
         ):
             try:
@@ -311,7 +312,7 @@ async def main():
                 await wait
             except ForkedError:
                 refused += 1
-        assert refused == 6, refused
+        assert refused == 7, refused
         subscription.close()
         await parent.close()
         await other.close()
