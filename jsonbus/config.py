@@ -44,6 +44,7 @@ class BusSettings(TypedDict, total=False):
     name: str | None
     workers: int | None
     datagram_bytes_max: int | None
+    value_bytes_max: int | None
     receive_buffer_bytes: int | None
     batching: bool | None
     rate_limit: float | str | None
@@ -71,6 +72,8 @@ class BusConfig:
     workers: int = 1
     #: None: 1,400, which fits an Ethernet frame also through a tunnel; more on loopback.
     datagram_bytes_max: int | None = None
+    #: What one value may take as JSON. Larger than a datagram, it travels in several.
+    value_bytes_max: int = 16 * 1024 * 1024
     receive_buffer_bytes: int = 4 * 1024 * 1024
     #: Messages that wait together share a datagram.
     batching: bool = True
@@ -94,6 +97,7 @@ class BusConfig:
         if self.datagram_bytes_max is not None:
             # Less could not hold the sums of a subscription list; more, UDP cannot carry.
             _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)
+        _check_whole("value_bytes_max", self.value_bytes_max, 1_000, 1 << 26)
         _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
         _check_flag("batching", self.batching)
         if self.rate_limit is not None:
@@ -201,6 +205,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "name": (str, _TEXT),
     "workers": (int, _WHOLE),
     "datagram_bytes_max": (int, _WHOLE),
+    "value_bytes_max": (int, _WHOLE),
     "receive_buffer_bytes": (int, _WHOLE),
     "batching": (_read_flag, _FLAG),
     "rate_limit": (_read_rate, _RATE_TEXT),

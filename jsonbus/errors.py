@@ -50,7 +50,7 @@ class PayloadError(LocalError, ValueError):
 
 
 class PayloadTooLargeError(PayloadError):
-    """A value is larger than one datagram can carry."""
+    """A value is larger than one may be: `value_bytes_max`, or a datagram for a request."""
 
     def __init__(self, topic: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(topic, size_bytes, limit_bytes)
@@ -60,8 +60,8 @@ class PayloadTooLargeError(PayloadError):
 
     def __str__(self) -> str:
         return (
-            f"the message to {self.topic!r} takes {self.size_bytes:,} bytes, a datagram holds "
-            f"{self.limit_bytes:,}: send less, or split the value"
+            f"the value for {self.topic!r} takes {self.size_bytes:,} bytes, at most "
+            f"{self.limit_bytes:,} are allowed: send less, or split the value"
         )
 
 

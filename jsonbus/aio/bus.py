@@ -17,7 +17,6 @@ from jsonbus.aio.subscription import Handler, Subscription
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.codec import dumps_plain
 from jsonbus.core.node import Node
-from jsonbus.core.publisher import PAYLOAD_BYTES_SAFE
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
@@ -136,8 +135,10 @@ class AsyncBus:
             if len(gathered) < limit:
                 return True
             publishing.attend()
-        elif lane and len(payload) <= PAYLOAD_BYTES_SAFE:
+        elif lane and len(lane) + len(payload) <= express.whole_max:
             publishing.publish_encoded(lane, payload)
+        elif lane and len(payload) <= self._config.value_bytes_max:
+            publishing.publish_large(lane, payload)
         elif lane == b"" and self._is_running():
             if next(express.suppressed) % PUBLISHED_MAX:
                 return False

@@ -93,7 +93,7 @@ class Loop:
         """Join the bus."""
         self._receiving.start()
         note_open(self)
-        self._node.allow_bytes(datagram_bytes(self._config, self._transport))
+        self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     @property
@@ -306,7 +306,7 @@ class Loop:
             if now >= self._looks_at:
                 self._looks_at = now + INTERFACES_S
                 if self._transport.rejoin():
-                    self._node.allow_bytes(datagram_bytes(self._config, self._transport))
+                    self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
                     self._node.interfaces_changed(now)
             at = self._node.timer_at()
             if at is not None and at <= now:

@@ -66,6 +66,14 @@ class Publishing:
         if self._outgoing.put(lane, payload, monotonic()):
             self.must_wait = True
 
+    def publish_large(self, lane: bytes, payload: bytes) -> None:
+        """The same for one that no datagram holds."""
+        self._check_here()
+        now = monotonic()
+        self._node.put_large(lane, payload, now)
+        self._outgoing.attend(now)
+        self.must_wait = True  # it took its time
+
     def attend(self) -> None:
         """As many messages gathered as may without a look: send them."""
         if not self._event_loop.is_running():

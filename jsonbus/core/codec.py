@@ -17,7 +17,7 @@ from jsonbus.errors import PayloadError
 # UTF-8 JSON text to a value; ValueError if it is none. The bare function, since a wrapper would
 # cost a tenth of the time that a small datagram takes to decode. A repeated key's last value
 # counts; a number beyond 64 bits becomes a float; at most 1,024 levels.
-loads: Callable[[bytes], Any] = orjson.loads
+loads: Callable[[bytes | str], Any] = orjson.loads
 
 # A value to JSON text, or TypeError: for who goes on to `dumps` in that case.
 dumps_plain: Callable[[Any], bytes] = orjson.dumps

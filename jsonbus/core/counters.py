@@ -27,6 +27,8 @@ class Counters:
     messages_unwanted: int = 0
     #: Messages of other nodes that never came; one that comes late is taken back.
     messages_lost: int = 0
+    #: Slices of messages that no datagram holds.
+    fragments_received: int = 0
     #: Items of a batch that were no messages, and what came after them in the batch.
     messages_malformed: int = 0
     datagrams_repeated: int = 0

@@ -16,15 +16,16 @@ from jsonbus.core.frames import ReplyFrame, RequestFrame
 from jsonbus.core.joining import JOINING, SURE
 from jsonbus.core.message import Origin
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.publisher import MESSAGE_BYTES_MAX
 from jsonbus.core.requests import Asking, Request, Serving, encode_answer
 from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES
+from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import LocalError, PayloadTooLargeError
 
 # Requests and replies have more around them than messages: a topic, ids, an error text.
-REQUEST_BYTES_MAX = MESSAGE_BYTES_MAX - 1024
+REQUEST_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES - 1024
 
 
 class Dialogue:

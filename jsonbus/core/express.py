@@ -38,6 +38,7 @@ class Express:
         "limit",
         "size_max",
         "suppressed",
+        "whole_max",
     )
 
     def __init__(self) -> None:
@@ -54,6 +55,8 @@ class Express:
         self.is_flood = False
         #: What a payload may take to gather; a larger one goes the long way.
         self.size_max = 0
+        #: What lane and payload together may take to fit one datagram; more goes the long way.
+        self.whole_max = 0
         #: Of payloads from this size on, no two share a datagram.
         self.alone_min = 0
         #: Counts suppressed messages: `next()` is whole among threads, `+= 1` is not.

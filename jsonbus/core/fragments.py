@@ -28,8 +28,8 @@ from jsonbus.core.limits import (
     FRAGMENTS_OPEN_MAX,
     FRAGMENTS_SENDERS_MAX,
     SLICE_OVERHEAD_BYTES,
-    SLICES_MAX,
 )
+from jsonbus.core.wire_limits import SLICES_MAX
 
 _BACKSLASH = ord("\\")
 
@@ -61,25 +61,6 @@ def _last_cut(escaped: bytes, start: int, end: int) -> int:
     return end - (end - before) % 2  # an odd one out belongs to what follows it
 
 
-class Assembly:
-    """The slices of one message that are here."""
-
-    __slots__ = ("count", "heard_at", "size_bytes", "slices")
-
-    def __init__(self, count: int, now: float) -> None:
-        self.count = count
-        self.slices: dict[int, str] = {}
-        self.size_bytes = 0
-        self.heard_at = now
-
-    def missing(self) -> list[int]:
-        """Places of the slices that are not here."""
-        return [index for index in range(self.count) if index not in self.slices]
-
-    def join(self) -> str:
-        return "".join([self.slices[index] for index in range(self.count)])
-
-
 class _Sender:
     """What is kept of one node's slices."""
 
@@ -90,6 +71,26 @@ class _Sender:
         self.size_bytes = 0
         #: Messages that were put together, or given up: their slices are of no use any more.
         self.done: dict[tuple[int, int], None] = {}
+
+
+class Assembly:
+    """The slices of one message that are here."""
+
+    __slots__ = ("count", "heard_at", "sender", "size_bytes", "slices")
+
+    def __init__(self, count: int, sender: _Sender, now: float) -> None:
+        self.count = count
+        self.sender = sender
+        self.slices: dict[int, str] = {}
+        self.size_bytes = 0
+        self.heard_at = now
+
+    def missing(self) -> list[int]:
+        """Places of the slices that are not here."""
+        return [index for index in range(self.count) if index not in self.slices]
+
+    def join(self) -> str:
+        return "".join([self.slices[index] for index in range(self.count)])
 
 
 class Fragments:
@@ -129,7 +130,35 @@ class Fragments:
 
         Raises ValueError for a slice that contradicts others, or itself.
         """
-        if not (0 <= index < count <= SLICES_MAX):
+        assembly = self._assemblies.get(key)
+        if assembly is None:
+            assembly = self._begin(key, index, count, now)
+            if assembly is None:
+                return None
+        if assembly.count != count or not 0 <= index < count:
+            raise ValueError(f"slice {index} of {count}, of a message that has {assembly.count}")
+        slices = assembly.slices
+        if index in slices:
+            return None
+        slices[index] = text
+        if len(slices) == count:
+            self._remove(key, assembly)
+            return assembly.join()
+        sender, size = assembly.sender, len(text) + SLICE_OVERHEAD_BYTES
+        assembly.size_bytes += size
+        sender.size_bytes += size
+        self.size_bytes += size
+        assembly.heard_at = now
+        self._assemblies.move_to_end(key)
+        if sender.size_bytes > self._sender_bytes_max or sender.open > FRAGMENTS_OPEN_MAX:
+            self._give_up(next(each for each in self._assemblies if each[0] == key[0]))
+        elif self.size_bytes > self._bytes_max:
+            self._give_up(next(iter(self._assemblies)))
+        return None
+
+    def _begin(self, key: Key, index: int, count: int, now: float) -> Assembly | None:
+        """The first slice of a message has come; None if the message is past."""
+        if not 0 <= index < count <= SLICES_MAX:
             raise ValueError(f"slice {index} of {count}")
         node, incarnation, number = key
         sender = self._senders.get(node)
@@ -137,31 +166,18 @@ class Fragments:
             if len(self._senders) >= FRAGMENTS_SENDERS_MAX:
                 self.forget(next(iter(self._senders)))
             sender = self._senders[node] = _Sender()
-        assembly = self._assemblies.get(key)
-        if assembly is None:
-            if (incarnation, number) in sender.done:
-                return None
-            assembly = self._assemblies[key] = Assembly(count, now)
-            sender.open += 1
-        elif assembly.count != count:
-            raise ValueError(f"{count} slices of a message that has {assembly.count}")
-        if index in assembly.slices:
+        if (incarnation, number) in sender.done:
             return None
-        assembly.slices[index] = text
-        if len(assembly.slices) == count:
-            self._remove(key, sender)
-            return assembly.join()
-        size = len(text) + SLICE_OVERHEAD_BYTES
-        assembly.size_bytes += size
-        sender.size_bytes += size
-        self.size_bytes += size
-        assembly.heard_at = now
-        self._assemblies.move_to_end(key)
-        if sender.size_bytes > self._sender_bytes_max or sender.open > FRAGMENTS_OPEN_MAX:
-            self._give_up(next(each for each in self._assemblies if each[0] == node))
-        elif self.size_bytes > self._bytes_max:
-            self._give_up(next(iter(self._assemblies)))
-        return None
+        assembly = self._assemblies[key] = Assembly(count, sender, now)
+        sender.open += 1
+        return assembly
+
+    def ignore(self, key: Key) -> None:
+        """Nobody wants this message: keep none of its slices."""
+        if key not in self._assemblies:
+            self.add(key, 0, 1, "", 0.0)
+        else:
+            self._remove(key, self._assemblies[key])
 
     def forget(self, node: str) -> None:
         """The node is no longer here."""
@@ -186,10 +202,11 @@ class Fragments:
 
     def _give_up(self, key: Key) -> None:
         self.dropped += 1
-        self._remove(key, self._senders[key[0]])
+        self._remove(key, self._assemblies[key])
 
-    def _remove(self, key: Key, sender: _Sender) -> None:
-        assembly = self._assemblies.pop(key)
+    def _remove(self, key: Key, assembly: Assembly) -> None:
+        del self._assemblies[key]
+        sender = assembly.sender
         sender.open -= 1
         sender.size_bytes -= assembly.size_bytes
         self.size_bytes -= assembly.size_bytes

@@ -105,6 +105,17 @@ class MessagesFrame:
 
 
 @dataclass(slots=True)
+class FragmentFrame:
+    """A slice of a message that is too large for one datagram (fragments.py)."""
+
+    header: Header
+    number: int  # of the message
+    index: int  # of the slice, from 0
+    count: int  # slices of the message
+    text: str
+
+
+@dataclass(slots=True)
 class ListFrame:
     """(Part of) a subscription list: an announcement, a share, or what differs."""
 
@@ -193,6 +204,7 @@ class PongFrame:
 
 Frame = (
     MessagesFrame
+    | FragmentFrame
     | ListFrame
     | PresenceFrame
     | ByeFrame

@@ -181,9 +181,6 @@ BUFFER_BYTES_MIN = 65_536
 #: What one value may have, as JSON, unless the settings say otherwise.
 VALUE_BYTES_MAX = 16 << 20
 
-#: Slices of one message: 16 MiB in datagrams of 300 bytes, the smallest that settings allow.
-SLICES_MAX = 1 << 17
-
 #: A message that got no slice for so long is given up. Repairs of a reliable one take less.
 FRAGMENT_AGE_S = 10.0
 
@@ -199,3 +196,103 @@ SLICE_OVERHEAD_BYTES = 150
 
 #: All slices of all senders.
 FRAGMENTS_BYTES_MAX = 128 << 20
+
+# --- Reliable topics ------------------------------------------------------------------------------
+
+#: A gap is asked for after this at the earliest: longer than datagrams of a LAN overtake each
+#: other, shorter than anybody notices.
+GAP_WAIT_S = 0.005
+
+#: Then the subscribers draw a delay up to this. Ten times a slow LAN's delay: of a thousand that
+#: miss the same datagram about three ask.
+NAK_DELAY_MAX_S = 0.05
+
+#: After each try, how long to wait for the repair before the next delay is drawn; after the last of
+#: them, before giving up. The first is a little longer than repeats are ignored, so that a repeat
+#: is never too early. All five tries, with their delays, take at most 1.64 s.
+NAK_WAITS_S = (0.06, 0.12, 0.24, 0.48, 0.48)
+
+#: Repeated requests for a message are ignored for this long after it was sent again: what the other
+#: subscribers, whose NAKs cross the repair, would ask for in vain.
+REPAIR_IGNORE_S = 0.05
+
+#: Messages that one NAK is answered with, and bytes of repairs: a burst, and then per second.
+#: Beyond, they are asked for again. Against forged NAKs, which cost fifty bytes and would yield
+#: megabytes; repairs faster than this would drown whoever just lost messages anyway.
+REPAIRS_PER_NAK = 1024
+REPAIR_BURST_BYTES = 1 << 20
+REPAIR_BYTES_PER_S = 20 << 20
+
+#: After the last message of a topic a beat follows after this, then after twice that, and so on, up
+#: to the longest, until the history has expired.
+BEAT_MIN_S = 0.05
+BEAT_MAX_S = 2.0
+
+#: Beats taken in one go: a datagram or two. The rest stay due.
+BEATS_PER_CALL = 64
+
+#: How long a message can be had again. Five tries take 1.64 s; a network that is away for longer
+#: than this has made its nodes leave anyway.
+HISTORY_AGE_S = 10.0
+
+#: What is kept of one topic, and of all. A flood of 300,000 small messages a second, more than one
+#: node sends, needs a tenth of a second's worth, 30,000, until the first NAK (some 60 ms) is
+#: answered; in bytes as many of a hundred bytes, or one value of the largest size. In all twice
+#: that, so that one flooded topic leaves the others their histories.
+HISTORY_TOPIC_MESSAGES_MAX = 1 << 15
+HISTORY_TOPIC_BYTES_MAX = 16 << 20
+HISTORY_MESSAGES_MAX = 1 << 16
+HISTORY_BYTES_MAX = 32 << 20
+
+#: What keeping a message takes besides its text: objects, and places in two dicts.
+RECORD_OVERHEAD_BYTES = 400
+
+#: Topics whose sequence is remembered: more than twice the messages kept, so that at least half of
+#: them have no history when room must be made.
+HISTORY_TOPICS_MAX = 1 << 17
+
+#: A message is not pushed out of the history before this age: publishers wait. The shortest covers
+#: a first NAK (5 ms, 50 ms of delay, the way, two busy processes); at that a full history still
+#: takes 320 MB a second, and nobody waits. The longest covers all five tries and the ways: 16 MB a
+#: second in all, 16,000 small messages on one topic, which any receiver can take.
+HISTORY_HOLD_MIN_S = 0.1
+HISTORY_HOLD_MAX_S = 2.0
+
+#: Without NAKs the hold time halves after each of these: back from the longest in five seconds.
+HISTORY_HOLD_FALL_S = 1.0
+
+#: Streams, that is publishers' topics, with a place in them; some 500 bytes each, 30 MB. Only
+#: forged ones are as many.
+STREAMS_MAX = 1 << 16
+
+#: A stream of which nothing was heard for so long (at most twice that) is forgotten: six times the
+#: history's age, so that no repair of what was delivered before can still come.
+STREAM_IDLE_S = 60.0
+
+#: A sequence this far ahead of the next one, or behind it, is beyond any history: it is believed
+#: when a second one confirms it, and all between is given up.
+STREAM_JUMP = HISTORY_TOPIC_MESSAGES_MAX
+
+#: A stream goes back only if nothing else was heard of it for so long: longer than between beats,
+#: and longer than a network delays a datagram, which would otherwise be delivered twice.
+STREAM_BACK_S = 2.5
+
+#: Messages that came before their turn, per stream (by number: STREAM_JUMP) and in all. What a
+#: history may hold fits, and two of the largest values.
+STREAM_BYTES_MAX = 32 << 20
+STREAMS_AHEAD_MAX = 1 << 17
+STREAMS_BYTES_MAX = 128 << 20
+
+#: Gaps of one stream. Every tenth message of ten thousand lost; beyond, what comes further ahead is
+#: dropped, and asked for later.
+STREAM_GAPS_MAX = 1024
+
+#: A message whose slices keep arriving is asked for this long after the last of them: many times
+#: the pause that a sender makes between slices.
+SLICE_WAIT_S = 0.02
+
+#: Ranges of one NAK, and its bytes less header: it fits a datagram of 1,400. A stream asks for that
+#: many ranges at a time: four NAKs.
+NAK_RANGES_MAX = 60
+NAK_BYTES_MAX = 1000
+STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX

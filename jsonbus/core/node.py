@@ -27,8 +27,9 @@ from jsonbus.core.counters import Counters
 from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import Event
 from jsonbus.core.express import Express
+from jsonbus.core.fragments import Fragments
 from jsonbus.core.frames import Entry, Frame
-from jsonbus.core.limits import EVENTS_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
+from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
@@ -68,6 +69,7 @@ class Node:
         )
         self._roster = Roster()
         self._buffers = PeerBuffers()
+        self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
         self._membership = Membership(
             settings,
             rng,
@@ -109,6 +111,7 @@ class Node:
             dialogue=self._dialogue,
             pings=self._pings,
             buffers=self._buffers,
+            fragments=self._fragments,
             emit=self._emit,
         )
         self._sending_fails = False
@@ -161,12 +164,14 @@ class Node:
         is_stirred, self._receiver.is_stirred = self._receiver.is_stirred, False
         return is_stirred
 
-    def allow_bytes(self, datagram_bytes_max: int) -> None:
+    def allow_bytes(self, datagram_bytes_max: int, whole_bytes_max: int | None = None) -> None:
         """The network carries datagrams of that size: messages may fill them.
+
+        With `whole_bytes_max`, one message alone may take a larger one.
 
         Lists and other control datagrams keep to the settings, whatever the network carries now.
         """
-        self._outbox.allow_bytes(datagram_bytes_max)
+        self._outbox.allow_bytes(datagram_bytes_max, whole_bytes_max)
 
     @property
     def has_output(self) -> bool:
@@ -202,11 +207,20 @@ class Node:
         """What to send for a message on the short way; None if something else waits to be sent."""
         return self._outbox.make_lone(lane, payload, now)
 
+    def put_large(self, lane: bytes, payload: bytes, now: float) -> None:
+        """Send a message on the short way that no datagram holds."""
+        self._outbox.put_message(lane, payload, now)
+
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""
         if self._is_closed:
             return None
-        at = min(self._membership.timer_at(), self._pings.timer_at(), self._dialogue.timer_at())
+        at = min(
+            self._membership.timer_at(),
+            self._pings.timer_at(),
+            self._dialogue.timer_at(),
+            self._fragments.timer_at(),
+        )
         return None if at == math.inf else at
 
     def handle_timer(self, now: float) -> None:
@@ -216,6 +230,7 @@ class Node:
         self._membership.handle_timer(now)
         self._pings.handle_timer(due, now)
         self._dialogue.handle_timer(due, now)
+        self._fragments.handle_timer(due)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)
@@ -382,6 +397,7 @@ class Node:
         counts["datagrams_sent"] = self._outbox.datagrams_sent
         counts["messages_sent"] = self._outbox.messages_sent
         counts["messages_waiting_to_be_sure"] = self.held
+        counts["messages_incomplete"] = self._fragments.dropped
         counts["nodes_known"] = len(self._membership.list)
         return counts
 
@@ -403,6 +419,7 @@ class Node:
         if new is None:
             if old is not None:
                 self._buffers.forget(old.node)
+                self._fragments.forget(old.node)
         else:
             peer = self._roster.get(new.node)
             if peer is not None:

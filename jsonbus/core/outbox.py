@@ -15,23 +15,31 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.express import SHARING_MAX, Express
+from jsonbus.core.fragments import cut
 from jsonbus.core.wire_encode import (
     BATCH_OVERHEAD_BYTES,
+    FRAGMENT_OVERHEAD_BYTES,
     LIST_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
     Stamp,
     encode_batch,
+    encode_fragment,
     encode_message,
 )
+from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 
 #: A payload that takes more than this part of a datagram does not gather unattended: sizes are
 #: known only when messages are packed, and what gathers until then should stay small.
 _SIZE_SHARE = 4
 
+# A plain peer understands whole messages only: for it they travel in one datagram, which IP cuts.
+_WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+
 _SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
 
 
 class Outbox:
-    """Packs messages into datagrams of at most `datagram_bytes_max`, as long as they fit."""
+    """Packs messages into datagrams; those that no datagram holds are cut into slices."""
 
     __slots__ = (
         "_express",
@@ -41,9 +49,11 @@ class Outbox:
         "_ready",
         "_ready_bytes",
         "_room",
+        "_slice_room",
         "_stamp",
         "_typical",
         "_unbatched_until",
+        "_whole_room",
         "datagrams_sent",
         "last_sent_at",
         "messages_sent",
@@ -105,9 +115,17 @@ class Outbox:
         """What the entries of a list may take in one datagram of this node."""
         return datagram_bytes_max - LIST_OVERHEAD_BYTES + self._stamp.id_bytes_saved
 
-    def allow_bytes(self, datagram_bytes_max: int) -> None:
-        """How large a datagram with several messages may be from now on."""
-        self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + self._stamp.id_bytes_saved
+    def allow_bytes(self, datagram_bytes_max: int, whole_bytes_max: int | None = None) -> None:
+        """How large datagrams may be from now on: with several messages or a slice, and with one.
+
+        A larger message is cut; so `whole_bytes_max` is what the network carries in one piece.
+        """
+        saved = self._stamp.id_bytes_saved
+        whole_bytes_max = max(datagram_bytes_max, whole_bytes_max or 0)
+        self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + saved
+        self._slice_room = datagram_bytes_max - FRAGMENT_OVERHEAD_BYTES + saved
+        self._whole_room = whole_bytes_max - MESSAGE_OVERHEAD_BYTES + saved
+        self._express.whole_max = self._whole_room
         self._express.size_max = self._room // _SIZE_SHARE
         self._express.alone_min = self._room // 2
 
@@ -119,6 +137,8 @@ class Outbox:
         """Add a message; its number. The lane is the topic's: `["topic",`."""
         message = lane + payload
         size = len(message) + _SEPARATOR_BYTES
+        if size > self._whole_room and (size > _WHOLE_ROOM_MAX or now >= self._unbatched_until):
+            return self._put_slices(message, now)
         if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)
         gathered = self._gathered
@@ -129,6 +149,20 @@ class Outbox:
         number = self.messages_sent + 1 + place
         if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)  # another one like this would not fit: nothing to wait for
+        return number
+
+    def _put_slices(self, message: bytes, now: float) -> int:
+        """Add a message that no datagram holds; its number."""
+        self._pack(now)
+        self.messages_sent = number = self.messages_sent + 1
+        slices = cut(message + b"]", self._slice_room)
+        stamp, sent_us, count = self._stamp, self._sent_us(now), len(slices)
+        for index, each in enumerate(slices):
+            self._add(
+                encode_fragment(
+                    stamp, each, number, sent_us, number=number, index=index, count=count
+                )
+            )
         return number
 
     def make_lone(self, lane: bytes, payload: bytes, now: float) -> bytes | None:

@@ -16,16 +16,7 @@ from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.topics import TOPIC_BYTES_MAX
-from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 from jsonbus.errors import ClosedError, PayloadTooLargeError
-
-# What one message may take, with room for the longest header.
-MESSAGE_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
-
-# A payload that fits with any topic; JSON may write a byte of one as two.
-PAYLOAD_BYTES_SAFE = MESSAGE_BYTES_MAX - 2 * TOPIC_BYTES_MAX - 2
 
 
 class Publisher:
@@ -67,7 +58,7 @@ class Publisher:
             return self._publish_unwanted(route, value, now)
         if self._is_closed:
             raise ClosedError("the bus is closed")
-        payload = _encode(route, value)
+        payload = self._encode(route, value)
         number = self._outbox.put_message(route.lane, payload, now)
         if route.inboxes:
             self._deliver_own(route, payload, number, now)
@@ -104,7 +95,7 @@ class Publisher:
             self._counters.messages_suppressed += 1
             self._express.lanes[route.topic] = b""
             return False
-        payload = _encode(route, value)
+        payload = self._encode(route, value)
         if route.inboxes:
             self._deliver_own(route, payload, None, now)
         if is_joining:
@@ -127,10 +118,8 @@ class Publisher:
             self._counters.held_sent += 1
             self._outbox.put_message(self._router.route(topic).lane, payload, now)
 
-
-def _encode(route: Route, value: Any) -> bytes:
-    payload = codec.dumps(value)
-    size = len(payload) + len(route.lane) - 2
-    if size > MESSAGE_BYTES_MAX:
-        raise PayloadTooLargeError(route.topic, size, MESSAGE_BYTES_MAX)
-    return payload
+    def _encode(self, route: Route, value: Any) -> bytes:
+        payload = codec.dumps(value)
+        if len(payload) > self._settings.value_bytes_max:
+            raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
+        return payload

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.buffers import PeerBuffers
+from jsonbus.core.codec import loads, nests_too_deeply
 from jsonbus.core.counters import Counters
 from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
+from jsonbus.core.fragments import Fragments
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
     UNTOLD,
     ByeFrame,
+    FragmentFrame,
     Frame,
     Header,
     ListFrame,
@@ -49,11 +52,13 @@ from jsonbus.core.wire_decode import (
     peek_header,
     peek_topic,
 )
-from jsonbus.core.wire_limits import INTEGER_MAX
+from jsonbus.core.wire_limits import INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.core.wire_names import (
     BATCH,
+    FRAGMENT,
     KEY_COUNTER,
     KEY_FIRST_MESSAGE,
+    KEY_FRAGMENT,
     KEY_INCARNATION,
     KEY_NODE,
     KEY_SENT_US,
@@ -85,12 +90,14 @@ class Receiver:
         dialogue: Dialogue,
         pings: Pings,
         buffers: PeerBuffers,
+        fragments: Fragments,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
         self._counters = counters
         self._roster = roster
         self._unwanted = router.unwanted
+        self._wanted = router.wanted
         self._peers = roster.peers
         self._membership = membership
         self._router = router
@@ -99,6 +106,7 @@ class Receiver:
         self._dialogue = dialogue
         self._pings = pings
         self._buffers = buffers
+        self._fragments = fragments
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
@@ -109,10 +117,11 @@ class Receiver:
         # A batch, or whatever else is reserved, has no one topic to be refused by.
         if len(data) >= PEEK_BYTES_MIN and not data.startswith(_RESERVED_START):
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
-            if start in self._unwanted and self._skip(data, sender, now):
-                return
-            if self._refuse_by_prefix(data, sender, now):
-                return
+            if start not in self._wanted:
+                if start in self._unwanted and self._skip(data, sender, now):
+                    return
+                if self._refuse_by_prefix(data, sender, now):
+                    return
         try:
             body = parse(data)
             if self._receive_next(body, data, now):
@@ -154,7 +163,7 @@ class Receiver:
             return False
         if topic != BATCH:
             if topic.startswith(RESERVED_PREFIX):
-                return False
+                return topic == FRAGMENT and self._receive_next_slice(body, peer, now, len(data))
             items = [[topic, items]]
         elif type(items) is not list:
             return False
@@ -168,6 +177,74 @@ class Receiver:
             self.is_stirred = True
         self._receive_messages(items, first, sent_us, peer, now)
         return True
+
+    def _receive_next_slice(self, body: Any, peer: Peer, now: float, size_bytes: int) -> bool:
+        """The same for a slice: of a large message, nearly all come like that."""
+        header, text = body["jb"], body["payload"]
+        try:
+            number, index, count = header[KEY_FRAGMENT]
+        except (KeyError, TypeError, ValueError):
+            return False
+        if not (type(number) is type(index) is type(count) is int and type(text) is str):
+            return False
+        if number != peer.next_message or peer.challenger is not None:
+            return False
+        counters = self._counters
+        counters.datagrams_received += 1
+        counters.bytes_received += size_bytes
+        peer.go_on(0)
+        if not self._membership.hear(peer.node, peer.incarnation, now):
+            self.is_stirred = True
+        self._receive_slice(peer, number, index, count, text, header[KEY_SENT_US], now)
+        return True
+
+    def _receive_slice(
+        self,
+        peer: Peer,
+        number: int,
+        index: int,
+        count: int,
+        text: str,
+        sent_us: int,
+        now: float,
+    ) -> None:
+        self._counters.fragments_received += 1
+        key = (peer.node, peer.incarnation, number)
+        if index == 0 and self._is_unwanted(text):
+            self._fragments.ignore(key)
+            self._count_more(peer, number, 1)
+            self._counters.messages_received += 1
+            self._counters.messages_unwanted += 1
+            return
+        try:
+            whole = self._fragments.add(key, index, count, text, now)
+            if whole is None:
+                if index == 0:
+                    self.is_stirred = True  # it may have set a timer
+                return
+            item = loads(whole)
+        except ValueError as error:
+            self._reject("bad_fields", peer.address, str(error))
+            return
+        self._count_more(peer, number, 1)
+        if (
+            whole.count("[") + whole.count("{") > NESTING_LEVELS_MAX
+            and type(item) is list
+            and len(item) > 1
+            and nests_too_deeply(item[1])
+        ):
+            self._counters.messages_malformed += 1
+            self._reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
+            return
+        self._receive_messages([item], number, sent_us, peer, now)
+
+    def _is_unwanted(self, text: str) -> bool:
+        """Whether the message that begins like this is of a topic that nobody here wants."""
+        start, _, _ = text.partition('",')
+        if not start.startswith('["') or "\\" in start:
+            return False
+        route = self._router.find(start[2:])
+        return route is not None and not route.inboxes
 
     def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
         counters = self._counters
@@ -278,6 +355,9 @@ class Receiver:
             membership.receive_bye(frame, now)
         elif isinstance(frame, RequestFrame):
             self._receive_request(frame, peer, now)
+        elif isinstance(frame, FragmentFrame):
+            place = (frame.number, frame.index, frame.count)
+            self._receive_slice(peer, *place, frame.text, frame.header.sent_us, now)
         elif isinstance(frame, ReplyFrame):
             self._dialogue.receive_reply(frame, peer.name)
         elif isinstance(frame, PingFrame):
@@ -330,7 +410,10 @@ class Receiver:
             route = self._router.find(topic.decode())
         except UnicodeDecodeError:
             return False
-        if route is None or route.inboxes:
+        if route is None:
+            return False
+        if route.inboxes:
+            self._router.wanted.add(_TOPIC_START + topic + b'"')
             return False
         header = peek_header(data)
         if header is None:
@@ -397,12 +480,16 @@ class Receiver:
         return peer
 
     def _count_messages(self, peer: Peer, header: Header, count: int) -> None:
-        missing = peer.count_messages(header.first_message, count)
+        self._count_more(peer, header.first_message, count)
+
+    def _count_more(self, peer: Peer, first: int, count: int) -> None:
+        """Messages first … first + count - 1 of a node came."""
+        missing = peer.count_messages(first, count)
         if missing:
             self._counters.messages_lost += missing
             if missing > 0:
                 self.is_stirred = True
-                self._emit(MessagesLost(header.node, peer.name, missing))
+                self._emit(MessagesLost(peer.node, peer.name, missing))
 
     def _reject(self, cause: str, sender: Address, detail: str) -> None:
         """Count a refused datagram; report it the first time per cause and sender."""

@@ -94,6 +94,7 @@ class Router:
         "local",
         "routes",
         "unwanted",
+        "wanted",
     )
 
     def __init__(self, others: Callable[[], Iterable[Entry]], express: Express) -> None:
@@ -103,9 +104,10 @@ class Router:
         #: By topic, for the hot paths to look in; keyed by whatever comes, found only if a topic.
         self.routes: dict[Any, Route] = {}
         #: Until subscriptions change: routes that need no filling, and how datagrams begin whose
-        #: one message nobody here wants.
+        #: one message nobody here wants, or somebody does.
         self.current: dict[Any, Route] = {}
         self.unwanted: set[bytes] = set()
+        self.wanted: set[bytes] = set()
         self._express = express
         self._others = others
         self._interest: Interest | None = None
@@ -157,6 +159,7 @@ class Router:
         self.generation += 1
         self.current.clear()
         self.unwanted.clear()
+        self.wanted.clear()
         self._express.forget()
 
     @property

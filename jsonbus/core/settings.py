@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jsonbus.core.frames import UNTOLD, About
+from jsonbus.core.limits import VALUE_BYTES_MAX
 
 
 class NodeSettings(NamedTuple):
@@ -17,6 +18,7 @@ class NodeSettings(NamedTuple):
     is_master: bool = False  # mode master: this node answers
     share_delay_s: float | None = None  # mode delayed: fixed; None is random
     datagram_bytes_max: int = 1400
+    value_bytes_max: int = VALUE_BYTES_MAX
     batching: bool = True
     receive_buffer_bytes: int | None = None  # what may wait for it, as the kernel counts, if told
     about: About = UNTOLD  # where it runs, and what

@@ -1,4 +1,4 @@
-"""How long to wait: share delays and Trickle.
+"""How long to wait: suppression delays, the brake and Trickle.
 
 Many nodes learn at the same instant that somebody should speak. Each draws a delay; the first to
 speak is heard by the others, which then stay silent. A uniform draw among N nodes gives about
@@ -20,12 +20,17 @@ from jsonbus.core.limits import (
 )
 
 
-def share_delay_s(known_nodes: int, u: float) -> float:
-    """The delay for a uniform draw `u` of [0, 1) among `known_nodes`."""
+def suppression_delay_s(longest_s: float, known_nodes: int, u: float) -> float:
+    """The delay, up to the longest, for a uniform draw `u` of [0, 1) among `known_nodes`."""
     if known_nodes <= SHARE_UNIFORM_NODES:
-        return SHARE_DELAY_MAX_S * u
+        return longest_s * u
     rate = math.log(known_nodes / SHARE_UNIFORM_NODES)
-    return SHARE_DELAY_MAX_S / rate * math.log1p(u * math.expm1(rate))
+    return longest_s / rate * math.log1p(u * math.expm1(rate))
+
+
+def share_delay_s(known_nodes: int, u: float) -> float:
+    """How long a node waits before it shares its list."""
+    return suppression_delay_s(SHARE_DELAY_MAX_S, known_nodes, u)
 
 
 class Brake:

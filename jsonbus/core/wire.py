@@ -20,6 +20,9 @@ the plain list. The payload of the control datagrams is null unless said otherwi
 own fields are further keys of `jb`:
 
     jsonbus.batch      payload [[topic, value], …]: many messages, numbered from m on
+    jsonbus.frag       a slice of a message that no datagram holds.   payload: a string, part of the
+                       text `[topic, value]`; f: [number of the message, index of the slice from
+                       0, number of slices]. In any order; m is the message's number as well
     jsonbus.topics     the subscription list, or a part of it; see below
     jsonbus.presence   I am here.   v: version of my entry, name, mode: "basic", "master" or
                        "delayed", ms: 1 if I answer in mode master, u, dig, sum as in a list,
@@ -65,12 +68,14 @@ from __future__ import annotations
 from jsonbus.core.wire_decode import CAUSES, decode, peek_header, peek_topic
 from jsonbus.core.wire_encode import (
     BATCH_OVERHEAD_BYTES,
+    FRAGMENT_OVERHEAD_BYTES,
     LIST_OVERHEAD_BYTES,
     MESSAGE_OVERHEAD_BYTES,
     SUMS_SIZE_BYTES,
     Stamp,
     encode_batch,
     encode_bye,
+    encode_fragment,
     encode_list,
     encode_message,
     encode_ping,
@@ -84,6 +89,7 @@ from jsonbus.core.wire_encode import (
 __all__ = [
     "BATCH_OVERHEAD_BYTES",
     "CAUSES",
+    "FRAGMENT_OVERHEAD_BYTES",
     "LIST_OVERHEAD_BYTES",
     "MESSAGE_OVERHEAD_BYTES",
     "SUMS_SIZE_BYTES",
@@ -91,6 +97,7 @@ __all__ = [
     "decode",
     "encode_batch",
     "encode_bye",
+    "encode_fragment",
     "encode_list",
     "encode_message",
     "encode_ping",

@@ -19,6 +19,7 @@ from jsonbus.core.frames import (
     ByeFrame,
     Digest,
     Entry,
+    FragmentFrame,
     Frame,
     Header,
     ListFrame,
@@ -29,7 +30,13 @@ from jsonbus.core.frames import (
     RequestFrame,
 )
 from jsonbus.core.topics import is_valid_pattern, is_valid_topic
-from jsonbus.core.wire_limits import ERROR_CHARS_MAX, INTEGER_MAX, LIST_PARTS_MAX, SUMS_BYTES
+from jsonbus.core.wire_limits import (
+    ERROR_CHARS_MAX,
+    INTEGER_MAX,
+    LIST_PARTS_MAX,
+    SLICES_MAX,
+    SUMS_BYTES,
+)
 from jsonbus.core.wire_names import (
     BYE,
     COVERS_ALL,
@@ -38,10 +45,12 @@ from jsonbus.core.wire_names import (
     FLAG_IS_MASTER,
     FLAG_LEFT,
     FLAG_MASTER_MODE,
+    FRAGMENT,
     KEY_COVERS,
     KEY_DIGEST,
     KEY_ENTRIES,
     KEY_ERROR,
+    KEY_FRAGMENT,
     KEY_HOST,
     KEY_IS_MASTER,
     KEY_MODE,
@@ -156,6 +165,16 @@ def _indexed(indexes: Any, patterns: list[str]) -> tuple[str, ...]:
     return indexed
 
 
+def _decode_fragment(header: Header, payload: Any, jb: dict[str, Any]) -> FragmentFrame:
+    if type(payload) is not str:
+        raise ValueError("a slice must be a string")
+    number, index, count = _items(jb.get(KEY_FRAGMENT), 3, "a fragment")
+    _integer(number, "number")
+    if not _integer(index, "index") < _integer(count, "count") <= SLICES_MAX:
+        raise ValueError(f"slice {index} of {count}")
+    return FragmentFrame(header, number, index, count, payload)
+
+
 def _decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> PresenceFrame:
     mode = jb.get(KEY_MODE)
     if mode not in MODES:
@@ -219,6 +238,7 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
 
 _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     TOPICS: _decode_list,
+    FRAGMENT: _decode_fragment,
     PRESENCE: _decode_presence,
     BYE: _decode_bye,
     REQUEST: _decode_request,

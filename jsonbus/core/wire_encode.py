@@ -21,6 +21,7 @@ from jsonbus.core.wire_limits import (
     LIST_PARTS_MAX,
     LIST_PATTERNS_MAX,
     NODE_ID_BYTES_MAX,
+    SLICES_MAX,
     SUMS_BYTES,
 )
 from jsonbus.core.wire_names import (
@@ -32,12 +33,14 @@ from jsonbus.core.wire_names import (
     FLAG_IS_MASTER,
     FLAG_LEFT,
     FLAG_MASTER_MODE,
+    FRAGMENT,
     KEY_COUNTER,
     KEY_COVERS,
     KEY_DIGEST,
     KEY_ENTRIES,
     KEY_ERROR,
     KEY_FIRST_MESSAGE,
+    KEY_FRAGMENT,
     KEY_HOST,
     KEY_INCARNATION,
     KEY_IS_MASTER,
@@ -104,6 +107,11 @@ _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
 )
 _TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
 _MESSAGE = b'{"topic":%b,"payload":%b' + _TAIL + b"}}"
+_FRAGMENT = (
+    b'{"topic":"%b","payload":"%%b"' % FRAGMENT.encode()
+    + _TAIL
+    + b',"%b":[%%d,%%d,%%d]}}' % KEY_FRAGMENT.encode()
+)
 _BATCH = b'{"topic":"' + BATCH.encode() + b'","payload":[%b]' + _TAIL + b"}}"
 
 
@@ -119,6 +127,22 @@ def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -
     """Many messages: the JSON of `[topic,payload]` for each, separated by commas."""
     stamp.counter = counter = stamp.counter + 1
     return _BATCH % (items, stamp.start, counter, first_message, sent_us)
+
+
+def encode_fragment(
+    stamp: Stamp,
+    slice_json: bytes,
+    first_message: int,
+    sent_us: int,
+    *,
+    number: int,
+    index: int,
+    count: int,
+) -> bytes:
+    """A slice of message `number`, as it stands inside of a JSON string."""
+    stamp.counter = counter = stamp.counter + 1
+    place = (number, index, count)
+    return _FRAGMENT % (slice_json, stamp.start, counter, first_message, sent_us, *place)
 
 
 def encode_list(
@@ -326,6 +350,19 @@ MESSAGE_OVERHEAD_BYTES = len(encode_message(_longest, b"", b"", INTEGER_MAX, INT
 
 # What encode_batch adds to its items, at most, if a comma is counted with each of them.
 BATCH_OVERHEAD_BYTES = len(encode_batch(_longest, b"", INTEGER_MAX, INTEGER_MAX))
+
+# What encode_fragment adds to a slice, at most.
+FRAGMENT_OVERHEAD_BYTES = len(
+    encode_fragment(
+        _longest,
+        b"",
+        INTEGER_MAX,
+        INTEGER_MAX,
+        number=INTEGER_MAX,
+        index=SLICES_MAX,
+        count=SLICES_MAX,
+    )
+)
 
 # What encode_list adds to its entries, at most: with digest and covers, without sums. (The receive
 # buffer of an announcement takes less than the covers that it has not.)

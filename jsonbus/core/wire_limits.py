@@ -37,6 +37,10 @@ AGE_MS_MAX = 999_999_999
 # Parts of one list. At 1,400 bytes a part, more nodes than multicast ever carried.
 LIST_PARTS_MAX = 65_535
 
+# Slices of one message: 64 MiB, the most that settings allow, in their smallest datagrams, if JSON
+# has to escape every character.
+SLICES_MAX = 1 << 18
+
 # Indexes into a list's payload: even of the shortest patterns, `"a",`, no more fit a datagram.
 LIST_PATTERNS_MAX = DATAGRAM_BYTES_MAX // 4
 

@@ -15,6 +15,7 @@ from jsonbus.core.wire_limits import (
 # Topics. No application may publish under the prefix.
 RESERVED_PREFIX = "jsonbus."
 BATCH = "jsonbus.batch"
+FRAGMENT = "jsonbus.frag"
 TOPICS = "jsonbus.topics"
 PRESENCE = "jsonbus.presence"
 BYE = "jsonbus.bye"
@@ -34,6 +35,7 @@ KEY_FIRST_MESSAGE = "m"
 KEY_SENT_US = "t"
 
 # Keys of `jb` in control datagrams.
+KEY_FRAGMENT = "f"
 KEY_ENTRIES = "subs"
 KEY_DIGEST = "dig"
 KEY_SUMS = "sum"

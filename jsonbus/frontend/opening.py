@@ -12,7 +12,7 @@ from jsonbus.config import BusConfig
 from jsonbus.core.frames import About
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.transport.base import Transport
+from jsonbus.transport.base import DATAGRAM_BYTES_MAX, Transport
 from jsonbus.transport.multicast import open_multicast
 from jsonbus.version import __version__
 
@@ -51,6 +51,7 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
         is_master=config.master,
         share_delay_s=None if config.subs_share_delay is None else config.subs_share_delay / 1000,
         datagram_bytes_max=config.datagram_bytes_max or DATAGRAM_BYTES_DEFAULT,
+        value_bytes_max=config.value_bytes_max,
         batching=config.batching,
         receive_buffer_bytes=receive_buffer_bytes,
         about=About(make_host(host), __version__),
@@ -71,14 +72,18 @@ def make_host(host: str) -> str | None:
     return readable[:HOST_BYTES_MAX].decode(errors="ignore") or None
 
 
-def datagram_bytes(config: BusConfig, transport: Transport) -> int:
-    """How large datagrams with several messages may be, by the way they take now."""
+def datagram_bytes(config: BusConfig, transport: Transport) -> tuple[int, int]:
+    """How large datagrams may be, by the way they take now: with several messages, and with one.
+
+    A single message that fits no frame of the network is cut here rather than by IP, which would
+    lose all of it with one lost piece and repair none. Loopback loses nothing by cutting nothing.
+    """
     if config.datagram_bytes_max is not None:
-        return config.datagram_bytes_max
+        return config.datagram_bytes_max, config.datagram_bytes_max
     interfaces = transport.describe().interfaces
     if interfaces and all(each.address.startswith("127.") for each in interfaces):
-        return LOOPBACK_DATAGRAM_BYTES
-    return DATAGRAM_BYTES_DEFAULT
+        return LOOPBACK_DATAGRAM_BYTES, DATAGRAM_BYTES_MAX
+    return DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES_DEFAULT
 
 
 def open_transport(config: BusConfig) -> Transport:

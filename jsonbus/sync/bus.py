@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.codec import dumps_plain
 from jsonbus.core.node import Node
-from jsonbus.core.publisher import PAYLOAD_BYTES_SAFE
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
@@ -121,8 +120,10 @@ class Bus:
                 if len(self._gathered) < express.limit:
                     return True
                 return self._loop.attend()
-            if len(payload) <= PAYLOAD_BYTES_SAFE:
+            if len(lane) + len(payload) <= express.whole_max:
                 return self._loop.publish_encoded(lane, payload)
+            if len(payload) <= self._config.value_bytes_max:
+                return self._loop.publish_large(lane, payload)
         elif lane is not None:
             next(self._express.suppressed)
             return False

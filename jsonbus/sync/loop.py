@@ -127,7 +127,7 @@ class Loop:
             self._receiving.cut_off()
             raise
         note_open(self)
-        self._node.allow_bytes(datagram_bytes(self._config, self._transport))
+        self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     @property
@@ -170,6 +170,22 @@ class Loop:
                 self._send(has_turn)
             elif not outgoing.send_lone(datagram):
                 self.wake()
+        except BaseException:
+            outgoing.let_go()
+            raise
+        return True
+
+    def publish_large(self, lane: bytes, payload: bytes) -> bool:
+        """The same for one that no datagram holds."""
+        outgoing = self._outgoing
+        try:
+            with self._lock:
+                if self._is_closing:
+                    raise closed_error()
+                now = monotonic()
+                self._node.put_large(lane, payload, now)
+                has_turn = outgoing.take_turn_or_wait(now)
+            self._send(has_turn)
         except BaseException:
             outgoing.let_go()
             raise
@@ -438,7 +454,7 @@ class Loop:
         with self._lock:
             now = monotonic()
             if has_moved:
-                node.allow_bytes(datagram_bytes(self._config, self._transport))
+                node.allow_bytes(*datagram_bytes(self._config, self._transport))
                 node.interfaces_changed(now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:

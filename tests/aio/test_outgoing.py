@@ -155,7 +155,7 @@ async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.Monke
                     await asyncio.sleep(pause_s)
 
         publishers = [asyncio.create_task(publish(None)), asyncio.create_task(publish(0))]
-        assert await until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 10_100)
+        assert await until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 12_500)
         assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 2
         transport.inner.is_jammed = False
         await asyncio.wait_for(asyncio.gather(*publishers), 60)

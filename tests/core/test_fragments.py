@@ -18,8 +18,8 @@ from jsonbus.core.limits import (
     FRAGMENTS_DONE_MAX,
     FRAGMENTS_OPEN_MAX,
     FRAGMENTS_SENDERS_MAX,
-    SLICES_MAX,
 )
+from jsonbus.core.wire_limits import SLICES_MAX
 from tests.core.generated import unhurried
 
 NOW = 1000.0
@@ -106,7 +106,7 @@ def test_a_slice_that_contradicts_itself_is_refused_and_leaves_nothing(
 def test_a_slice_that_contradicts_another_is_refused() -> None:
     together = make()
     together.add(KEY, 0, 3, "x", NOW)
-    with pytest.raises(ValueError, match="2 slices of a message that has 3"):
+    with pytest.raises(ValueError, match="slice 1 of 2, of a message that has 3"):
         together.add(KEY, 1, 2, "y", NOW)
     assembly = together.get(KEY)
     assert assembly is not None

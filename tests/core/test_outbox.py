@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsonbus.core.codec import dumps
+from jsonbus.core.codec import dumps, loads
 from jsonbus.core.express import Express
-from jsonbus.core.frames import Frame, MessagesFrame, PingFrame
+from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame, PingFrame
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire_decode import decode
 from jsonbus.core.wire_encode import Stamp, encode_ping
@@ -95,8 +95,27 @@ def test_whatever_is_put_in_comes_out_once_in_order_and_fits(
 
 def test_message_larger_than_a_datagram_goes_alone() -> None:
     outbox = make_outbox()
+    outbox.allow_bytes(1_400, 65_507)  # as on loopback
     put(outbox, 1, "x" * 5_000, 2)
     assert [len(frame) for frame in items(take(outbox))] == [1, 1, 1]
+
+
+def test_message_that_no_datagram_holds_goes_in_slices_between_the_others() -> None:
+    outbox = make_outbox()
+    put(outbox, 1, "x" * 5_000, 2)
+    first, *slices, last = outbox.take(NOW)
+    assert items([decode(first), decode(last)]) == [[["t", 1]], [["t", 2]]]
+    frames = [decode(each) for each in slices]
+    assert len(frames) == 5
+    text = ""
+    for index, frame in enumerate(frames):
+        assert isinstance(frame, FragmentFrame)
+        assert (frame.number, frame.index, frame.count) == (2, index, 5)
+        assert frame.header.first_message == 2
+        text += frame.text
+    assert loads(text) == ["t", "x" * 5_000]
+    assert outbox.messages_sent == 3
+    assert max(map(len, slices)) <= 1_400
 
 
 def test_without_batching_every_message_goes_alone() -> None:

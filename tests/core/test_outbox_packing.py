@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from jsonbus.core.codec import dumps, loads
 from jsonbus.core.express import SHARING_MAX, Express
-from jsonbus.core.frames import MessagesFrame, PingFrame
+from jsonbus.core.frames import FragmentFrame, MessagesFrame, PingFrame
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.topics import is_valid_topic
 from jsonbus.core.wire_decode import decode
@@ -255,6 +255,7 @@ class EveryWayOut(RuleBasedStateMachine):
         self.put: list[int] = []  # sizes
         self.out: list[int] = []
         self.counter = 0
+        self.text = ""  # of slices
 
     def _value(self, size: int) -> str:
         self.put.append(size)
@@ -267,6 +268,11 @@ class EveryWayOut(RuleBasedStateMachine):
             self.counter += 1
             assert frame.header.counter == self.counter
             assert frame.header.first_message == len(self.out) + 1
+            if isinstance(frame, FragmentFrame):
+                self.text += frame.text
+                if frame.index == frame.count - 1:
+                    self.out.append(len(loads(self.text)[1]))
+                    self.text = ""
             if isinstance(frame, MessagesFrame):
                 self.out += [len(value) for _, value in frame.items]
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jsonbus.core.frames import MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX
 from jsonbus.core.node import Node
-from jsonbus.core.publisher import MESSAGE_BYTES_MAX
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError, PayloadTooLargeError
 from tests.core.link import Link, forge_presence
 
 
-def make_pair(link: Link, *patterns: str) -> tuple[Node, Node]:
+def make_pair(link: Link, *patterns: str, **settings: Any) -> tuple[Node, Node]:
     """A publisher that is sure, and a subscriber."""
-    a, b = link.add("a"), link.add("b")
+    a, b = link.add("a", **settings), link.add("b", **settings)
     link.subscribe(b, *patterns)
     link.run(5)
     return a, b
@@ -119,15 +120,15 @@ def test_value_that_is_not_json_is_an_error_and_sends_nothing() -> None:
     assert message.sequence == 1
 
 
-def test_largest_message_fits_and_one_byte_more_does_not() -> None:
+def test_largest_value_arrives_and_one_byte_more_is_refused() -> None:
     link = Link()
-    a, _ = make_pair(link, "t")
-    room = MESSAGE_BYTES_MAX - len('"t"') - len('""')
-    with pytest.raises(PayloadTooLargeError) as caught:
-        a.publish("t", "x" * (room + 1), link.now)
-    assert caught.value.size_bytes == MESSAGE_BYTES_MAX + 1
-    link.publish(a, "t", "x" * room)
-    assert link.values("b") == ["x" * room]
+    a, _ = make_pair(link, "t", value_bytes_max=100_000)
+    largest = "x" * (100_000 - len('""'))
+    with pytest.raises(PayloadTooLargeError, match="takes 100,001 bytes") as caught:
+        a.publish("t", largest + "x", link.now)
+    assert caught.value.size_bytes == 100_001
+    link.publish(a, "t", largest)
+    assert link.values("b") == [largest]
 
 
 def test_publish_after_close_is_an_error_also_if_nobody_wants_it() -> None:

@@ -236,6 +236,7 @@ def make_talker(link: Link) -> tuple[Node, Node]:
     """One that hears, and one that sends whatever it has."""
     hearer, talker = link.add("hearer"), link.add("talker", mode="basic")
     talker.wall_offset_s = SENT_US / 1_000_000
+    talker.allow_bytes(1_400, 65_507)
     link.run(10)
     return hearer, talker
 

@@ -11,6 +11,7 @@ from jsonbus.core.frames import (
     ByeFrame,
     Digest,
     Entry,
+    FragmentFrame,
     Frame,
     Header,
     ListFrame,
@@ -48,6 +49,14 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     (
         MessagesFrame(HEADER, [["t1", 1], ["t2", [2.5]], ["t1", "x"]]),
         b'{"topic":"jsonbus.batch","payload":[["t1",1],["t2",[2.5]],["t1","x"]],' + _TAIL + b"}}",
+    ),
+    (
+        FragmentFrame(HEADER, 9041, 3, 7, 'x","€\\n'),
+        b'{"topic":"jsonbus.frag","payload":"x\\",\\"'
+        + "€".encode()
+        + b'\\\\n",'
+        + _TAIL
+        + b',"f":[9041,3,7]}}',
     ),
     (
         # An announcement: only the sender's entry.
@@ -204,6 +213,10 @@ def encode_frame(frame: Frame) -> bytes:
                 receive_buffer_bytes=frame.receive_buffer_bytes,
                 about=frame.about,
             )
+        case FragmentFrame(_, number, index, count, text):
+            slice_json = codec.dumps(text)[1:-1]
+            place = {"number": number, "index": index, "count": count}
+            return wire.encode_fragment(stamp, slice_json, first, sent_us, **place)
         case ByeFrame(_, version):
             return wire.encode_bye(stamp, first, sent_us, version=version)
         case RequestFrame(_, topic, value, request_id, timeout_ms):

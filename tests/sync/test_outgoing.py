@@ -152,7 +152,7 @@ def test_publishers_that_outrun_the_network_wait(
     for publisher in publishers:
         publisher.start()
     # One of them is in the middle of its send; the other filled the outbox, and waits.
-    assert wait_until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 10_100)
+    assert wait_until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 12_500)
     assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 1
     transport.inner.is_jammed = False
     for publisher in publishers:

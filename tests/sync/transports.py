@@ -6,7 +6,9 @@ import socket
 import threading
 from typing import Any
 
-from jsonbus.core.frames import MessagesFrame
+from jsonbus.core.codec import loads
+from jsonbus.core.fragments import Fragments
+from jsonbus.core.frames import FragmentFrame, MessagesFrame
 from jsonbus.core.wire import decode
 from jsonbus.transport import MemoryNetwork, Sender, TransportInfo
 
@@ -75,5 +77,17 @@ class RecordingTransport:
         return found
 
     def messages(self) -> list[tuple[str, Any]]:
-        """Topic and value of every message sent, in order."""
-        return [message for batch in self.batches() for message in batch]
+        """Topics and values, in the order in which they, or their last slices, were sent."""
+        found: list[tuple[str, Any]] = []
+        together = Fragments(1 << 26, 1 << 26)
+        for datagram in tuple(self.sent):
+            frame = decode(datagram)
+            if isinstance(frame, MessagesFrame):
+                found += [(topic, value) for topic, value in frame.items]
+            elif isinstance(frame, FragmentFrame):
+                key = (frame.header.node, frame.header.incarnation, frame.number)
+                whole = together.add(key, frame.index, frame.count, frame.text, 0.0)
+                if whole is not None:
+                    topic, value = loads(whole)
+                    found.append((topic, value))
+        return found
