@@ -48,6 +48,9 @@ class Counters:
     suspicions_sent: int = 0
     plain_peers_refused: int = 0
 
+    #: Of this and other nodes' messages.
+    naks_received: int = 0
+
     requests_sent: int = 0
     requests_repeated: int = 0
     #: Requests of this and other nodes that were answered.

@@ -68,6 +68,17 @@ class MessagesLost:
 
 
 @dataclass(slots=True)
+class GapFound:
+    """Messages of a reliable topic that were asked for in vain: they will not come any more."""
+
+    node: str
+    name: str
+    topic: str
+    first: int  # sequences of the topic
+    last: int
+
+
+@dataclass(slots=True)
 class ReplyReceived:
     """The answer to a request of this node's."""
 
@@ -103,6 +114,7 @@ Event = (
     | MasterMissing
     | DatagramRejected
     | MessagesLost
+    | GapFound
     | ReplyReceived
     | RequestUnserved
     | PongReceived

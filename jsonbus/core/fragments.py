@@ -172,12 +172,12 @@ class Fragments:
         sender.open += 1
         return assembly
 
-    def ignore(self, key: Key) -> None:
-        """Nobody wants this message: keep none of its slices."""
-        if key not in self._assemblies:
-            self.add(key, 0, 1, "", 0.0)
-        else:
+    def ignore(self, key: Key) -> bool:
+        """Nobody wants this message: keep none of its slices. False: it was ignored before."""
+        if key in self._assemblies:
             self._remove(key, self._assemblies[key])
+            return True
+        return self.add(key, 0, 1, "", 0.0) is not None
 
     def forget(self, node: str) -> None:
         """The node is no longer here."""

@@ -96,8 +96,9 @@ def bucket_of(node: str) -> int:
 class MessagesFrame:
     """One message or a batch.
 
-    `items` should be lists [topic, value], but those of a batch are as they came: the node looks
-    each topic up anyway, and checks shape and name only where that look-up fails.
+    `items` should be lists [topic, value], or [topic, value, sequence] of a reliable topic, but
+    those of a batch are as they came: the node looks each topic up anyway, and checks shape and
+    name only where that look-up fails.
     """
 
     header: Header | None  # None: a plain datagram
@@ -113,6 +114,7 @@ class FragmentFrame:
     index: int  # of the slice, from 0
     count: int  # slices of the message
     text: str
+    sequence: int | None = None  # of a reliable topic's message
 
 
 @dataclass(slots=True)
@@ -185,6 +187,35 @@ class ReplyFrame:
 
 
 @dataclass(slots=True)
+class NakFrame:
+    """The sender misses these messages of reliable topics."""
+
+    header: Header
+    node: str  # whose
+    incarnation: int
+    topics: list[tuple[str, list[tuple[int, int]]]]  # ranges of sequences, first and last
+
+
+@dataclass(slots=True)
+class BeatFrame:
+    """How far the sender's reliable topics are."""
+
+    header: Header
+    beats: list[tuple[str, int, int]]  # topic, last sequence, first that can be had again
+
+
+@dataclass(slots=True)
+class RepairFrame:
+    """Messages of reliable topics, sent again because somebody missed them.
+
+    `items` should be lists [topic, value, sequence, number], but are as they came.
+    """
+
+    header: Header
+    items: list[Any]
+
+
+@dataclass(slots=True)
 class PingFrame:
     """Whoever hears this, answer."""
 
@@ -210,6 +241,9 @@ Frame = (
     | ByeFrame
     | RequestFrame
     | ReplyFrame
+    | NakFrame
+    | BeatFrame
+    | RepairFrame
     | PingFrame
     | PongFrame
 )

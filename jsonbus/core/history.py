@@ -10,11 +10,11 @@ misses the repair as well hears at least that its publisher is there.
 
 What is kept is bounded in messages and bytes, per topic and in all, and by age. A flood would run
 through any bound before the first NAK can come. So a message has a *hold time* before which it is
-not pushed out to make room, and a publisher that finds no room waits (`room_at`). That is all the
-flow control there is: the hold time is so short while no NAKs come that nobody waits; it doubles
-while they keep coming, up to the time that all tries of a subscriber take, and rate = bound / hold
-time falls until the subscribers keep up; without NAKs it falls back. A message that was asked for
-is held anew, as it may be asked for again.
+not pushed out to make room, and a publisher that finds no room waits (`room_at`). That is the flow
+control: the hold time is so short while no NAKs come that nobody waits; it doubles while they keep
+coming, up to the time that all tries of a subscriber take, and the rate, bound / hold time, falls
+until the subscribers keep up; without NAKs it falls back. Repairs keep a pace as well. A message
+that was asked for is held anew, as it may be asked for again.
 
 Whoever does not wait is still bounded: the oldest are pushed out, and counted.
 """
@@ -22,16 +22,18 @@ Whoever does not wait is still bounded: the oldest are pushed out, and counted.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 
 from jsonbus.core.deadlines import Deadlines
+from jsonbus.core.kept import KeptTopic, Record
 from jsonbus.core.limits import (
     BEAT_MAX_S,
     BEAT_MIN_S,
     BEATS_PER_CALL,
     HISTORY_AGE_S,
     HISTORY_BYTES_MAX,
+    HISTORY_HOLD_MIN_S,
     HISTORY_MESSAGES_MAX,
     HISTORY_TOPIC_BYTES_MAX,
     HISTORY_TOPIC_MESSAGES_MAX,
@@ -42,7 +44,7 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
     TIMER_SLACK_S,
 )
-from jsonbus.core.repair_pace import HoldTime, RepairCredit
+from jsonbus.core.repair_pace import HoldTime, PublishPace, RepairCredit
 
 Range = tuple[int, int]  # first and last sequence
 Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is still kept
@@ -50,53 +52,18 @@ Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is s
 _EXPIRY_INTERVAL_S = 1.0  # looking for the expired with every message would be a waste
 
 
-class Record:
-    """A message that is kept. `number` and `text` are the caller's."""
-
-    __slots__ = ("kept_at", "number", "repaired_at", "sequence", "text", "topic")
-
-    def __init__(self, topic: str, sequence: int, number: int, text: bytes, now: float) -> None:
-        self.topic = topic
-        self.sequence = sequence
-        self.number = number
-        self.text = text
-        self.kept_at = now
-        self.repaired_at = -math.inf
-
-    def free_at(self, hold_s: float) -> float:
-        """When it may be pushed out."""
-        held_until = max(self.kept_at, self.repaired_at) + hold_s
-        return min(held_until, self.kept_at + HISTORY_AGE_S)
-
-
-class _Topic:
-    """Kept are the sequences from `first` to `last`, without holes."""
-
-    __slots__ = ("beat_s", "beaten_at", "first", "last", "name", "records", "size_bytes")
-
-    def __init__(self, name: str, last: int) -> None:
-        self.name = name
-        self.first = last + 1
-        self.last = last
-        self.records: dict[int, Record] = {}
-        self.size_bytes = 0
-        self.beat_s = BEAT_MIN_S
-        self.beaten_at = -math.inf
-
-    def in_order(self) -> Iterator[Record]:
-        return map(self.records.__getitem__, range(self.first, self.last + 1))
-
-
 class History:
     """All reliable topics of one node."""
 
     __slots__ = (
+        "_asked",
         "_beats",
         "_credit",
         "_expiry_at",
         "_floor",
         "_hold",
         "_order",
+        "_pace",
         "_topics",
         "pushed_out",
         "repaired",
@@ -105,15 +72,17 @@ class History:
     )
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, KeptTopic] = {}
         #: All records, oldest first. Ordered, since those of one topic leave from the middle.
         self._order: OrderedDict[Record, None] = OrderedDict()
-        self._beats: Deadlines[_Topic] = Deadlines()
+        self._beats: Deadlines[KeptTopic] = Deadlines()
         #: The highest sequence of a topic that was forgotten: should it come back, it goes on above
         #: it. From 1 again, its messages would be taken for repeats.
         self._floor = 0
         self._expiry_at = -math.inf
         self._hold = HoldTime()
+        self._pace = PublishPace()
+        self._asked: deque[Record] = deque()
         self._credit = RepairCredit()
         #: What is kept, with what keeping it takes.
         self.size_bytes = 0
@@ -146,6 +115,8 @@ class History:
         self.size_bytes += size
         state.beat_s = BEAT_MIN_S
         self._beats.set(state, now + BEAT_MIN_S)
+        if self._hold.peak_s > HISTORY_HOLD_MIN_S:
+            self._pace.count(size, self._hold.at(now), now)
         if (
             self.size_bytes > HISTORY_BYTES_MAX
             or state.size_bytes > HISTORY_TOPIC_BYTES_MAX
@@ -160,7 +131,7 @@ class History:
         """When a message of that size may be published on that topic; `now` if at once."""
         state = self._topics.get(topic)
         size = size_bytes + RECORD_OVERHEAD_BYTES
-        at = now
+        at = now if self._hold.peak_s == HISTORY_HOLD_MIN_S else self._pace.free_at(now)
         over = self.size_bytes + size - HISTORY_BYTES_MAX
         count = len(self._order) + 1 - HISTORY_MESSAGES_MAX
         if over > 0 or count > 0:
@@ -183,40 +154,57 @@ class History:
     # --- Repairing -------------------------------------------------------------------------------
 
     def take_nak(self, topic: str, ranges: Sequence[Range], now: float) -> list[Record]:
-        """What to send again, of what a subscriber asks for; beats answer for what is gone."""
+        """A subscriber asks for these. What to send again now; see `repairs` for the rest.
+
+        Beats answer for what is gone.
+        """
         state = self._topics.get(topic)
         if state is None:
             return []
-        records: list[Record] = []
         age_s = -1.0
         gone = 0
         looks = REPAIRS_PER_NAK  # at records, sent again or not: ranges may overlap
-        self._credit.earn(now)
         for first, last in ranges[:NAK_RANGES_MAX]:
             gone += max(0, min(last + 1, state.first) - first)
             start = max(first, state.first)
             for sequence in range(start, min(last, state.last, start + looks - 1) + 1):
                 looks -= 1
                 record = state.records[sequence]
-                if now - record.repaired_at < REPAIR_IGNORE_S:
-                    continue
-                if not self._credit.spend(len(record.text)):
-                    break
-                record.repaired_at = now
-                age_s = max(age_s, now - record.kept_at)
-                records.append(record)
-        self.repaired += len(records)
-        if gone or records:
+                if not record.is_asked and now - record.repaired_at >= REPAIR_IGNORE_S:
+                    record.is_asked = True
+                    record.repaired_at = now  # or soon: from here on it is held anew
+                    age_s = max(age_s, now - record.kept_at)
+                    self._asked.append(record)
+        if gone or age_s >= 0:
             self._hold.lengthen(age_s, now)
             self._beat_anew(state, gone > 0, now)
         self.unavailable += min(gone, state.last)
+        return self.repairs(now)
+
+    def repairs(self, now: float) -> list[Record]:
+        """What to send again by now, of all that was asked for."""
+        records: list[Record] = []
+        if not self._asked:
+            return records
+        self._credit.earn(self._hold.at(now), now)
+        while self._asked:
+            record = self._asked[0]
+            if record in self._order:
+                if not self._credit.spend(len(record.text) + RECORD_OVERHEAD_BYTES):
+                    break
+                record.is_asked = False
+                record.repaired_at = now
+                records.append(record)
+            self._asked.popleft()
+        self.repaired += len(records)
         return records
 
     # --- Beats -----------------------------------------------------------------------------------
 
     def timer_at(self) -> float:
-        """When to call `beats`."""
-        return self._beats.next_at()
+        """When to call `beats` and `repairs`."""
+        beat_at = self._beats.next_at()
+        return min(beat_at, self._credit.back_at()) if self._asked else beat_at
 
     def beats(self, now: float) -> list[Beat]:
         """The beats to send now: a few at most; while there are more, `timer_at` is not after now.
@@ -236,10 +224,10 @@ class History:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _begin(self, topic: str) -> _Topic:
+    def _begin(self, topic: str) -> KeptTopic:
         if len(self._topics) >= HISTORY_TOPICS_MAX:
             self._forget_idle_topics()
-        state = self._topics[topic] = _Topic(topic, self._floor)
+        state = self._topics[topic] = KeptTopic(topic, self._floor)
         return state
 
     def _forget_idle_topics(self) -> None:
@@ -264,7 +252,7 @@ class History:
             at = max(at, record.free_at(hold_s))
         return at
 
-    def _push_out(self, state: _Topic, now: float) -> None:
+    def _push_out(self, state: KeptTopic, now: float) -> None:
         """Make room; the message kept last stays, however large."""
         hold_s = self._hold.at(now)
         while len(state.records) > 1 and (
@@ -299,7 +287,7 @@ class History:
         state.size_bytes -= size
         self.size_bytes -= size
 
-    def _beat_anew(self, state: _Topic, is_urgent: bool, now: float) -> None:
+    def _beat_anew(self, state: KeptTopic, is_urgent: bool, now: float) -> None:
         state.beat_s = BEAT_MIN_S
         at = now + BEAT_MIN_S
         if is_urgent:  # but once for all who ask

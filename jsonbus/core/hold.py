@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
 
-Held = tuple[str, bytes]  # topic, payload
+Held = tuple[str, bytes, bool]  # topic, payload, whether it is to be reliable
 
 
 class HoldQueue:
@@ -25,9 +25,9 @@ class HoldQueue:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, topic: str, payload: bytes) -> list[Held]:
+    def put(self, topic: str, payload: bytes, is_reliable: bool = False) -> list[Held]:
         """Hold a message; what has to be sent instead, oldest first."""
-        self._messages.append((topic, payload))
+        self._messages.append((topic, payload, is_reliable))
         self._bytes += len(payload)
         overflow: list[Held] = []
         while len(self._messages) > HOLD_MESSAGES_MAX or self._bytes > HOLD_BYTES_MAX:
@@ -46,10 +46,10 @@ class HoldQueue:
         """Messages of topics that are wanted by now, in order."""
         held = self.take_all()
         wanted = []
-        for topic, payload in held:
-            if is_wanted(topic):
-                wanted.append((topic, payload))
+        for message in held:
+            if is_wanted(message[0]):
+                wanted.append(message)
             else:
-                self._messages.append((topic, payload))
-                self._bytes += len(payload)
+                self._messages.append(message)
+                self._bytes += len(message[1])
         return wanted

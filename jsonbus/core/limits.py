@@ -216,12 +216,17 @@ NAK_WAITS_S = (0.06, 0.12, 0.24, 0.48, 0.48)
 #: subscribers, whose NAKs cross the repair, would ask for in vain.
 REPAIR_IGNORE_S = 0.05
 
-#: Messages that one NAK is answered with, and bytes of repairs: a burst, and then per second.
-#: Beyond, they are asked for again. Against forged NAKs, which cost fifty bytes and would yield
-#: megabytes; repairs faster than this would drown whoever just lost messages anyway.
+#: Messages that one NAK is answered with. Beyond, they are asked for again.
 REPAIRS_PER_NAK = 1024
-REPAIR_BURST_BYTES = 1 << 20
+
+#: Bytes of repairs, with what keeping them takes: a burst, some twenty datagrams of small messages,
+#: which any receive buffer takes, and then per second: 40,000 small messages. Faster ones would
+#: drown whoever just lost messages; and forged NAKs of fifty bytes must not yield megabytes.
+REPAIR_BURST_BYTES = 128 << 10
 REPAIR_BYTES_PER_S = 20 << 20
+
+#: Repairs that have to wait go out at most this often, a handful at a time.
+REPAIR_TICK_S = 0.001
 
 #: After the last message of a topic a beat follows after this, then after twice that, and so on, up
 #: to the longest, until the history has expired.
@@ -253,10 +258,14 @@ HISTORY_TOPICS_MAX = 1 << 17
 
 #: A message is not pushed out of the history before this age: publishers wait. The shortest covers
 #: a first NAK (5 ms, 50 ms of delay, the way, two busy processes); at that a full history still
-#: takes 320 MB a second, and nobody waits. The longest covers all five tries and the ways: 16 MB a
-#: second in all, 16,000 small messages on one topic, which any receiver can take.
+#: takes 300 MB a second, and nobody waits. The longest covers all five tries and the ways: 8 MB a
+#: second, or 16,000 small messages, which any receiver can take.
 HISTORY_HOLD_MIN_S = 0.1
 HISTORY_HOLD_MAX_S = 2.0
+
+#: While messages are held for longer, publishing is spread over the hold time, but for so much that
+#: may go out in one go: at the longest hold time some 80 small messages.
+PUBLISH_BURST_S = 0.005
 
 #: Without NAKs the hold time halves after each of these: back from the longest in five seconds.
 HISTORY_HOLD_FALL_S = 1.0
@@ -296,3 +305,14 @@ SLICE_WAIT_S = 0.02
 NAK_RANGES_MAX = 60
 NAK_BYTES_MAX = 1000
 STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX
+
+#: Messages before the first one heard of a stream that a subscriber may ask for: what is lost within
+#: the second or so that it takes to hear of a stream, if not everything is.
+CLAIM_MESSAGES_MAX = 1024
+
+#: Idle streams are looked for this often.
+STREAMS_EXPIRY_S = 5.0
+
+#: What a repaired message, or one of a batch, is taken to weigh while it waits for its turn: its
+#: value is no longer text. Large ones come in slices, whose size is known.
+REPAIR_SIZE_BYTES = 500

@@ -36,6 +36,7 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
 from jsonbus.core.publisher import Publisher
 from jsonbus.core.receiver import Receiver
+from jsonbus.core.reliable import Reliable
 from jsonbus.core.requests import Request
 from jsonbus.core.roster import Roster
 from jsonbus.core.routing import Deliveries, Inbox, Router
@@ -92,6 +93,17 @@ class Node:
             emit=self._emit,
         )
         self._inboxes: dict[object, Inbox] = {}
+        self._reliable = Reliable(
+            settings,
+            rng,
+            outbox=self._outbox,
+            router=self._router,
+            roster=self._roster,
+            deliveries=self._deliveries,
+            counters=self.counters,
+            subscribers=lambda: len(self._membership.list) - 1,
+            emit=self._emit,
+        )
         self._publisher = Publisher(
             settings,
             router=self._router,
@@ -99,6 +111,7 @@ class Node:
             express=self.express,
             deliveries=self._deliveries,
             counters=self.counters,
+            reliable=self._reliable,
         )
         self._receiver = Receiver(
             settings.node,
@@ -112,6 +125,7 @@ class Node:
             pings=self._pings,
             buffers=self._buffers,
             fragments=self._fragments,
+            reliable=self._reliable,
             emit=self._emit,
         )
         self._sending_fails = False
@@ -220,6 +234,7 @@ class Node:
             self._pings.timer_at(),
             self._dialogue.timer_at(),
             self._fragments.timer_at(),
+            self._reliable.timer_at(),
         )
         return None if at == math.inf else at
 
@@ -231,6 +246,7 @@ class Node:
         self._pings.handle_timer(due, now)
         self._dialogue.handle_timer(due, now)
         self._fragments.handle_timer(due)
+        self._reliable.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)
@@ -271,13 +287,22 @@ class Node:
 
     # --- Messages -------------------------------------------------------------------------------
 
-    def publish(self, topic: str, value: Any, now: float) -> bool:
+    def publish(self, topic: str, value: Any, now: float, *, is_reliable: bool = False) -> bool:
         """Send a message, or hold it until sure; False if nobody wants it and nothing was sent.
+
+        A reliable one is kept for a while, and sent again to who missed it.
 
         A value that nobody wants is not looked at. Raises InvalidTopicError, PayloadError,
         PayloadTooLargeError, ClosedError.
         """
-        return self._publisher.publish(topic, value, now)
+        return self._publisher.publish(topic, value, now, is_reliable=is_reliable)
+
+    def room_at(self, topic: str, now: float) -> float:
+        """When the next reliable message to the topic should be published: `now`, if at once.
+
+        Later if the history is full of what somebody may still ask for.
+        """
+        return self._reliable.room_at(topic, now)
 
     def subscribe(self, pattern: str, sink: object, now: float) -> None:
         """Deliver messages that match to `sink`; it may have several patterns."""
@@ -288,6 +313,8 @@ class Node:
         if inbox is None:
             inbox = self._inboxes[sink] = Inbox(sink)
         self._router.local.subscribe(pattern, inbox)
+        for peer in self._roster.peers.values():
+            peer.mark()
         self._own_patterns_changed(now)
 
     def unsubscribe(self, pattern: str, sink: object, now: float) -> bool:
@@ -397,6 +424,7 @@ class Node:
         counts["datagrams_sent"] = self._outbox.datagrams_sent
         counts["messages_sent"] = self._outbox.messages_sent
         counts["messages_waiting_to_be_sure"] = self.held
+        counts |= self._reliable.figures()
         counts["messages_incomplete"] = self._fragments.dropped
         counts["nodes_known"] = len(self._membership.list)
         return counts
@@ -420,6 +448,7 @@ class Node:
             if old is not None:
                 self._buffers.forget(old.node)
                 self._fragments.forget(old.node)
+                self._reliable.forget(old.node)
         else:
             peer = self._roster.get(new.node)
             if peer is not None:

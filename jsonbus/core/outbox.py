@@ -25,6 +25,7 @@ from jsonbus.core.wire_encode import (
     encode_batch,
     encode_fragment,
     encode_message,
+    encode_sequenced,
 )
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 
@@ -36,6 +37,10 @@ _SIZE_SHARE = 4
 _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 
 _SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
+
+
+class _Sequenced(bytes):
+    """A message of a reliable topic: `["topic",payload,sequence`."""
 
 
 class Outbox:
@@ -108,6 +113,11 @@ class Outbox:
         return self._measure() + self._ready_bytes
 
     @property
+    def repair_room_bytes(self) -> int:
+        """What the items of a repair may take in one datagram."""
+        return self._room
+
+    @property
     def messages_put(self) -> int:
         return self.messages_sent + len(self._gathered)
 
@@ -136,9 +146,36 @@ class Outbox:
     def put_message(self, lane: bytes, payload: bytes, now: float) -> int:
         """Add a message; its number. The lane is the topic's: `["topic",`."""
         message = lane + payload
+        if self._is_cut(len(message), now):
+            self._pack(now)
+            self.messages_sent = number = self.messages_sent + 1
+            self.put_slices(message + b"]", number, None, now)
+            return number
+        return self._put(message, now)
+
+    def put_sequenced(self, lane: bytes, payload: bytes, sequence: int, now: float) -> int:
+        """The same for a message of a reliable topic."""
+        message = _Sequenced(b"%b%b,%d" % (lane, payload, sequence))
+        if self._is_cut(len(message), now):
+            self._pack(now)
+            self.messages_sent = number = self.messages_sent + 1
+            self.put_slices(message + b"]", number, sequence, now)
+            return number
+        if now >= self._unbatched_until:
+            return self._put(message, now)
+        self._pack(now)
+        self.messages_sent = number = self.messages_sent + 1
+        sent_us = self._sent_us(now)
+        self._add(encode_sequenced(self._stamp, lane[1:-1], payload, number, sent_us, sequence))
+        return number
+
+    def _is_cut(self, size: int, now: float) -> bool:
+        """Whether a message has to travel in slices."""
+        size += _SEPARATOR_BYTES
+        return size > self._whole_room and (size > _WHOLE_ROOM_MAX or now >= self._unbatched_until)
+
+    def _put(self, message: bytes, now: float) -> int:
         size = len(message) + _SEPARATOR_BYTES
-        if size > self._whole_room and (size > _WHOLE_ROOM_MAX or now >= self._unbatched_until):
-            return self._put_slices(message, now)
         if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)
         gathered = self._gathered
@@ -151,19 +188,25 @@ class Outbox:
             self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 
-    def _put_slices(self, message: bytes, now: float) -> int:
-        """Add a message that no datagram holds; its number."""
-        self._pack(now)
-        self.messages_sent = number = self.messages_sent + 1
-        slices = cut(message + b"]", self._slice_room)
+    def put_slices(self, text: bytes, number: int, sequence: int | None, now: float) -> None:
+        """Add the slices of a message, for the first time or again."""
+        slices = cut(text, self._slice_room)
         stamp, sent_us, count = self._stamp, self._sent_us(now), len(slices)
+        # Of one that was sent before, nothing inside is new.
+        first = number if number == self.messages_sent else self.messages_sent + 1
         for index, each in enumerate(slices):
             self._add(
                 encode_fragment(
-                    stamp, each, number, sent_us, number=number, index=index, count=count
+                    stamp,
+                    each,
+                    first,
+                    sent_us,
+                    number=number,
+                    index=index,
+                    count=count,
+                    sequence=sequence,
                 )
             )
-        return number
 
     def make_lone(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
         """A datagram with this message, which leaves at once; None if something else waits."""
@@ -245,7 +288,7 @@ class Outbox:
     def _add_messages(self, body: bytes, messages: list[bytes], now: float) -> None:
         first = self.messages_sent + 1
         self.messages_sent += len(messages)
-        if len(messages) == 1:
+        if len(messages) == 1 and type(messages[0]) is bytes:
             topic_json, payload = _parts_of(messages[0])
             self._add(encode_message(self._stamp, topic_json, payload, first, self._sent_us(now)))
         else:

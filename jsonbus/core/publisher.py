@@ -14,6 +14,7 @@ from jsonbus.core.hold import Held, HoldQueue
 from jsonbus.core.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
+from jsonbus.core.reliable import Reliable
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ClosedError, PayloadTooLargeError
@@ -31,6 +32,7 @@ class Publisher:
         express: Express,
         deliveries: Deliveries,
         counters: Counters,
+        reliable: Reliable,
     ) -> None:
         self._settings = settings
         self._router = router
@@ -38,6 +40,7 @@ class Publisher:
         self._express = express
         self._deliveries = deliveries
         self._counters = counters
+        self._reliable = reliable
         self._hold = HoldQueue()
         self._state = JOINING
         # Nothing is withheld or held: mode basic, or doubt.
@@ -48,18 +51,18 @@ class Publisher:
     def held(self) -> int:
         return len(self._hold)
 
-    def publish(self, topic: str, value: Any, now: float) -> bool:
+    def publish(self, topic: str, value: Any, now: float, *, is_reliable: bool = False) -> bool:
         """See Node.publish."""
         try:
             route = self._router.current[topic]
         except (KeyError, TypeError):
             route = self._router.route(topic)
         if not (route.is_wanted_elsewhere or self._sends_everything):
-            return self._publish_unwanted(route, value, now)
+            return self._publish_unwanted(route, value, now, is_reliable)
         if self._is_closed:
             raise ClosedError("the bus is closed")
         payload = self._encode(route, value)
-        number = self._outbox.put_message(route.lane, payload, now)
+        number = self._put(route, payload, now, is_reliable)
         if route.inboxes:
             self._deliver_own(route, payload, number, now)
         elif self._outbox.shares(now):
@@ -86,7 +89,7 @@ class Publisher:
         self._is_closed = True
         self._express.forget()
 
-    def _publish_unwanted(self, route: Route, value: Any, now: float) -> bool:
+    def _publish_unwanted(self, route: Route, value: Any, now: float, is_reliable: bool) -> bool:
         """Publish what no other node is known to want."""
         if self._is_closed:
             raise ClosedError("the bus is closed")
@@ -100,7 +103,7 @@ class Publisher:
             self._deliver_own(route, payload, None, now)
         if is_joining:
             self._counters.messages_held += 1
-            self._send_held(self._hold.put(route.topic, payload), now)
+            self._send_held(self._hold.put(route.topic, payload, is_reliable), now)
         else:
             self._counters.messages_local += 1
         return True
@@ -114,9 +117,15 @@ class Publisher:
         self._deliveries.add_to_all(route.inboxes, message)
 
     def _send_held(self, held: list[Held], now: float) -> None:
-        for topic, payload in held:
+        for topic, payload, is_reliable in held:
             self._counters.held_sent += 1
-            self._outbox.put_message(self._router.route(topic).lane, payload, now)
+            self._put(self._router.route(topic), payload, now, is_reliable)
+
+    def _put(self, route: Route, payload: bytes, now: float, is_reliable: bool) -> int:
+        """Into the outbox; the message's number."""
+        if is_reliable:
+            return self._reliable.publish(route, payload, now)
+        return self._outbox.put_message(route.lane, payload, now)
 
     def _encode(self, route: Route, value: Any) -> bytes:
         payload = codec.dumps(value)

@@ -14,19 +14,22 @@ from jsonbus.core.codec import loads, nests_too_deeply
 from jsonbus.core.counters import Counters
 from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
-from jsonbus.core.fragments import Fragments
+from jsonbus.core.fragments import Fragments, Key
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
     UNTOLD,
+    BeatFrame,
     ByeFrame,
     FragmentFrame,
     Frame,
     Header,
     ListFrame,
     MessagesFrame,
+    NakFrame,
     PingFrame,
     PongFrame,
     PresenceFrame,
+    RepairFrame,
     ReplyFrame,
     RequestFrame,
 )
@@ -36,12 +39,14 @@ from jsonbus.core.limits import (
     PEERS_MAX,
     PLAIN_HEARD_S,
     PLAIN_LEASE_S,
+    REPAIR_SIZE_BYTES,
     REJECTS_REPORTED_MAX,
 )
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
+from jsonbus.core.reliable import Reliable
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Inbox, Route, Router
 from jsonbus.core.wire_decode import (
@@ -62,11 +67,19 @@ from jsonbus.core.wire_names import (
     KEY_INCARNATION,
     KEY_NODE,
     KEY_SENT_US,
+    KEY_SEQUENCE,
     RESERVED_PREFIX,
 )
 from jsonbus.errors import DatagramError
 
 Address = tuple[str, int]
+
+
+def _topic_of(text: str) -> str | None:
+    """The topic of a message that begins like this, if that can be seen."""
+    start, _, rest = text.partition('",')
+    return start[2:] if rest and start.startswith('["') and "\\" not in start else None
+
 
 _NO_TOPIC = object()
 _TOPIC_START = b'{"topic":"'
@@ -91,6 +104,7 @@ class Receiver:
         pings: Pings,
         buffers: PeerBuffers,
         fragments: Fragments,
+        reliable: Reliable,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
@@ -107,6 +121,7 @@ class Receiver:
         self._pings = pings
         self._buffers = buffers
         self._fragments = fragments
+        self._reliable = reliable
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
@@ -164,7 +179,8 @@ class Receiver:
         if topic != BATCH:
             if topic.startswith(RESERVED_PREFIX):
                 return topic == FRAGMENT and self._receive_next_slice(body, peer, now, len(data))
-            items = [[topic, items]]
+            sequence = header.get(KEY_SEQUENCE)
+            items = [[topic, items]] if sequence is None else [[topic, items, sequence]]
         elif type(items) is not list:
             return False
         if peer.challenger is not None or (len(data) >= DEEP_BYTES_MIN and may_be_deep(data)):
@@ -181,9 +197,12 @@ class Receiver:
     def _receive_next_slice(self, body: Any, peer: Peer, now: float, size_bytes: int) -> bool:
         """The same for a slice: of a large message, nearly all come like that."""
         header, text = body["jb"], body["payload"]
-        try:
-            number, index, count = header[KEY_FRAGMENT]
-        except (KeyError, TypeError, ValueError):
+        place = header.get(KEY_FRAGMENT)
+        if type(place) is not list or not 3 <= len(place) <= 4:
+            return False
+        number, index, count = place[:3]
+        sequence = place[3] if len(place) > 3 else None
+        if sequence is not None and type(sequence) is not int:
             return False
         if not (type(number) is type(index) is type(count) is int and type(text) is str):
             return False
@@ -195,7 +214,8 @@ class Receiver:
         peer.go_on(0)
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self.is_stirred = True
-        self._receive_slice(peer, number, index, count, text, header[KEY_SENT_US], now)
+        sent_us = header[KEY_SENT_US]
+        self._receive_slice(peer, number, index, count, text, sequence, sent_us, now)
         return True
 
     def _receive_slice(
@@ -205,22 +225,29 @@ class Receiver:
         index: int,
         count: int,
         text: str,
+        sequence: int | None,
         sent_us: int,
         now: float,
     ) -> None:
         self._counters.fragments_received += 1
+        fragments = self._fragments
         key = (peer.node, peer.incarnation, number)
-        if index == 0 and self._is_unwanted(text):
-            self._fragments.ignore(key)
-            self._count_more(peer, number, 1)
-            self._counters.messages_received += 1
-            self._counters.messages_unwanted += 1
-            return
+        if index == 0:
+            topic = _topic_of(text)
+            route = None if topic is None else self._router.find(topic)
+            if route is not None and not route.inboxes:
+                if fragments.ignore(key):
+                    self._count_more(peer, number, 1)
+                    self._counters.messages_received += 1
+                    self._counters.messages_unwanted += 1
+                return
         try:
-            whole = self._fragments.add(key, index, count, text, now)
+            whole = fragments.add(key, index, count, text, now)
             if whole is None:
                 if index == 0:
                     self.is_stirred = True  # it may have set a timer
+                if sequence is not None:
+                    self._touch(key, peer, sequence, now)
                 return
             item = loads(whole)
         except ValueError as error:
@@ -236,15 +263,14 @@ class Receiver:
             self._counters.messages_malformed += 1
             self._reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
             return
-        self._receive_messages([item], number, sent_us, peer, now)
+        self._receive_messages([item], number, sent_us, peer, now, len(whole))
 
-    def _is_unwanted(self, text: str) -> bool:
-        """Whether the message that begins like this is of a topic that nobody here wants."""
-        start, _, _ = text.partition('",')
-        if not start.startswith('["') or "\\" in start:
-            return False
-        route = self._router.find(start[2:])
-        return route is not None and not route.inboxes
+    def _touch(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
+        """Let the stream know, as soon as the topic is, that its message is on its way."""
+        assembly = self._fragments.get(key)
+        topic = None if assembly is None else _topic_of(assembly.slices.get(0, ""))
+        if topic is not None:
+            self._reliable.touch(peer, topic, sequence, now)
 
     def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
         counters = self._counters
@@ -285,7 +311,13 @@ class Receiver:
                     self._buffers.note(header.node, sender[0], size)
 
     def _receive_messages(
-        self, items: list[Any], first: int, sent_us: int, peer: Peer, now: float
+        self,
+        items: list[Any],
+        first: int,
+        sent_us: int,
+        peer: Peer,
+        now: float,
+        size_bytes: int = REPAIR_SIZE_BYTES,
     ) -> None:
         counters = self._counters
         counters.messages_received += len(items)
@@ -295,18 +327,28 @@ class Receiver:
         last: Any = _NO_TOPIC  # of the message before: its route need not be looked up again
         add: Callable[[Message], None] | None = None  # to its one inbox, if it has just one
         inboxes: tuple[Inbox, ...] = ()
-        taken = unwanted = 0
+        taken = unwanted = ordered = 0
         for sequence, item in enumerate(items, first):
             try:
                 topic, value = item
                 route = routes[topic] if topic != last else None
             except (KeyError, TypeError, ValueError):
-                # A topic not met since subscriptions changed, or no message at all.
+                # A topic not met since subscriptions changed, one that is reliable, or no message.
                 route = self._find_route(item, peer)
                 if route is None:
                     taken = sequence - first
                     break
                 value = item[1]
+                if len(item) > 2 and type(item[2]) is int and item[2] > 0:
+                    if route.inboxes:
+                        message = make_message(route.topic, value, sequence, origin)
+                        self.is_stirred = True
+                        self._reliable.receive(peer, route, message, item[2], size_bytes, now)
+                        ordered += 1
+                    else:
+                        unwanted += 1
+                    last = _NO_TOPIC
+                    continue
             else:
                 if type(item) is not list:  # a string or an object may be unpacked as well
                     self._find_route(item, peer)
@@ -329,7 +371,7 @@ class Receiver:
                 self._deliveries.add_to_all(inboxes, message)
         else:
             taken = len(items)
-        counters.messages_delivered += taken - unwanted
+        counters.messages_delivered += taken - unwanted - ordered  # streams count their own
         counters.messages_unwanted += unwanted
         counters.messages_malformed += len(items) - taken
 
@@ -356,8 +398,16 @@ class Receiver:
         elif isinstance(frame, RequestFrame):
             self._receive_request(frame, peer, now)
         elif isinstance(frame, FragmentFrame):
-            place = (frame.number, frame.index, frame.count)
-            self._receive_slice(peer, *place, frame.text, frame.header.sent_us, now)
+            place = (frame.number, frame.index, frame.count, frame.text, frame.sequence)
+            self._receive_slice(peer, *place, frame.header.sent_us, now)
+        elif isinstance(frame, RepairFrame):
+            missed = self._reliable.receive_repair(frame, peer, now)
+            self._counters.messages_received += missed
+            self._counters.messages_lost -= peer.find_again(missed)
+        elif isinstance(frame, BeatFrame):
+            self._reliable.receive_beat(frame, peer, now)
+        elif isinstance(frame, NakFrame):
+            self._reliable.receive_nak(frame, now)
         elif isinstance(frame, ReplyFrame):
             self._dialogue.receive_reply(frame, peer.name)
         elif isinstance(frame, PingFrame):

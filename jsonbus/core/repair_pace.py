@@ -1,4 +1,4 @@
-"""How a publisher slows down when NAKs come in: it holds messages for longer, and repairs in pace.
+"""How a publisher slows down when NAKs come in: it holds messages for longer, and keeps a pace.
 
 core.history says what holding is good for.
 """
@@ -11,27 +11,35 @@ from jsonbus.core.limits import (
     HISTORY_HOLD_FALL_S,
     HISTORY_HOLD_MAX_S,
     HISTORY_HOLD_MIN_S,
+    HISTORY_TOPIC_BYTES_MAX,
+    HISTORY_TOPIC_MESSAGES_MAX,
+    PUBLISH_BURST_S,
     REPAIR_BURST_BYTES,
     REPAIR_BYTES_PER_S,
     REPAIR_IGNORE_S,
+    REPAIR_TICK_S,
 )
 
 
 class HoldTime:
     """How long a message is not pushed out of the history."""
 
-    __slots__ = ("_doubled_at", "_hold_s", "_nak_at")
+    __slots__ = ("_doubled_at", "_nak_at", "peak_s")
 
     def __init__(self) -> None:
-        self._hold_s = HISTORY_HOLD_MIN_S
+        self.peak_s = HISTORY_HOLD_MIN_S  # as of the last NAK
         self._nak_at = self._doubled_at = -math.inf
 
     def at(self, now: float) -> float:
         """As of now: it halves while no NAKs come."""
-        if self._hold_s <= HISTORY_HOLD_MIN_S:
+        if self.peak_s == HISTORY_HOLD_MIN_S:
             return HISTORY_HOLD_MIN_S
         halvings = int((now - self._nak_at) / HISTORY_HOLD_FALL_S)
-        return max(HISTORY_HOLD_MIN_S, math.ldexp(self._hold_s, -halvings))
+        hold_s = math.ldexp(self.peak_s, -halvings)
+        if hold_s > HISTORY_HOLD_MIN_S:
+            return hold_s
+        self.peak_s = HISTORY_HOLD_MIN_S
+        return HISTORY_HOLD_MIN_S
 
     def lengthen(self, age_s: float, now: float) -> None:
         """A NAK came, for a message of that age: the next ones must live to be asked for, too.
@@ -43,22 +51,45 @@ class HoldTime:
         if now - self._doubled_at >= REPAIR_IGNORE_S:
             self._doubled_at = now
             hold_s *= 2
-        self._hold_s = min(max(hold_s, 2 * age_s), HISTORY_HOLD_MAX_S)
+        self.peak_s = min(max(hold_s, 2 * age_s), HISTORY_HOLD_MAX_S)
         self._nak_at = now
 
 
-class RepairCredit:
-    """Bytes that may be sent again: a burst, then as many a second."""
+class PublishPace:
+    """Spreads messages evenly while the hold time is long.
 
-    __slots__ = ("_bytes", "_earned_at")
+    Holding alone would let a flood come in bursts, as fast as ever, with long pauses.
+    """
+
+    __slots__ = ("_ahead_at",)
+
+    def __init__(self) -> None:
+        self._ahead_at = -math.inf
+
+    def count(self, size_bytes: int, hold_s: float, now: float) -> None:
+        """A message goes out, and takes its part of a history's worth per hold time."""
+        part = max(size_bytes / HISTORY_TOPIC_BYTES_MAX, 1 / HISTORY_TOPIC_MESSAGES_MAX)
+        self._ahead_at = max(self._ahead_at, now) + part * hold_s
+
+    def free_at(self, now: float) -> float:
+        """When the next one may go."""
+        return max(now, self._ahead_at - PUBLISH_BURST_S)
+
+
+class RepairCredit:
+    """Bytes that may be sent again: a burst, then as many a second, fewer while it is hard."""
+
+    __slots__ = ("_bytes", "_bytes_per_s", "_earned_at")
 
     def __init__(self) -> None:
         self._bytes: float = REPAIR_BURST_BYTES
+        self._bytes_per_s: float = REPAIR_BYTES_PER_S
         self._earned_at = math.inf
 
-    def earn(self, now: float) -> None:
+    def earn(self, hold_s: float, now: float) -> None:
         """Time has passed."""
-        earned = max(0.0, now - self._earned_at) * REPAIR_BYTES_PER_S
+        self._bytes_per_s = min(REPAIR_BYTES_PER_S, HISTORY_TOPIC_BYTES_MAX / hold_s)
+        earned = max(0.0, now - self._earned_at) * self._bytes_per_s
         self._bytes = min(REPAIR_BURST_BYTES, self._bytes + earned)
         self._earned_at = now
 
@@ -68,3 +99,8 @@ class RepairCredit:
             return False
         self._bytes -= size_bytes
         return True
+
+    def back_at(self) -> float:
+        """When some were earned again: not for every message an own awakening."""
+        wait_s = max(0.0, -self._bytes / self._bytes_per_s)
+        return self._earned_at + max(REPAIR_TICK_S, wait_s)

@@ -31,8 +31,10 @@ class Peer:
         "challenger",
         "incarnation",
         "lost",
+        "lost_at_mark",
         "name",
         "node",
+        "number_at_mark",
         "received",
     )
 
@@ -55,6 +57,14 @@ class Peer:
         self._jumped_to = 0
         self._messages_jumped_to = -COUNTER_JUMP
         self._first_message = self.next_message = header.first_message
+        #: Its next message, and how many were lost, when this node last subscribed to something.
+        self.number_at_mark = header.first_message
+        self.lost_at_mark = 0
+
+    def mark(self) -> None:
+        """This node subscribes: it has no claim to what was published before."""
+        self.number_at_mark = self.next_message
+        self.lost_at_mark = self.lost
 
     def admit(self, counter: int) -> bool:
         """Whether this datagram is heard for the first time."""
@@ -100,6 +110,13 @@ class Peer:
         self.top += 1
         self.next_message += count
         self.received += count
+
+    def find_again(self, count: int) -> int:
+        """So many messages that were missing came after all; how many of them were counted."""
+        found = min(count, self.lost)
+        self.lost -= found
+        self.received += count
+        return found
 
     def admit_next(self, data: bytes) -> bool:
         """Whether this datagram, of one message, is the very next one; then it is admitted.

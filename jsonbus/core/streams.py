@@ -22,7 +22,6 @@ repairs for others must not be delivered here a second time.
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -33,18 +32,15 @@ from jsonbus.core.limits import (
     NAK_DELAY_MAX_S,
     SLICE_WAIT_S,
     STREAM_BACK_S,
-    STREAM_IDLE_S,
     STREAM_JUMP,
-    STREAMS_MAX,
     TIMER_SLACK_S,
 )
 from jsonbus.core.naks import Nak, NakPacker
-from jsonbus.core.stream import Key, Stream, Waiting
+from jsonbus.core.stream import Key, Stream
+from jsonbus.core.stream_table import StreamTable
 from jsonbus.core.timers import suppression_delay_s
 
 T = TypeVar("T")
-
-_CHANCES = 16  # streams in use that are passed over when one must make room
 
 
 class Gap(NamedTuple):
@@ -65,12 +61,12 @@ class Streams(Generic[T]):
     """
 
     __slots__ = (
-        "_by_node",
         "_gaps",
         "_naks",
         "_rng",
         "_streams",
         "_subscribers",
+        "_table",
         "_timers",
         "dropped",
         "given_up",
@@ -89,14 +85,13 @@ class Streams(Generic[T]):
     ) -> None:
         self._subscribers = subscribers
         self._rng = rng
-        #: The one looked at longest ago first: it is the next to be looked at, or to make room.
-        self._streams: OrderedDict[Key, Stream[T]] = OrderedDict()
-        self._by_node: dict[str, dict[Key, Stream[T]]] = {}
+        self._table: StreamTable[T] = StreamTable(self._settle)
+        self._streams = self._table.streams
         self._timers: Deadlines[Stream[T]] = Deadlines()
         self._naks = NakPacker(nak_bytes_max)
         self._gaps: list[Gap] = []
         #: Messages and bytes that wait for their turn.
-        self.waiting = Waiting()
+        self.waiting = self._table.waiting
         #: Items to be delivered, in order.
         self.ready: list[T] = []
         #: Messages that came again; that found no room, or were not believed; that were given up.
@@ -119,14 +114,14 @@ class Streams(Generic[T]):
         """
         if key in self._streams:
             return False
-        self._begin(key, next_sequence, now)
+        self._table.begin(key, next_sequence, now)
         return True
 
     def receive(self, key: Key, sequence: int, item: T, size_bytes: int, now: float) -> bool:
         """Take a message. True: deliver it, there is nothing else. False: see what is `ready`."""
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._begin(key, sequence, now)
+            stream = self._table.begin(key, sequence, now)
         if sequence != stream.top or stream.gaps is not None:
             self._receive_out_of_turn(stream, sequence, item, size_bytes, now)
             return False
@@ -143,7 +138,7 @@ class Streams(Generic[T]):
             return  # no publisher of ours says so
         stream = self._streams.get(key)
         if stream is None:
-            self._begin(key, last + 1, now)
+            self._table.begin(key, last + 1, now)
             return
         if abs(last - stream.next) > STREAM_JUMP and not self._jump(stream, last, first, now):
             return
@@ -211,49 +206,14 @@ class Streams(Generic[T]):
 
     def forget(self, node: str) -> None:
         """The node is gone: nothing more can be had from it. What waits is delivered."""
-        for stream in self._by_node.get(node, {}).values():
-            self._give_up_below(stream, stream.top)
+        for stream in self._table.of_node(node):
+            self._settle(stream)
 
     def expire(self, now: float) -> None:
         """Drop streams that were idle for long; to be called every few seconds."""
-        while self._streams:
-            stream = next(iter(self._streams.values()))
-            if stream.checked_at + STREAM_IDLE_S > now:
-                break
-            self._check(stream, now)
+        self._table.expire(now)
 
     # --- Inside ----------------------------------------------------------------------------------
-
-    def _begin(self, key: Key, next_sequence: int, now: float) -> Stream[T]:
-        if len(self._streams) >= STREAMS_MAX:
-            self._make_room(now)
-        stream: Stream[T] = Stream(key, next_sequence, self.waiting, now)
-        self._streams[key] = stream
-        self._by_node.setdefault(key[0], {})[key] = stream
-        return stream
-
-    def _make_room(self, now: float) -> None:
-        for _ in range(_CHANCES):
-            if self._check(next(iter(self._streams.values())), now):
-                return
-        self._drop(next(iter(self._streams.values())))
-
-    def _check(self, stream: Stream[T], now: float) -> bool:
-        """Drop a stream, unless it was heard since it was looked at last."""
-        if stream.heard_at <= stream.checked_at:
-            self._drop(stream)
-            return True
-        stream.checked_at = now
-        self._streams.move_to_end(stream.key)
-        return False
-
-    def _drop(self, stream: Stream[T]) -> None:
-        self._give_up_below(stream, stream.top)
-        del self._streams[stream.key]
-        of_node = self._by_node[stream.key[0]]
-        del of_node[stream.key]
-        if not of_node:
-            del self._by_node[stream.key[0]]
 
     def _receive_out_of_turn(
         self, stream: Stream[T], sequence: int, item: T, size_bytes: int, now: float
@@ -308,7 +268,7 @@ class Streams(Generic[T]):
             # It was the stream's begin that was forged; or this is an echo from long ago.
             if now - stream.heard_at < STREAM_BACK_S:
                 return False
-            self._give_up_below(stream, stream.top)
+            self._settle(stream)
             stream.top = start
         else:
             self._give_up_below(stream, start)
@@ -323,6 +283,9 @@ class Streams(Generic[T]):
     def _give_up_below(self, stream: Stream[T], sequence: int) -> None:
         self._report(stream, stream.cut(sequence, self.ready))
         self._disarm(stream)
+
+    def _settle(self, stream: Stream[T]) -> None:
+        self._give_up_below(stream, stream.top)
 
     def _report(self, stream: Stream[T], ranges: Iterable[Range]) -> None:
         for first, last in ranges:

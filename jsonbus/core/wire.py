@@ -15,14 +15,23 @@ Nodes of jsonbus add a third key, `jb`, that others may ignore. Every `jb` has t
     m   the number of its first message; in a datagram without messages, of the next one to come
     t   when it was sent, microseconds since 1970 by the sender's clock
 
+A single message of a reliable topic has its sequence as a further key, s.
+
 Topics that start with "jsonbus." are reserved; their datagrams make sense only with `jb`, except
 the plain list. The payload of the control datagrams is null unless said otherwise, and their
 own fields are further keys of `jb`:
 
-    jsonbus.batch      payload [[topic, value], …]: many messages, numbered from m on
+    jsonbus.batch      payload [[topic, value], …]: many messages, numbered from m on. Those of a
+                       reliable topic have a third item, their sequence: the topic's own count of
+                       the node's messages, from 1
     jsonbus.frag       a slice of a message that no datagram holds.   payload: a string, part of the
                        text `[topic, value]`; f: [number of the message, index of the slice from
-                       0, number of slices]. In any order; m is the message's number as well
+                       0, number of slices], and fourth the sequence if it has one. In any order
+    jsonbus.nak        I miss these.   nak: [node, incarnation, [[topic, [[first, last], …]], …]],
+                       ranges of sequences of that node's reliable topics
+    jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again
+    jsonbus.beat       my reliable topics are that far.   beat: [[topic, last sequence, first
+                       sequence that can be had again], …]
     jsonbus.topics     the subscription list, or a part of it; see below
     jsonbus.presence   I am here.   v: version of my entry, name, mode: "basic", "master" or
                        "delayed", ms: 1 if I answer in mode master, u, dig, sum as in a list,
@@ -74,15 +83,19 @@ from jsonbus.core.wire_encode import (
     SUMS_SIZE_BYTES,
     Stamp,
     encode_batch,
+    encode_beat,
     encode_bye,
     encode_fragment,
     encode_list,
     encode_message,
+    encode_nak,
     encode_ping,
     encode_pong,
     encode_presence,
+    encode_repair,
     encode_reply,
     encode_request,
+    encode_sequenced,
     entry_size_bytes,
 )
 
@@ -96,15 +109,19 @@ __all__ = [
     "Stamp",
     "decode",
     "encode_batch",
+    "encode_beat",
     "encode_bye",
     "encode_fragment",
     "encode_list",
     "encode_message",
+    "encode_nak",
     "encode_ping",
     "encode_pong",
     "encode_presence",
+    "encode_repair",
     "encode_reply",
     "encode_request",
+    "encode_sequenced",
     "entry_size_bytes",
     "peek_header",
     "peek_topic",

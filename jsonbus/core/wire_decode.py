@@ -25,6 +25,7 @@ from jsonbus.core.wire_names import (
     KEY_INCARNATION,
     KEY_NODE,
     KEY_SENT_US,
+    KEY_SEQUENCE,
     RESERVED_PREFIX,
     TOPICS,
     is_node_id,
@@ -91,7 +92,12 @@ def decode_body(body: Any, data: bytes) -> Frame:
         _refuse_deep(topic, payload)
     if topic.startswith(RESERVED_PREFIX):
         return _decode_reserved(topic, payload, body)
-    header = _decode_header(body["jb"]) if "jb" in body else None
+    if "jb" not in body:
+        return MessagesFrame(None, [[topic, payload]])
+    jb = body["jb"]
+    header = _decode_header(jb)
+    if KEY_SEQUENCE in jb:
+        return MessagesFrame(header, [[topic, payload, jb[KEY_SEQUENCE]]])
     return MessagesFrame(header, [[topic, payload]])
 
 

@@ -16,6 +16,7 @@ from jsonbus.core.frames import (
     BUCKETS,
     UNTOLD,
     About,
+    BeatFrame,
     ByeFrame,
     Digest,
     Entry,
@@ -23,9 +24,11 @@ from jsonbus.core.frames import (
     Frame,
     Header,
     ListFrame,
+    NakFrame,
     PingFrame,
     PongFrame,
     PresenceFrame,
+    RepairFrame,
     ReplyFrame,
     RequestFrame,
 )
@@ -38,6 +41,7 @@ from jsonbus.core.wire_limits import (
     SUMS_BYTES,
 )
 from jsonbus.core.wire_names import (
+    BEAT,
     BYE,
     COVERS_ALL,
     FLAG_BASIC,
@@ -46,6 +50,7 @@ from jsonbus.core.wire_names import (
     FLAG_LEFT,
     FLAG_MASTER_MODE,
     FRAGMENT,
+    KEY_BEAT,
     KEY_COVERS,
     KEY_DIGEST,
     KEY_ENTRIES,
@@ -54,6 +59,7 @@ from jsonbus.core.wire_names import (
     KEY_HOST,
     KEY_IS_MASTER,
     KEY_MODE,
+    KEY_NAK,
     KEY_NAME,
     KEY_PART,
     KEY_PING,
@@ -67,9 +73,11 @@ from jsonbus.core.wire_names import (
     KEY_TO,
     KEY_VERSION,
     MODES,
+    NAK,
     PING,
     PONG,
     PRESENCE,
+    REPAIR,
     REPLY,
     REQUEST,
     RESERVED_PREFIX,
@@ -168,11 +176,44 @@ def _indexed(indexes: Any, patterns: list[str]) -> tuple[str, ...]:
 def _decode_fragment(header: Header, payload: Any, jb: dict[str, Any]) -> FragmentFrame:
     if type(payload) is not str:
         raise ValueError("a slice must be a string")
-    number, index, count = _items(jb.get(KEY_FRAGMENT), 3, "a fragment")
+    place = jb.get(KEY_FRAGMENT)
+    number, index, count = _items(place, 3, "a fragment")
     _integer(number, "number")
+    sequence = _integer(place[3], "sequence") if len(place) > 3 else None
     if not _integer(index, "index") < _integer(count, "count") <= SLICES_MAX:
         raise ValueError(f"slice {index} of {count}")
-    return FragmentFrame(header, number, index, count, payload)
+    return FragmentFrame(header, number, index, count, payload, sequence)
+
+
+def _decode_nak(header: Header, payload: Any, jb: dict[str, Any]) -> NakFrame:
+    node, incarnation, listed = _items(jb.get(KEY_NAK), 3, "a NAK")
+    topics = []
+    for topic, ranges in (_items(each, 2, "a topic") for each in _array(listed, "topics")):
+        if not is_valid_topic(topic):
+            raise ValueError("a topic is not valid")
+        topics.append((topic, [_range(each) for each in _array(ranges, "ranges")]))
+    return NakFrame(header, _node(node), _integer(incarnation, "incarnation"), topics)
+
+
+def _decode_beat(header: Header, payload: Any, jb: dict[str, Any]) -> BeatFrame:
+    beats = []
+    for each in _array(jb.get(KEY_BEAT), "beats"):
+        topic, last, first = _items(each, 3, "a beat")
+        if not is_valid_topic(topic):
+            raise ValueError("a topic is not valid")
+        beats.append((topic, _integer(last, "last"), _integer(first, "first")))
+    return BeatFrame(header, beats)
+
+
+def _decode_repair(header: Header, payload: Any, jb: dict[str, Any]) -> RepairFrame:
+    return RepairFrame(header, _array(payload, "the payload of a repair"))
+
+
+def _range(value: Any) -> tuple[int, int]:
+    first, last = _items(value, 2, "a range")
+    if not 1 <= _integer(first, "first") <= _integer(last, "last"):
+        raise ValueError("a range is empty")
+    return first, last
 
 
 def _decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> PresenceFrame:
@@ -239,6 +280,9 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
 _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     TOPICS: _decode_list,
     FRAGMENT: _decode_fragment,
+    NAK: _decode_nak,
+    BEAT: _decode_beat,
+    REPAIR: _decode_repair,
     PRESENCE: _decode_presence,
     BYE: _decode_bye,
     REQUEST: _decode_request,

@@ -26,6 +26,7 @@ from jsonbus.core.wire_limits import (
 )
 from jsonbus.core.wire_names import (
     BATCH,
+    BEAT,
     BYE,
     COVERS_ALL,
     FLAG_BASIC,
@@ -34,6 +35,7 @@ from jsonbus.core.wire_names import (
     FLAG_LEFT,
     FLAG_MASTER_MODE,
     FRAGMENT,
+    KEY_BEAT,
     KEY_COUNTER,
     KEY_COVERS,
     KEY_DIGEST,
@@ -45,6 +47,7 @@ from jsonbus.core.wire_names import (
     KEY_INCARNATION,
     KEY_IS_MASTER,
     KEY_MODE,
+    KEY_NAK,
     KEY_NAME,
     KEY_NODE,
     KEY_PART,
@@ -53,15 +56,18 @@ from jsonbus.core.wire_names import (
     KEY_REPLY,
     KEY_REQUEST,
     KEY_SENT_US,
+    KEY_SEQUENCE,
     KEY_SETTLED,
     KEY_SOFTWARE,
     KEY_SUMS,
     KEY_SUSPECTS,
     KEY_TO,
     KEY_VERSION,
+    NAK,
     PING,
     PONG,
     PRESENCE,
+    REPAIR,
     REPLY,
     REQUEST,
     TOPICS,
@@ -107,11 +113,13 @@ _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
 )
 _TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
 _MESSAGE = b'{"topic":%b,"payload":%b' + _TAIL + b"}}"
+_SEQUENCED = _MESSAGE[:-2] + b',"%b":%%d}}' % KEY_SEQUENCE.encode()
 _FRAGMENT = (
     b'{"topic":"%b","payload":"%%b"' % FRAGMENT.encode()
     + _TAIL
-    + b',"%b":[%%d,%%d,%%d]}}' % KEY_FRAGMENT.encode()
+    + b',"%b":[%%d,%%d,%%d%%b]}}' % KEY_FRAGMENT.encode()
 )
+_REPAIR = b'{"topic":"' + REPAIR.encode() + b'","payload":[%b]' + _TAIL + b"}}"
 _BATCH = b'{"topic":"' + BATCH.encode() + b'","payload":[%b]' + _TAIL + b"}}"
 
 
@@ -121,6 +129,20 @@ def encode_message(
     """One message; topic and payload are JSON already."""
     stamp.counter = counter = stamp.counter + 1
     return _MESSAGE % (topic_json, payload, stamp.start, counter, first_message, sent_us)
+
+
+def encode_sequenced(
+    stamp: Stamp,
+    topic_json: bytes,
+    payload: bytes,
+    first_message: int,
+    sent_us: int,
+    sequence: int,
+) -> bytes:
+    """One message of a reliable topic, for peers that understand no batches."""
+    stamp.counter = counter = stamp.counter + 1
+    fields = (stamp.start, counter, first_message, sent_us, sequence)
+    return _SEQUENCED % (topic_json, payload, *fields)
 
 
 def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -> bytes:
@@ -138,10 +160,11 @@ def encode_fragment(
     number: int,
     index: int,
     count: int,
+    sequence: int | None = None,
 ) -> bytes:
     """A slice of message `number`, as it stands inside of a JSON string."""
     stamp.counter = counter = stamp.counter + 1
-    place = (number, index, count)
+    place = (number, index, count, b"" if sequence is None else b",%d" % sequence)
     return _FRAGMENT % (slice_json, stamp.start, counter, first_message, sent_us, *place)
 
 
@@ -270,6 +293,33 @@ def encode_reply(
     return _encode_control(stamp, first_message, sent_us, REPLY, payload, fields)
 
 
+def encode_nak(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    node: str,
+    incarnation: int,
+    topics: Sequence[tuple[str, Sequence[tuple[int, int]]]],
+) -> bytes:
+    """I miss these messages of that node's reliable topics."""
+    fields = {KEY_NAK: [node, incarnation, topics]}
+    return _encode_control(stamp, first_message, sent_us, NAK, b"null", fields)
+
+
+def encode_beat(
+    stamp: Stamp, first_message: int, sent_us: int, *, beats: Sequence[tuple[str, int, int]]
+) -> bytes:
+    """My reliable topics are that far."""
+    return _encode_control(stamp, first_message, sent_us, BEAT, b"null", {KEY_BEAT: beats})
+
+
+def encode_repair(stamp: Stamp, first_message: int, sent_us: int, *, items: bytes) -> bytes:
+    """Messages again: the JSON of `[topic,value,sequence,number]` for each, with commas."""
+    stamp.counter = counter = stamp.counter + 1
+    return _REPAIR % (items, stamp.start, counter, first_message, sent_us)
+
+
 def encode_ping(stamp: Stamp, first_message: int, sent_us: int, *, ping_id: int) -> bytes:
     """Who hears this?"""
     return _encode_control(stamp, first_message, sent_us, PING, b"null", {KEY_PING: ping_id})
@@ -361,6 +411,7 @@ FRAGMENT_OVERHEAD_BYTES = len(
         number=INTEGER_MAX,
         index=SLICES_MAX,
         count=SLICES_MAX,
+        sequence=INTEGER_MAX,
     )
 )
 

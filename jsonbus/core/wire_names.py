@@ -21,6 +21,9 @@ PRESENCE = "jsonbus.presence"
 BYE = "jsonbus.bye"
 REQUEST = "jsonbus.request"
 REPLY = "jsonbus.reply"
+NAK = "jsonbus.nak"
+BEAT = "jsonbus.beat"
+REPAIR = "jsonbus.repair"
 PING = "jsonbus.ping"
 PONG = "jsonbus.pong"
 
@@ -33,6 +36,9 @@ KEY_INCARNATION = "i"
 KEY_COUNTER = "q"
 KEY_FIRST_MESSAGE = "m"
 KEY_SENT_US = "t"
+
+# In a datagram with a single message of a reliable topic: its sequence.
+KEY_SEQUENCE = "s"
 
 # Keys of `jb` in control datagrams.
 KEY_FRAGMENT = "f"
@@ -53,6 +59,8 @@ KEY_SOFTWARE = "sw"
 KEY_REQUEST = "r"
 KEY_REPLY = "re"
 KEY_ERROR = "er"
+KEY_NAK = "nak"
+KEY_BEAT = "beat"
 KEY_PING = "p"
 KEY_TO = "to"
 

@@ -212,24 +212,58 @@ def test_many_requests_for_what_is_gone_make_one_beat_in_50_ms() -> None:
     assert len(answered) == 2
 
 
+def take_repairs(history: History, end: float) -> list[tuple[float, int]]:
+    """What is sent again until then, and when."""
+    repairs = []
+    while (at := history.timer_at()) <= end:
+        repairs += [(at, record.sequence) for record in history.repairs(at)]
+        history.beats(at)
+    return repairs
+
+
 def test_one_request_is_answered_within_bounds() -> None:
     history = History()
     publish_many(history, "a", 5000)
     forged = [(0, 2**53)] * 1000
-    assert len(history.take_nak("a", forged, NOW)) == REPAIRS_PER_NAK
+    repaired = history.take_nak("a", forged, NOW)
     assert history.take_nak("a", forged, NOW) == []
+    repaired_later = take_repairs(history, NOW + 0.04)
+    assert len(repaired) + len(repaired_later) == REPAIRS_PER_NAK
+    assert len(history._asked) == 0
 
 
-def test_repairs_are_paced_in_bytes() -> None:
+def test_repairs_keep_a_pace_and_their_order() -> None:
     history = History()
-    size = 100_000
-    for _ in range(100):
-        publish(history, "a", bytes(size))
-    sent = 0
-    for number in range(100):
-        sent += len(history.take_nak("a", [(1, 100)], NOW + number / 100))
-    assert sent * size <= REPAIR_BURST_BYTES + REPAIR_BYTES_PER_S + size
-    assert sent > 100
+    publish_many(history, "a", 1000)
+    size = 1 + RECORD_OVERHEAD_BYTES
+    at_once = sequences(history.take_nak("a", [(1, 1000)], NOW))
+    assert len(at_once) == REPAIR_BURST_BYTES // size + 1
+    later = take_repairs(history, NOW + 1)
+    assert at_once + [sequence for _, sequence in later] == list(range(1, 1001))
+    for at, sequence in later:
+        assert sequence * size <= REPAIR_BURST_BYTES + (at - NOW) * REPAIR_BYTES_PER_S + size
+    assert later[-1][0] < NOW + 0.02
+    assert len({at for at, _ in later}) <= 20
+    assert history.repaired == 1000
+
+
+def test_what_waits_to_be_sent_again_is_not_asked_for_twice() -> None:
+    history = History()
+    publish_many(history, "a", 1000)
+    sent = len(history.take_nak("a", [(1, 1000)], NOW))
+    for _ in range(10):
+        sent += len(history.take_nak("a", [(1, 1000)], NOW))
+    sent += len(take_repairs(history, NOW + 0.04))
+    assert sent == 1000
+
+
+def test_what_was_pushed_out_in_the_meantime_is_not_sent_again() -> None:
+    history = History()
+    publish_many(history, "a", 1000)
+    sent = sequences(history.take_nak("a", [(1, 1000)], NOW))
+    publish(history, "a", bytes(HISTORY_TOPIC_BYTES_MAX))
+    assert take_repairs(history, NOW + 1) == []
+    assert history.repaired == len(sent)
 
 
 def test_the_largest_message_is_sent_again_and_paid_for_afterwards() -> None:
@@ -238,7 +272,9 @@ def test_the_largest_message_is_sent_again_and_paid_for_afterwards() -> None:
     publish(history, "b", bytes(16 * MIB))
     assert sequences(history.take_nak("b", [(1, 1)], NOW)) == [1]
     assert history.take_nak("a", [(1, 1)], NOW + 0.1) == []
-    assert sequences(history.take_nak("a", [(1, 1)], NOW + 1)) == [1]
+    [(at, sequence)] = take_repairs(history, NOW + 10)
+    assert sequence == 1
+    assert NOW + 0.5 < at < NOW + 1
 
 
 # --- Beats ----------------------------------------------------------------------------------------
@@ -381,3 +417,25 @@ def test_what_was_asked_for_is_held_anew_but_not_for_ever() -> None:
     for number in range(200):
         history.take_nak("a", [(1, 1)], NOW + number / 20)
     assert history.room_at("a", 1, NOW + 9.9) <= NOW + HISTORY_AGE_S
+
+
+def test_publishing_is_spread_while_messages_are_held_for_longer() -> None:
+    history = History()
+    publish(history, "a")
+    history.take_nak("a", [(1, 1)], NOW + 3)
+    now = NOW + 3
+    instants = []
+    for _ in range(1000):
+        now = history.room_at("a", 1, now)
+        publish(history, "a", now=now)
+        instants.append(now)
+    assert instants[50] == NOW + 3  # a burst, and then in step
+    per_message_s = HISTORY_HOLD_MAX_S / HISTORY_TOPIC_MESSAGES_MAX
+    assert instants[-1] - instants[-101] == approx(100 * per_message_s)
+
+
+def test_publishing_is_not_slowed_without_requests() -> None:
+    history = History()
+    for _ in range(1000):
+        assert history.room_at("a", 1, NOW) == NOW
+        publish(history, "a")

@@ -11,7 +11,7 @@ def test_messages_wait_in_order() -> None:
     for number in range(3):
         assert hold.put("t", b"%d" % number) == []
     assert len(hold) == 3
-    assert hold.take_all() == [("t", b"0"), ("t", b"1"), ("t", b"2")]
+    assert hold.take_all() == [("t", b"0", False), ("t", b"1", False), ("t", b"2", False)]
     assert len(hold) == 0
 
 
@@ -19,8 +19,8 @@ def test_overflow_of_messages_pushes_out_the_oldest() -> None:
     hold = HoldQueue()
     for number in range(HOLD_MESSAGES_MAX):
         assert hold.put("t", b"%d" % number) == []
-    assert hold.put("u", b"x") == [("t", b"0")]
-    assert hold.put("u", b"y") == [("t", b"1")]
+    assert hold.put("u", b"x") == [("t", b"0", False)]
+    assert hold.put("u", b"y") == [("t", b"1", False)]
     assert len(hold) == HOLD_MESSAGES_MAX
 
 
@@ -29,23 +29,24 @@ def test_overflow_of_bytes_pushes_out_as_many_as_it_takes() -> None:
     for _ in range(4):
         assert hold.put("small", bytes(HOLD_BYTES_MAX // 4)) == []
     pushed = hold.put("large", bytes(HOLD_BYTES_MAX // 2))
-    assert [topic for topic, _ in pushed] == ["small", "small"]
+    assert [topic for topic, *_ in pushed] == ["small", "small"]
     assert len(hold) == 3
 
 
 def test_message_larger_than_the_queue_is_not_held_at_all() -> None:
     hold = HoldQueue()
     hold.put("t", b"1")
-    assert [topic for topic, _ in hold.put("huge", bytes(HOLD_BYTES_MAX + 1))] == ["t", "huge"]
+    assert [topic for topic, *_ in hold.put("huge", bytes(HOLD_BYTES_MAX + 1))] == ["t", "huge"]
     assert len(hold) == 0
 
 
 def test_what_is_wanted_leaves_and_the_rest_stays_in_order() -> None:
     hold = HoldQueue()
-    for topic, payload in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4")):
-        hold.put(topic, payload)
-    assert hold.take_where(lambda topic: topic == "a") == [("a", b"1"), ("a", b"3")]
-    assert hold.take_all() == [("b", b"2"), ("c", b"4")]
+    held = [("a", b"1", True), ("b", b"2", False), ("a", b"3", False), ("c", b"4", True)]
+    for message in held:
+        hold.put(*message)
+    assert hold.take_where(lambda topic: topic == "a") == [held[0], held[2]]
+    assert hold.take_all() == [held[1], held[3]]
 
 
 def test_room_is_free_again_after_taking() -> None:
@@ -63,4 +64,4 @@ def test_what_stays_keeps_its_weight() -> None:
     hold.put("leaves", bytes(HOLD_BYTES_MAX // 2))
     hold.take_where(lambda topic: topic == "leaves")
     assert hold.put("fits", bytes(HOLD_BYTES_MAX // 2)) == []
-    assert [topic for topic, _ in hold.put("too much", b"x")] == ["stays"]
+    assert [topic for topic, *_ in hold.put("too much", b"x")] == ["stays"]

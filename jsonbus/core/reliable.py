@@ -1,0 +1,244 @@
+"""Reliable topics: how history, streams and the rest of a node go together.
+
+Publishing side: a message gets its topic's next sequence, leaves like any other, and is kept
+(history.py). A NAK that names this node is answered with what is still kept, a beat with how far
+its topics are.
+
+Receiving side: a message with a sequence goes through its stream (streams.py) before it reaches
+inboxes. What a stream misses is asked for by NAKs, which all hear: publisher and fellow subscribers
+alike. Topics that nobody here wants have no stream.
+
+Where a stream begins. A subscriber has a claim to what was published since it subscribed, and hears
+of a stream for the first time at some sequence s. If nothing of that publisher got lost since, it
+has missed nothing. If L messages did, then at most L messages right before s are among them: so the
+stream begins at s - L. What comes of those and is older than the subscription is not delivered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import Event, GapFound
+from jsonbus.core.frames import BeatFrame, NakFrame, RepairFrame
+from jsonbus.core.history import History, Record
+from jsonbus.core.limits import (
+    CLAIM_MESSAGES_MAX,
+    REPAIR_SIZE_BYTES,
+    STREAMS_EXPIRY_S,
+)
+from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.roster import Peer, Roster
+from jsonbus.core.routing import Deliveries, Route, Router
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.streams import Streams
+from jsonbus.core.wire_encode import encode_beat, encode_nak, encode_repair
+
+
+class Reliable:
+    """See the head of this file. `subscribers` tells how many nodes may miss the same message."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        rng: random.Random,
+        *,
+        outbox: Outbox,
+        router: Router,
+        roster: Roster,
+        deliveries: Deliveries,
+        counters: Counters,
+        subscribers: Callable[[], int],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._own = (settings.node, settings.incarnation)
+        self._outbox = outbox
+        self._router = router
+        self._roster = roster
+        self._deliveries = deliveries
+        self._counters = counters
+        self._emit = emit
+        self._history = History()
+        self._streams: Streams[Message] = Streams(subscribers, rng)
+        self._expires_at = 0.0
+        self._is_used = False  # nodes without reliable topics pay for none
+
+    # --- Publishing ------------------------------------------------------------------------------
+
+    def publish(self, route: Route, payload: bytes, now: float) -> int:
+        """Send a message and keep it; its number."""
+        self._is_used = True
+        history = self._history
+        sequence = history.next_sequence(route.topic)
+        number = self._outbox.put_sequenced(route.lane, payload, sequence, now)
+        history.keep(route.topic, sequence, number, route.lane + payload, now)
+        return number
+
+    def room_at(self, topic: str, now: float) -> float:
+        """When the topic's next message may be published without pushing out one that is held."""
+        return self._history.room_at(topic, 0, now)
+
+    def receive_nak(self, frame: NakFrame, now: float) -> None:
+        """Somebody misses messages, of this node or of another one."""
+        self._counters.naks_received += 1
+        if (frame.node, frame.incarnation) == self._own:
+            for topic, ranges in frame.topics:
+                self._repair(self._history.take_nak(topic, ranges, now), now)
+            return
+        for topic, ranges in frame.topics:
+            self._streams.hear_nak((frame.node, frame.incarnation, topic), ranges, now)
+
+    def _repair(self, records: Sequence[Record], now: float) -> None:
+        items: list[bytes] = []
+        size, room = 0, self._outbox.repair_room_bytes
+        for record in records:
+            item = b"%b,%d,%d]" % (record.text, record.sequence, record.number)
+            if len(item) >= room:
+                text = b"%b,%d]" % (record.text, record.sequence)
+                self._outbox.put_slices(text, record.number, record.sequence, now)
+                continue
+            if items and size + len(item) > room:
+                self._outbox.put_control(encode_repair, now, items=b",".join(items))
+                items, size = [], 0
+            items.append(item)
+            size += len(item) + 1
+        if items:
+            self._outbox.put_control(encode_repair, now, items=b",".join(items))
+
+    # --- Receiving -------------------------------------------------------------------------------
+
+    def receive(
+        self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
+    ) -> bool:
+        """Take a message that somebody here wants; whether it had not come before."""
+        streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
+        if key not in streams:
+            self._is_used = True
+            streams.open(key, max(1, sequence - self._claim(peer)), now)
+        repeated = streams.repeated + streams.dropped
+        if streams.receive(key, sequence, message, size_bytes, now):
+            self._deliver(message, peer)
+        elif streams.ready:
+            self._deliver_ready()
+        return streams.repeated + streams.dropped == repeated
+
+    def receive_beat(self, frame: BeatFrame, peer: Peer, now: float) -> None:
+        for topic, last, first in frame.beats:
+            route = self._router.find(topic)
+            if route is None or not route.inboxes:
+                continue
+            key = (peer.node, peer.incarnation, topic)
+            if key not in self._streams:
+                self._is_used = True
+                self._streams.open(key, max(1, last + 1 - self._claim(peer)), now)
+            self._streams.hear_beat(key, last, first, now)
+        self._settle()
+
+    def receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> int:
+        """Take what was sent again; how many messages of it were missing here."""
+        wall = now + self._outbox.wall_offset_s
+        sent_at = frame.header.sent_us / 1_000_000
+        origin = Origin(peer.node, peer.name, peer.incarnation, sent_at, wall)
+        missed = 0
+        for item in frame.items:
+            if type(item) is not list or len(item) < 4:
+                self._counters.messages_malformed += 1
+                continue
+            topic, value, sequence, number = item[:4]
+            route = self._router.find(topic)
+            if route is None or not _is_count(sequence) or not _is_count(number):
+                self._counters.messages_malformed += 1
+            elif route.inboxes:
+                message = make_message(route.topic, value, number, origin)
+                missed += self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now)
+        return missed
+
+    def touch(self, peer: Peer, topic: str, sequence: int, now: float) -> None:
+        """Slices of that message keep arriving."""
+        self._streams.touch((peer.node, peer.incarnation, topic), sequence, now)
+
+    def forget(self, node: str) -> None:
+        """The node is no longer here: what waits for its repairs is delivered."""
+        self._streams.forget(node)
+        self._settle()
+
+    # --- Being driven ----------------------------------------------------------------------------
+
+    def timer_at(self) -> float:
+        at = min(self._history.timer_at(), self._streams.timer_at())
+        return min(at, self._expires_at) if self._is_used and len(self._streams) else at
+
+    def handle_timer(self, due: float, now: float) -> None:
+        if not self._is_used:
+            return
+        if self._streams.timer_at() <= due:
+            self._streams.handle_timer(now)
+            for nak in self._streams.take_naks():
+                self._outbox.put_control(encode_nak, now, **nak._asdict())
+            self._settle()
+        while self._history.timer_at() <= due:
+            self._beat(self._history.beats(now), now)
+        if self._expires_at <= due:
+            self._expires_at = now + STREAMS_EXPIRY_S
+            self._streams.expire(now)
+            self._settle()
+
+    def figures(self) -> dict[str, int]:
+        """What stats() shows of it."""
+        history, streams = self._history, self._streams
+        return {
+            "messages_kept_for_repair": len(history),
+            "messages_repaired": history.repaired,
+            "repairs_unavailable": history.unavailable,
+            "naks_sent": streams.naks_sent,
+            "messages_given_up": streams.given_up,
+            "messages_waiting_for_repair": streams.waiting.messages,
+        }
+
+    def _beat(self, beats: Sequence[tuple[str, int, int]], now: float) -> None:
+        part: list[tuple[str, int, int]] = []
+        size, room = 0, self._outbox.repair_room_bytes
+        for beat in beats:
+            added = 2 * len(beat[0].encode()) + len(f'["",{beat[1]},{beat[2]}],')
+            if part and size + added > room:
+                self._outbox.put_control(encode_beat, now, beats=part)
+                part, size = [], 0
+            part.append(beat)
+            size += added
+        if part:
+            self._outbox.put_control(encode_beat, now, beats=part)
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _claim(self, peer: Peer) -> int:
+        """How many messages right before the first one heard may have been missed."""
+        return min(max(0, peer.lost - peer.lost_at_mark), CLAIM_MESSAGES_MAX)
+
+    def _settle(self) -> None:
+        """Pass on what streams have given up, and what that released."""
+        for gap in self._streams.take_gaps():
+            peer = self._roster.get(gap.node)
+            name = gap.node if peer is None else peer.name
+            self._emit(GapFound(gap.node, name, gap.topic, gap.first, gap.last))
+        if self._streams.ready:
+            self._deliver_ready()
+
+    def _deliver_ready(self) -> None:
+        for message in self._streams.take_ready():
+            self._deliver(message, self._roster.get(message.node))
+
+    def _deliver(self, message: Message, peer: Peer | None) -> None:
+        number: Any = message.sequence
+        if peer is not None and number < peer.number_at_mark:
+            return  # from before anybody here subscribed
+        route = self._router.find(message.topic)
+        if route is not None and route.inboxes:
+            self._deliveries.add_to_all(route.inboxes, message)
+            self._counters.messages_delivered += 1
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 1
