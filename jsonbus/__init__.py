@@ -14,16 +14,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from . import errors
+from .version import __version__
 
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .config import BusConfig
     from .core.message import Message
     from .core.views import Explanation, NodeInfo
+    from .frontend.presence import NodeEvent
     from .sync.bus import Bus
     from .topic_queue import TopicQueue
-
-__version__ = "0.2.0"
 
 __all__ = [
     "AsyncBus",
@@ -31,8 +31,10 @@ __all__ = [
     "BusConfig",
     "Explanation",
     "Message",
+    "NodeEvent",
     "NodeInfo",
     "TopicQueue",
+    "__version__",
     "errors",
 ]
 
@@ -42,6 +44,7 @@ _HOMES = {
     "BusConfig": ".config",
     "Explanation": ".core.views",
     "Message": ".core.message",
+    "NodeEvent": ".frontend.presence",
     "NodeInfo": ".core.views",
     "TopicQueue": ".topic_queue",
 }

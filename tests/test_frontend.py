@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 
 import pytest
 
+import jsonbus
 from jsonbus.config import load
 from jsonbus.core.events import (
     DatagramRejected,
@@ -21,6 +23,7 @@ from jsonbus.core.events import (
     StateChanged,
 )
 from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.core.wire_names import is_host_name, is_software_version
 from jsonbus.errors import (
     ClosedError,
     ConfigError,
@@ -40,7 +43,7 @@ from jsonbus.frontend.events import (
     read_answer,
 )
 from jsonbus.frontend.mail import Discards, Mail
-from jsonbus.frontend.opening import make_name, make_node
+from jsonbus.frontend.opening import make_host, make_name, make_node
 from jsonbus.frontend.waits import ServiceWaits
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
@@ -87,6 +90,24 @@ def test_a_bus_without_a_name_is_named_after_host_and_process() -> None:
     assert len(make_name("ü" * 300, 1_000_000).encode()) <= 255
 
 
+def test_a_machine_is_called_by_its_name_as_far_as_others_take_it() -> None:
+    assert make_host("kitchen.example.org") == "kitchen.example.org"
+    assert make_host("") is None
+    assert make_host("\x1b\n") is None
+    assert make_host("a\ud800b\x9bc") == "abc"
+    longest = make_host("x" + "ü" * 300)
+    assert longest == "x" + "ü" * 31
+    for host in ("kitchen", "ü" * 32, longest):
+        assert is_host_name(host)
+
+
+def test_a_node_tells_where_and_what_it_is() -> None:
+    about = make_node(load()).settings.about
+    assert about.version == jsonbus.__version__
+    assert is_software_version(about.version)
+    assert about.host == make_host(socket.gethostname())
+
+
 # --- checks ---------------------------------------------------------------------------------------
 
 
@@ -108,7 +129,7 @@ def test_times_to_wait_are_numbers_of_seconds_within_reason() -> None:
     [
         (NodeJoined("id", "hall"), logging.INFO, "node 'hall' (id) joined"),
         (NodeLeft("id", "hall", "left"), logging.INFO, "node 'hall' (id) left"),
-        (NodeLeft("id", "hall", "gone"), logging.INFO, "node 'hall' (id) is gone"),
+        (NodeLeft("id", "hall", "gone"), logging.INFO, "node 'hall' (id) expired"),
         (StateChanged("sure", "why"), logging.DEBUG, "= sure: why"),
         (MasterMissing(), logging.WARNING, "--master"),
         (DatagramRejected("not_json", "1.2.3.4:5", "x\ny"), logging.WARNING, r"'x\ny'"),

@@ -179,6 +179,7 @@ def test_every_exit_code_is_told() -> None:
         (jsonbus.AsyncBus, "The Python API"),
         (jsonbus.TopicQueue, "TopicQueue"),
         (jsonbus.Message, "The Python API"),
+        (jsonbus.NodeEvent, "Who is there"),
     ],
 )
 def test_every_public_name_is_told(kind: type, section: str) -> None:

@@ -21,7 +21,14 @@ FOLDERS = ("jsonbus", "spark_bridge", "tools")
 # A name stands for a module and all that is below it, except "jsonbus": that is the public names
 # of jsonbus/__init__.py alone. Everything below it is "jsonbus.*".
 PUBLIC = ("jsonbus", "jsonbus.errors", "jsonbus.config")
-BUS = ("jsonbus.errors", "jsonbus.config", "jsonbus.core", "jsonbus.transport", "jsonbus.frontend")
+BUS = (
+    "jsonbus.errors",
+    "jsonbus.version",
+    "jsonbus.config",
+    "jsonbus.core",
+    "jsonbus.transport",
+    "jsonbus.frontend",
+)
 
 #: What of ours a module may import, besides its own package. The longest name that fits rules;
 #: `*` at its end stands for any rest of a module's name.
@@ -29,6 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus": ("jsonbus.*",),
     "jsonbus.__main__": ("jsonbus.cli",),
     "jsonbus.errors": (),
+    "jsonbus.version": (),
     "jsonbus.config": ("jsonbus.errors",),
     "jsonbus.core": ("jsonbus.errors",),
     "jsonbus.transport": ("jsonbus.errors",),

@@ -32,7 +32,7 @@ TOPIC = "lab/tick"
 
 # What a node logs of another.
 JOINED = re.compile(r"node '([^']+)' \(\w+\) joined")
-GONE = re.compile(r"node '([^']+)' \(\w+\) is gone")
+GONE = re.compile(r"node '([^']+)' \(\w+\) expired")
 
 
 def main() -> int:

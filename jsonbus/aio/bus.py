@@ -26,6 +26,7 @@ from jsonbus.frontend.opening import make_node, open_transport
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jsonbus.aio.presence import NodeHandler, NodeWatch
     from jsonbus.core.views import Explanation, NodeInfo
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -202,6 +203,24 @@ class AsyncBus:
 
         return decorate
 
+    def on_node(self, handler: NodeHandler) -> NodeWatch:
+        """Tell the handler of nodes that join, leave or expire, with a NodeEvent for each.
+
+        The nodes that are known already are reported as joined first, each once: so nobody is
+        missed, whenever this is called. This node itself is not reported. "left" said goodbye,
+        "expired" was not heard for too long: a crash, or the network. One that was only cut off
+        joins again.
+
+        The handler, plain or async, runs as those of subscriptions do, for one event after the
+        other; what it raises is logged. Should more than 10,000 events wait for it, the oldest are
+        dropped, and counted in stats() as node_events_dropped. Close what this returns to be told
+        no more. Also a decorator: `@bus.on_node`.
+
+        Raises ConfigError, ClosedError.
+        """
+        check_handler(handler, may_be_async=True)
+        return self._loop.make_watch(handler, self._end_watch)
+
     def serve(self, topic: str, handler: Handler) -> Subscription:
         """Answer requests to a topic with what the handler returns; close the result to stop.
 
@@ -341,6 +360,9 @@ class AsyncBus:
             subscription,
             lambda node, now: node.unsubscribe(subscription.pattern, subscription, now),
         )
+
+    def _end_watch(self, watch: NodeWatch) -> None:
+        self._loop.end_watch(watch)
 
     def _stop_serving(self, service: Subscription) -> None:
         self._loop.detach(service, partial(self._requests.stop_serving, service))

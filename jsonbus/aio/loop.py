@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
@@ -30,6 +30,10 @@ from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, n
 from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
 from jsonbus.transport.base import Sender, Transport
+
+if TYPE_CHECKING:
+    # At run time where it is used: few programs watch.
+    from jsonbus.aio.presence import NodeHandler, NodeWatch
 
 T = TypeVar("T")
 
@@ -75,6 +79,8 @@ class Loop:
         )
         self.publishing = Publishing(node, self._outgoing, event_loop, self.check_here)
         self._subscriptions: set[Subscription] = set()
+        self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
+        self._node_events_dropped = 0  # of watches that were closed
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
@@ -158,6 +164,27 @@ class Loop:
             self._subscriptions.remove(subscription)
             self._end_subscription(subscription)
 
+    def make_watch(self, handler: NodeHandler, release: Callable[[NodeWatch], None]) -> NodeWatch:
+        """Tell the handler of all nodes, those that are here first."""
+        from jsonbus.aio.presence import NodeWatch
+
+        self.check_here()
+        if self._is_closing:
+            raise closed_error()
+        self._tend()  # what was not told yet happened before: it is for those who watch already
+        watch = NodeWatch(handler, self.log, schedule=self.workers.schedule, release=release)
+        watch.begin(self._node.nodes(monotonic()))
+        self._watches = (*self._watches, watch)
+        watch.rouse()
+        return watch
+
+    def end_watch(self, watch: NodeWatch) -> None:
+        """Tell the handler no more; nothing if that has ended."""
+        if watch in self._watches and not self._is_cut_off:
+            self.check_here()
+            self._watches = tuple(each for each in self._watches if each is not watch)
+            self._end_watch(watch)
+
     def stats(self) -> dict[str, int]:
         """The figures of node, transport and mailboxes."""
         self.check_here()
@@ -167,6 +194,9 @@ class Loop:
             self.discards.count
             + self._overflowed
             + sum(subscription.overflowed for subscription in self._subscriptions)
+        )
+        figures["node_events_dropped"] = self._node_events_dropped + sum(
+            watch.dropped for watch in self._watches
         )
         figures |= self._figures or transport_figures(self._transport)
         return figures
@@ -231,6 +261,8 @@ class Loop:
         self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
+        for watch in self._watches:
+            watch.cut_off()
         self._transport.close()
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
@@ -243,6 +275,9 @@ class Loop:
         events = node.take_events()
         if events:
             self._changed.fire()
+            for watch in self._watches:
+                watch.put(events)
+                watch.rouse()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
             self.publishing.deliver_own(deliveries)
@@ -305,6 +340,10 @@ class Loop:
         subscription.end()
         self._overflowed += subscription.overflowed
 
+    def _end_watch(self, watch: NodeWatch) -> None:
+        watch.end()
+        self._node_events_dropped += watch.dropped
+
     def _say_goodbye(self) -> None:
         now = monotonic()
         self._node.close(now)
@@ -317,6 +356,9 @@ class Loop:
         subscriptions, self._subscriptions = self._subscriptions, set()
         for subscription in subscriptions:
             self._end_subscription(subscription)
+        watches, self._watches = self._watches, ()
+        for watch in watches:
+            self._end_watch(watch)
         self.answers.give_up()
         self.workers.request_stop()
         self._receiving.stop()

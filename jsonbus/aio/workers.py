@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jsonbus.frontend.events import BusLog
-
-if TYPE_CHECKING:
-    from jsonbus.aio.subscription import Subscription
 
 #: How long a handler that was cancelled may take to clean up.
 CANCEL_S = 0.5
 
-#: The subscription whose handler each worker is running, of all buses.
-_running: dict[asyncio.Task[None], Subscription] = {}
+
+class Handled(Hashable, Protocol):
+    """What has a handler to be run: a subscription, or a watch of nodes."""
+
+    async def run_handler(self) -> bool:
+        """See `Subscription.run_handler`."""
+
+    def put_off(self) -> None:
+        """See `Subscription.put_off`."""
 
 
-def current_subscription() -> Subscription | None:
-    """The subscription, of whichever bus, whose handler made this call; None outside handlers.
+#: What each worker is running the handler of, of all buses.
+_running: dict[asyncio.Task[None], Handled] = {}
+
+
+def current_subscription() -> Handled | None:
+    """The one, of whichever bus, whose handler made this call; None outside handlers.
 
     A task that a handler started is outside: the handler need not be waiting for it.
     """
@@ -43,12 +52,12 @@ class Workers:
         self._count = count
         self._event_loop = event_loop
         self._log = log
-        self._queue: deque[Subscription] = deque()
+        self._queue: deque[Handled] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
-    def schedule(self, subscription: Subscription) -> None:
-        """Have a worker run the subscription's handler."""
+    def schedule(self, subscription: Handled) -> None:
+        """Have a worker run its handler."""
         self._queue.append(subscription)
         if len(self._tasks) < self._count and not self._is_stopping:
             task = self._event_loop.create_task(self._run(), name=f"jsonbus-worker-{self._name}")

@@ -24,7 +24,7 @@ from .exit_codes import INTERRUPTED, TIMED_OUT, WRONG_USAGE
 COMMANDS = {
     "pub": "Publish a value, or the lines of standard input.",
     "sub": "Print the messages of topics.",
-    "node": "Stay on the bus and tell who joins and leaves.",
+    "node": "Stay on the bus and tell who joins, leaves and expires.",
     "nodes": "Show who is on the bus.",
     "topics": "Show what is subscribed to, and by whom.",
     "explain": "Tell why a value would be sent, held or not sent.",

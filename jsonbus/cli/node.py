@@ -25,10 +25,10 @@ Examples:
     "--sub", "patterns", multiple=True, metavar="PATTERN", help="Subscribe; may be repeated."
 )
 def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
-    """Stay on the bus and tell who joins and leaves.
+    """Stay on the bus and tell who joins, leaves and expires.
 
-    Joining and leaving is logged on standard error; messages of the patterns given with --sub are
-    printed as `jsonbus sub` prints them. Runs until Ctrl-C.
+    That is logged on standard error; one that expired was not heard any more. Messages of the
+    patterns given with --sub are printed as `jsonbus sub` prints them. Runs until Ctrl-C.
     """
     with jsonbus.Bus(**settings) as bus:
         config = bus.config

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
 import click
 
 from .values import printable, to_json
+
+#: What a table shows in one place: a line, or several under each other, the first one of note.
+Cell = str | tuple[str, ...]
 
 
 class Output:
@@ -59,17 +63,42 @@ class Output:
             self.write_result(each)
         self.flush()
 
-    def write_table(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table for people, and flush."""
+    @property
+    def columns(self) -> int:
+        """How many characters a line of the terminal has."""
+        return shutil.get_terminal_size().columns
+
+    def write_table(
+        self,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[Cell]],
+        *,
+        figures: Container[str] = (),
+    ) -> None:
+        """A table for people, and flush. Columns of figures stand to the right, and whole."""
         # Imported by those who look at a table: it takes as long as all the rest together.
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(*headings, box=None, pad_edge=False, header_style="bold")
-        for row in rows:
+        def as_text(cell: Cell) -> Text:
             # Text, since rich would take [brackets] in a name for markup.
-            table.add_row(*(Text(printable(cell)) for cell in row))
+            first, *others = (cell,) if isinstance(cell, str) else cell
+            return Text("\n").join(
+                [Text(printable(first)), *(Text(printable(each), "dim") for each in others)]
+            )
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in headings:
+            is_figure = heading in figures
+            table.add_column(
+                heading,
+                justify="right" if is_figure else "left",
+                no_wrap=is_figure,
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*map(as_text, row))
         Console(highlight=False).print(table)
 
     def style(self, text: str, code: str) -> str:

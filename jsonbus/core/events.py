@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jsonbus.core.frames import UNTOLD, About
+
 
 @dataclass(slots=True)
 class NodeJoined:
@@ -16,6 +18,7 @@ class NodeJoined:
 
     node: str
     name: str
+    about: About = UNTOLD  # what it had told by then: nothing, if others told of it first
 
 
 @dataclass(slots=True)
@@ -25,6 +28,7 @@ class NodeLeft:
     node: str
     name: str
     reason: str  # "left": it said so. "gone": not heard for longer than its lease
+    about: About = UNTOLD
 
 
 @dataclass(slots=True)

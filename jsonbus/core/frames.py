@@ -36,6 +36,17 @@ class Header:
     sent_us: int
 
 
+class About(NamedTuple):
+    """Where a node runs, and what: told by itself alone, in no list, which would grow by it."""
+
+    host: str | None = None  # what its machine is called
+    version: str | None = None  # of its software
+
+
+#: Of a node that did not tell.
+UNTOLD = About()
+
+
 class Digest(NamedTuple):
     """Equal digests mean identical subscription lists."""
 
@@ -122,6 +133,7 @@ class ListFrame:
     settled: bool  # the sender was past joining
     # How much may wait for the sender, as its kernel counts it. In announcements, where known.
     receive_buffer_bytes: int | None = None
+    about: About = UNTOLD  # of the sender; in announcements
 
 
 ALL_BUCKETS = (1 << BUCKETS) - 1
@@ -141,6 +153,7 @@ class PresenceFrame:
     sums: int | None
     suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
     receive_buffer_bytes: int | None = None  # as in an announcement
+    about: About = UNTOLD
 
 
 @dataclass(slots=True)
@@ -217,6 +230,7 @@ class PongFrame:
     header: Header
     to: str
     ping_id: int
+    about: About = UNTOLD
 
 
 @dataclass(slots=True)

@@ -79,6 +79,10 @@ TRICKLE_MAX_S = 30.0
 HEARTBEAT_MIN_S = 2.0
 HEARTBEATS_PER_S = 200.0
 
+#: A node that never falls silent needs no heartbeat, but those who joined lately know of it only
+#: what lists tell: so it says who it is this seldom, 40 times a second for all of them together.
+INTRODUCTION_HEARTBEATS = 5.0
+
 #: Heartbeats without a sign of life before a node is suspected.
 LEASE_HEARTBEATS = 3.5
 

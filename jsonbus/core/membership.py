@@ -26,6 +26,7 @@ from jsonbus.core.events import (
 )
 from jsonbus.core.frames import (
     ALL_BUCKETS,
+    About,
     ByeFrame,
     Entry,
     ListFrame,
@@ -57,7 +58,8 @@ class Membership:
     """This node's part in keeping the list.
 
     `on_entry(old, new, now)` is called for every change of another node's entry, `on_state(now)`
-    after the state changed, `emit` for everything that a front end may want to know.
+    after the state changed, `emit` for everything that a front end may want to know. `about(node)`
+    is what a node has told of itself.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Membership:
         counters: Counters,
         *,
         emit: Callable[[Event], None],
+        about: Callable[[str], About],
         on_entry: Callable[[Entry | None, Entry | None, float], None],
         on_state: Callable[[float], None],
     ) -> None:
@@ -75,6 +78,7 @@ class Membership:
         self._rng = rng
         self._counters = counters
         self._emit = emit
+        self._about = about
         self._on_entry = on_entry
         self._on_state = on_state
         self.list = SubscriptionList()
@@ -281,11 +285,12 @@ class Membership:
         self._on_entry(old, new, now)
         if old is None and new is not None:
             self._liveness.watch(now)
-            self._emit(NodeJoined(new.node, new.name))
+            self._emit(NodeJoined(new.node, new.name, self._about(new.node)))
         elif old is not None and new is None:
             self._sharing.release(old.node)
             self._liveness.forget(old.node)
-            self._emit(NodeLeft(old.node, old.name, "left" if cause.left else "gone"))
+            reason = "left" if cause.left else "gone"
+            self._emit(NodeLeft(old.node, old.name, reason, self._about(old.node)))
             if self._strategy.takes_part and (cause.gone or self.state == DOUBTING):
                 if self._is_alone():  # nobody is left to agree with: silence has to do
                     self._doubt(now, "all other nodes are gone", anew=True)

@@ -77,11 +77,12 @@ class Node:
             self._outbox,
             self.counters,
             emit=self._emit,
+            about=self._roster.about,
             on_entry=self._entry_changed,
             on_state=self._state_changed,
         )
         self._router = Router(self._other_entries, self.express)
-        self._pings = Pings(self._outbox, rng, self._emit)
+        self._pings = Pings(settings.about, self._outbox, rng, self._emit)
         self._deliveries = Deliveries()
         self._dialogue = Dialogue(
             settings,
@@ -388,7 +389,7 @@ class Node:
     def nodes(self, now: float) -> list[views.NodeInfo]:
         from jsonbus.core import views
 
-        return views.list_nodes(self.settings.node, self._membership.list, self._roster, now)
+        return views.list_nodes(self.settings, self._membership.list, self._roster, now)
 
     def smallest_buffer(self, hosts: Container[str]) -> int | None:
         """The smallest receive buffer on these hosts, as their kernels count; None if none told.

@@ -7,18 +7,24 @@ import random
 from collections.abc import Callable
 
 from jsonbus.core.events import Event, PongReceived
-from jsonbus.core.frames import PingFrame, PongFrame
+from jsonbus.core.frames import About, PingFrame, PongFrame
 from jsonbus.core.limits import PINGS_OPEN_MAX, PONG_AT_ONCE_NODES, PONG_SPREAD_S, PONGS_WAITING_MAX
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire_encode import encode_ping, encode_pong
 
 
 class Pings:
-    """Own pings that wait for pongs, and pongs that wait to be sent."""
+    """Own pings that wait for pongs, and pongs that wait to be sent.
 
-    __slots__ = ("_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at")
+    A pong tells about this node: whoever pings wants to know who is there.
+    """
 
-    def __init__(self, outbox: Outbox, rng: random.Random, emit: Callable[[Event], None]) -> None:
+    __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at")
+
+    def __init__(
+        self, about: About, outbox: Outbox, rng: random.Random, emit: Callable[[Event], None]
+    ) -> None:
+        self._about = about
         self._outbox = outbox
         self._rng = rng
         self._emit = emit
@@ -60,4 +66,4 @@ class Pings:
             self._send_pong(to, ping_id, now)
 
     def _send_pong(self, to: str, ping_id: int, now: float) -> None:
-        self._outbox.put_control(encode_pong, now, to=to, ping_id=ping_id)
+        self._outbox.put_control(encode_pong, now, to=to, ping_id=ping_id, about=self._about)

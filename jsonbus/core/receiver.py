@@ -17,6 +17,7 @@ from jsonbus.core.events import DatagramRejected, Event, MessagesLost
 from jsonbus.core.fragments import Fragments, Key
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
+    UNTOLD,
     BeatFrame,
     ByeFrame,
     EchoedFrame,
@@ -295,6 +296,10 @@ class Receiver:
             # Datagrams without messages tell the number of the next one: a loss at the end of a
             # burst is noticed without waiting for the next burst.
             self._count_messages(peer, header, 0)
+            # Before anything else is made of it: it may be what tells that the node is here.
+            if isinstance(frame, (PresenceFrame, ListFrame, PongFrame)):
+                if frame.about is not UNTOLD:
+                    peer.about = frame.about
             if not (
                 isinstance(frame, (PresenceFrame, ListFrame))
                 and self._membership.hear_calmly(frame, now)

@@ -6,7 +6,7 @@ appear at once most are served together, by one datagram that names them all. A 
 that, since everybody gets it anyway. A lost datagram is made good by its repeat: the value is given
 GIVE_TIMES times, and taken once.
 
-The nodes of subscribers keep what they got under the flag "retained" as well, for subscriptions that
+The nodes of subscribers keep what they got of retained values as well, for subscriptions that
 are made later in the same node: those change nothing that a publisher could see.
 
 Both sides are bounded. A publisher is told when its store is full; what a subscriber's node keeps
@@ -87,7 +87,7 @@ class RetainedStore:
             )
 
     def keep(self, topic: str, kept: Kept) -> None:
-        """Everybody who is here gets the fresh value: whoever was to be given the former one too."""
+        """Everybody gets the fresh value, also who was to be given the former one."""
         self.end(topic)
         self._kept[topic] = kept
         self.size_bytes += len(kept.payload)

@@ -7,7 +7,7 @@ were lost; one that comes late is taken back from the count.
 
 from __future__ import annotations
 
-from jsonbus.core.frames import Header
+from jsonbus.core.frames import UNTOLD, About, Header
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, PEERS_MAX
 from jsonbus.core.wire_encode import HEADER_END_BYTES, header_pattern
 
@@ -26,6 +26,7 @@ class Peer:
         "next_message",
         "top",
         "_window",
+        "about",
         "address",
         "challenger",
         "incarnation",
@@ -43,6 +44,7 @@ class Peer:
         self._header = header_pattern(header.node, header.incarnation)
         self.address = address
         self.name = header.node
+        self.about = UNTOLD
         #: Another incarnation under the same id that was heard once since this one.
         self.challenger: Peer | None = None
         self.received = 0
@@ -167,6 +169,11 @@ class Roster:
 
     def get(self, node: str) -> Peer | None:
         return self.peers.get(node)
+
+    def about(self, node: str) -> About:
+        """What the node has told of itself."""
+        peer = self.peers.get(node)
+        return UNTOLD if peer is None else peer.about
 
     def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
         """The sender's peer, made anew for a new incarnation; None for an old incarnation.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from jsonbus.core.frames import UNTOLD, About
 from jsonbus.core.limits import VALUE_BYTES_MAX
 
 
@@ -20,3 +21,4 @@ class NodeSettings(NamedTuple):
     value_bytes_max: int = VALUE_BYTES_MAX
     batching: bool = True
     receive_buffer_bytes: int | None = None  # what may wait for it, as the kernel counts, if told
+    about: About = UNTOLD  # where it runs, and what

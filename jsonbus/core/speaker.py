@@ -8,8 +8,10 @@
   the own entry.
 
 All carry the digest of the list; and, where somebody seems to differ, its bucket sums. They also
-tell the own receive buffer, so that publishers on the same host can spare it: an announcement does
-so before the first message comes, presence tells those who joined later.
+tell the own receive buffer, so that publishers on the same host can spare it, and where and what
+this node is: an announcement does so before the first message comes, presence tells those who
+joined later. For their sake a node that has something else to send all the time speaks of itself
+nevertheless, now and then.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import random
 from dataclasses import replace
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.frames import Entry
+from jsonbus.core.frames import UNTOLD, Entry
 from jsonbus.core.joining import DOUBTING, Joining
 from jsonbus.core.limits import (
     HEARTBEAT_MIN_S,
+    INTRODUCTION_HEARTBEATS,
     SHARE_INTERVAL_MIN_S,
     SUSPECT_GRACE_S,
     TIMER_SLACK_S,
@@ -34,7 +37,13 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import SubscriptionList
 from jsonbus.core.timers import Brake, Trickle, share_delay_s
-from jsonbus.core.wire_encode import encode_bye, encode_list, encode_presence
+from jsonbus.core.wire_encode import (
+    about_size_bytes,
+    encode_bye,
+    encode_list,
+    encode_presence,
+    entry_size_bytes,
+)
 
 # A basic node never says what it wants, so it gets everything.
 BASIC_PATTERNS = ("**",)
@@ -68,6 +77,8 @@ class Speaker:
             settings.is_master,
         )
         self._room = outbox.list_room_bytes(settings.datagram_bytes_max)
+        self._room -= about_size_bytes(settings.about)
+        self._introduced_at = -math.inf  # when this node last told where and what it is
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
@@ -152,7 +163,7 @@ class Speaker:
             self.send_presence(now)
         if self._heartbeat_at <= due:
             gap_s = self._heartbeat_gap_s()
-            if self._outbox.last_sent_at + gap_s > due:
+            if self._outbox.last_sent_at + gap_s > due and not self._must_introduce(now):
                 self._heartbeat_at = self._outbox.last_sent_at + gap_s
             else:
                 self.send_presence(now)
@@ -164,6 +175,12 @@ class Speaker:
         sums = self._list.sums_to_send()
         entries = [(self.entry, 0.0), *self._plain_entries(now)]
         parts = cut_list(entries, self._room, with_sums=sums is not None)
+        # An entry that fills a datagram as large as there can be leaves no room for anything else.
+        about = self._settings.about
+        if about is not UNTOLD and entry_size_bytes(self.entry) > self._room:
+            about = UNTOLD
+        else:
+            self._introduced_at = now
         for index, part in enumerate(parts):
             self._outbox.put_control(
                 encode_list,
@@ -175,6 +192,7 @@ class Speaker:
                 part=(index, len(parts)),
                 settled=self._joining.is_settled,
                 receive_buffer_bytes=self._settings.receive_buffer_bytes,
+                about=about if index == 0 else UNTOLD,
             )
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
@@ -184,8 +202,10 @@ class Speaker:
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1
         has_list = self._settings.mode != "basic"
-        # Suspects and sums together could exceed a datagram.
+        # Suspects and anything else could exceed a datagram.
         with_sums = has_list and self._seems_to_differ() and not suspects
+        if not suspects:
+            self._introduced_at = now
         self._outbox.put_control(
             encode_presence,
             now,
@@ -198,6 +218,7 @@ class Speaker:
             sums=self._list.sums_to_send() if with_sums else None,
             suspects=suspects,
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
+            about=UNTOLD if suspects else self._settings.about,
         )
 
     def say_goodbye(self, now: float) -> None:
@@ -222,6 +243,12 @@ class Speaker:
     def _seems_to_differ(self) -> bool:
         """Whether a mismatch was seen lately."""
         return self.trickle.is_eager or self._joining.state == DOUBTING
+
+    def _must_introduce(self, now: float) -> bool:
+        if self._settings.about is UNTOLD:
+            return False
+        gap_s = INTRODUCTION_HEARTBEATS * heartbeat_s(len(self._list))
+        return now >= self._introduced_at + gap_s
 
     def _heartbeat_gap_s(self) -> float:
         # A little early, at random: nodes that started together should not beat together.

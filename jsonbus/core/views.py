@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jsonbus.core.frames import PLAIN_PREFIX, Entry
 from jsonbus.core.joining import DOUBTING, JOINING
 from jsonbus.core.roster import Roster
+from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import SubscriptionList
 from jsonbus.core.topics import matches
 from jsonbus.core.wire_names import SERVED_PREFIX
@@ -19,8 +20,10 @@ class NodeInfo:
 
     node: str
     name: str
-    incarnation: int
-    version: int
+    host: str | None  # what its machine is called; None until the node itself was heard
+    version: str | None  # of its software; likewise
+    incarnation: int  # when it started, milliseconds since 1970
+    entry_version: int  # of its entry in the subscription list
     mode: str
     is_master: bool
     patterns: tuple[str, ...]
@@ -48,13 +51,14 @@ class Explanation:
 
 
 def list_nodes(
-    own_node: str, subscription_list: SubscriptionList, roster: Roster, now: float
+    own: NodeSettings, subscription_list: SubscriptionList, roster: Roster, now: float
 ) -> list[NodeInfo]:
     """All nodes that are here, this one first, the others by name."""
     infos = []
     for entry in subscription_list:
         peer = roster.get(entry.node)
-        is_self = entry.node == own_node
+        is_self = entry.node == own.node
+        about = own.about if is_self else roster.about(entry.node)
         address = entry.node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None
         if peer is not None:
             address = "{}:{}".format(*peer.address)
@@ -63,8 +67,10 @@ def list_nodes(
             NodeInfo(
                 node=entry.node,
                 name=entry.name,
+                host=about.host,
+                version=about.version,
                 incarnation=entry.incarnation,
-                version=entry.version,
+                entry_version=entry.version,
                 mode="plain" if entry.is_plain else entry.mode,
                 is_master=entry.is_master,
                 patterns=entry.patterns,

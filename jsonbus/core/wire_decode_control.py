@@ -14,6 +14,8 @@ from typing import Any
 from jsonbus.core.frames import (
     ALL_BUCKETS,
     BUCKETS,
+    UNTOLD,
+    About,
     BeatFrame,
     ByeFrame,
     Digest,
@@ -59,6 +61,7 @@ from jsonbus.core.wire_names import (
     KEY_ERROR,
     KEY_FRAGMENT,
     KEY_HEARD,
+    KEY_HOST,
     KEY_IS_MASTER,
     KEY_MODE,
     KEY_NAK,
@@ -69,6 +72,7 @@ from jsonbus.core.wire_names import (
     KEY_REPLY,
     KEY_REQUEST,
     KEY_SETTLED,
+    KEY_SOFTWARE,
     KEY_SUMS,
     KEY_SUSPECTS,
     KEY_TO,
@@ -83,9 +87,11 @@ from jsonbus.core.wire_names import (
     REQUEST,
     RESERVED_PREFIX,
     TOPICS,
+    is_host_name,
     is_listed_id,
     is_node_id,
     is_node_name,
+    is_software_version,
 )
 from jsonbus.errors import DatagramError
 
@@ -132,6 +138,7 @@ def _decode_list(header: Header, payload: Any, jb: dict[str, Any]) -> ListFrame:
         part=_part(jb.get(KEY_PART)),
         settled=_flag(jb, KEY_SETTLED),
         receive_buffer_bytes=_receive_buffer(jb),
+        about=_about(jb),
     )
 
 
@@ -229,6 +236,7 @@ def _decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> Presen
         sums=_sums(jb),
         suspects=_suspects(jb.get(KEY_SUSPECTS)),
         receive_buffer_bytes=_receive_buffer(jb),
+        about=_about(jb),
     )
 
 
@@ -270,7 +278,8 @@ def _decode_ping(header: Header, payload: Any, jb: dict[str, Any]) -> PingFrame:
 
 
 def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
-    return PongFrame(header, _node(jb.get(KEY_TO)), _integer(jb.get(KEY_PING), "id"))
+    to, ping_id = _node(jb.get(KEY_TO)), _integer(jb.get(KEY_PING), "id")
+    return PongFrame(header, to, ping_id, _about(jb))
 
 
 def _decode_echo(header: Header, payload: Any, jb: dict[str, Any]) -> EchoFrame:
@@ -376,6 +385,17 @@ def _sums(jb: dict[str, Any]) -> int | None:
 def _receive_buffer(jb: dict[str, Any]) -> int | None:
     value = jb.get(KEY_RECEIVE_BUFFER)
     return None if value is None else _integer(value, "a receive buffer")
+
+
+def _about(jb: dict[str, Any]) -> About:
+    host, version = jb.get(KEY_HOST), jb.get(KEY_SOFTWARE)
+    if host is None and version is None:
+        return UNTOLD
+    if host is not None and not is_host_name(host):
+        raise ValueError("a host must be text of 1 to 64 bytes without control characters")
+    if version is not None and not is_software_version(version):
+        raise ValueError("a version must be text of 1 to 32 bytes without control characters")
+    return About(host, version)
 
 
 def _covers(value: Any) -> int | None:

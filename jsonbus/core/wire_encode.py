@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jsonbus.core import codec
-from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, Digest, Entry
+from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, UNTOLD, About, Digest, Entry
 from jsonbus.core.wire_limits import (
     AGE_MS_MAX,
     DATAGRAM_BYTES_MAX,
@@ -43,6 +43,7 @@ from jsonbus.core.wire_names import (
     KEY_ERROR,
     KEY_FIRST_MESSAGE,
     KEY_FRAGMENT,
+    KEY_HOST,
     KEY_INCARNATION,
     KEY_IS_MASTER,
     KEY_MODE,
@@ -57,6 +58,7 @@ from jsonbus.core.wire_names import (
     KEY_SENT_US,
     KEY_SEQUENCE,
     KEY_SETTLED,
+    KEY_SOFTWARE,
     KEY_SUMS,
     KEY_SUSPECTS,
     KEY_TO,
@@ -178,6 +180,7 @@ def encode_list(
     part: tuple[int, int] = (0, 1),
     settled: bool,
     receive_buffer_bytes: int | None = None,
+    about: About = UNTOLD,
 ) -> bytes:
     """A list, or a part of one: whole entries, each with the seconds since its node was heard."""
     union = {pattern for entry, _ in entries for pattern in _patterns_sent(entry)}
@@ -198,6 +201,7 @@ def encode_list(
     if receive_buffer_bytes is not None:
         assert covers is None  # it takes a part of the room that LIST_OVERHEAD_BYTES has for them
         fields[KEY_RECEIVE_BUFFER] = receive_buffer_bytes
+    _add_about(fields, about)
     return _encode_control(stamp, first_message, sent_us, TOPICS, codec.dumps(payload), fields)
 
 
@@ -208,6 +212,13 @@ def entry_size_bytes(entry: Entry) -> int:
     indexes = dict.fromkeys(patterns, LIST_PATTERNS_MAX)
     fields = codec.dumps({entry.node: _entry_fields(entry, math.inf, indexes)})
     return len(fields) + len(codec.dumps(patterns))  # two pairs of brackets pay for two commas
+
+
+def about_size_bytes(about: About) -> int:
+    """What it adds to a datagram."""
+    fields: dict[str, Any] = {}
+    _add_about(fields, about)
+    return len(codec.dumps(fields)) - 1 if fields else 0  # a comma for two braces
 
 
 def encode_presence(
@@ -224,6 +235,7 @@ def encode_presence(
     sums: int | None,
     suspects: Sequence[tuple[str, int]] = (),
     receive_buffer_bytes: int | None = None,
+    about: About = UNTOLD,
 ) -> bytes:
     """I am here, and this is my digest."""
     fields: dict[str, Any] = {KEY_VERSION: version, KEY_NAME: name, KEY_MODE: mode}
@@ -236,6 +248,7 @@ def encode_presence(
         fields[KEY_SUSPECTS] = suspects
     if receive_buffer_bytes is not None:
         fields[KEY_RECEIVE_BUFFER] = receive_buffer_bytes
+    _add_about(fields, about)
     return _encode_control(stamp, first_message, sent_us, PRESENCE, b"null", fields)
 
 
@@ -312,9 +325,18 @@ def encode_ping(stamp: Stamp, first_message: int, sent_us: int, *, ping_id: int)
     return _encode_control(stamp, first_message, sent_us, PING, b"null", {KEY_PING: ping_id})
 
 
-def encode_pong(stamp: Stamp, first_message: int, sent_us: int, *, to: str, ping_id: int) -> bytes:
+def encode_pong(
+    stamp: Stamp,
+    first_message: int,
+    sent_us: int,
+    *,
+    to: str,
+    ping_id: int,
+    about: About = UNTOLD,
+) -> bytes:
     """I heard the ping of node `to`."""
-    fields = {KEY_PING: ping_id, KEY_TO: to}
+    fields: dict[str, Any] = {KEY_PING: ping_id, KEY_TO: to}
+    _add_about(fields, about)
     return _encode_control(stamp, first_message, sent_us, PONG, b"null", fields)
 
 
@@ -337,6 +359,13 @@ def _add_digest(fields: dict[str, Any], digest: Digest | None, sums: int | None)
         fields[KEY_DIGEST] = [digest.nodes, f"{digest.hash:016x}"]
     if sums is not None:
         fields[KEY_SUMS] = b64encode(sums.to_bytes(SUMS_BYTES, "big")).decode()
+
+
+def _add_about(fields: dict[str, Any], about: About) -> None:
+    if about.host is not None:
+        fields[KEY_HOST] = about.host
+    if about.version is not None:
+        fields[KEY_SOFTWARE] = about.version
 
 
 def _patterns_sent(entry: Entry) -> tuple[str, ...]:

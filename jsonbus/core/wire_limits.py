@@ -20,6 +20,13 @@ NODE_ID_BYTES_MAX = 64
 # What a host name may have at most, and what a topic may have.
 NODE_NAME_BYTES_MAX = 255
 
+# The name of a machine: what Linux allows, and one more than a label of DNS. Who has a longer one
+# cuts it: it tells people where to look, and names nothing.
+HOST_BYTES_MAX = 64
+
+# "10.20.30.post4+local.5" and the like.
+SOFTWARE_BYTES_MAX = 32
+
 # orjson reads 1,024 levels but writes 254: a deeper value could be received, never passed on.
 NESTING_LEVELS_MAX = 254
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 
 from jsonbus.core.frames import PLAIN_PREFIX
-from jsonbus.core.wire_limits import NODE_ID_BYTES_MAX, NODE_NAME_BYTES_MAX
+from jsonbus.core.wire_limits import (
+    HOST_BYTES_MAX,
+    NODE_ID_BYTES_MAX,
+    NODE_NAME_BYTES_MAX,
+    SOFTWARE_BYTES_MAX,
+)
 
 # Topics. No application may publish under the prefix.
 RESERVED_PREFIX = "jsonbus."
@@ -51,6 +56,8 @@ KEY_MODE = "mode"
 KEY_IS_MASTER = "ms"
 KEY_SUSPECTS = "sus"
 KEY_RECEIVE_BUFFER = "rb"
+KEY_HOST = "host"
+KEY_SOFTWARE = "sw"
 KEY_REQUEST = "r"
 KEY_REPLY = "re"
 KEY_ERROR = "er"
@@ -98,9 +105,23 @@ def is_listed_id(text: object) -> bool:
 
 def is_node_name(text: object) -> bool:
     """Whether a node may call itself like this: up to 255 bytes without control characters."""
+    return _is_short_text(text, NODE_NAME_BYTES_MAX)
+
+
+def is_host_name(text: object) -> bool:
+    """Whether a node may say that its machine is called that."""
+    return text != "" and _is_short_text(text, HOST_BYTES_MAX)
+
+
+def is_software_version(text: object) -> bool:
+    """Whether a node may say that this is the version of its software."""
+    return text != "" and _is_short_text(text, SOFTWARE_BYTES_MAX)
+
+
+def _is_short_text(text: object, bytes_max: int) -> bool:
     return (
         type(text) is str
-        and len(text.encode(errors="replace")) <= NODE_NAME_BYTES_MAX
+        and len(text.encode(errors="replace")) <= bytes_max
         and _CONTROL_CHARACTER.search(text) is None
     )
 

@@ -72,7 +72,7 @@ class BusLog:
             case NodeLeft(node, name, "left"):
                 _log.info("%s: node %r (%s) left", self._bus, name, node)
             case NodeLeft(node, name, _):
-                _log.info("%s: node %r (%s) is gone: not heard any more", self._bus, name, node)
+                _log.info("%s: node %r (%s) expired: not heard any more", self._bus, name, node)
             case StateChanged(state, reason):
                 _log.debug("%s: = %s: %s", self._bus, state, reason)
             case MasterMissing():

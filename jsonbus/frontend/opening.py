@@ -9,10 +9,12 @@ import socket
 import time
 
 from jsonbus.config import BusConfig
+from jsonbus.core.frames import About
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.transport.base import DATAGRAM_BYTES_MAX, Transport
 from jsonbus.transport.multicast import open_multicast
+from jsonbus.version import __version__
 
 #: Random bytes in a node's id. 10 make 16 letters and digits; among a million nodes, two have the
 #: same id with a probability of one in two million million.
@@ -22,6 +24,10 @@ NODE_ID_BYTES = 10
 INTERFACES_S = 3.0
 
 NAME_BYTES_MAX = 255
+
+#: Of the machine's name, as the wire format has it.
+HOST_BYTES_MAX = 64
+
 #: What every network carries in one piece.
 DATAGRAM_BYTES_DEFAULT = 1400
 
@@ -36,10 +42,11 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
     `receive_buffer_bytes` is its transport's `queue_bytes_max`.
     """
     wall, now = time.time(), time.monotonic()
+    host = socket.gethostname()
     settings = NodeSettings(
         node=base64.b32encode(os.urandom(NODE_ID_BYTES)).decode("ascii").lower(),
         incarnation=int(wall * 1000),
-        name=config.name or make_name(socket.gethostname(), os.getpid()),
+        name=config.name or make_name(host, os.getpid()),
         mode=config.mode,
         is_master=config.master,
         share_delay_s=None if config.subs_share_delay is None else config.subs_share_delay / 1000,
@@ -47,6 +54,7 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
         value_bytes_max=config.value_bytes_max,
         batching=config.batching,
         receive_buffer_bytes=receive_buffer_bytes,
+        about=About(make_host(host), __version__),
     )
     return Node(settings, random.Random(), wall - now)
 
@@ -56,6 +64,12 @@ def make_name(host: str, process: int) -> str:
     suffix = f"-{process}"
     short = host.partition(".")[0].encode()[: NAME_BYTES_MAX - len(suffix)]
     return (short.decode(errors="ignore") or "node") + suffix
+
+
+def make_host(host: str) -> str | None:
+    """What to call this machine; None if it has no name that others would take."""
+    readable = "".join(char for char in host if char.isprintable()).encode(errors="ignore")
+    return readable[:HOST_BYTES_MAX].decode(errors="ignore") or None
 
 
 def datagram_bytes(config: BusConfig, transport: Transport) -> tuple[int, int]:

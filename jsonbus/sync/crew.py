@@ -32,9 +32,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Hashable
 from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
@@ -52,17 +53,28 @@ WATCH_S = 0.02
 WATCH_IDLE_MAX = 50
 
 
-class _Here(threading.local):
-    """The subscription whose handler this thread is running."""
+class Handled(Hashable, Protocol):
+    """What has a handler to be run: a subscription, or a watch of nodes."""
 
-    subscription: Subscription | None = None
+    @property
+    def is_quick(self) -> bool:
+        """Whether running the handler is cheaper than waking a thread for it."""
+
+    def run_handler(self, batch: Any = None) -> bool:
+        """See `Subscription.run_handler`. A batch is given only to what is quick."""
+
+
+class _Here(threading.local):
+    """What this thread is running the handler of."""
+
+    subscription: Handled | None = None
 
 
 _here = _Here()
 
 
-def current_subscription() -> Subscription | None:
-    """The subscription, of whichever bus, whose handler made this call; None outside handlers."""
+def current_subscription() -> Handled | None:
+    """The one, of whichever bus, whose handler made this call; None outside handlers."""
     return _here.subscription
 
 
@@ -78,8 +90,8 @@ class Crew:
         self._changed = threading.Condition(self._lock)  # role, queue, slots, watch, stop
         self._threads: list[threading.Thread] = []
         self._receiver: int | None = None
-        self._due: deque[Subscription] = deque()  # for the receiver to run or to hand on
-        self._queue: deque[Subscription] = deque()
+        self._due: deque[Handled] = deque()  # for the receiver to run or to hand on
+        self._queue: deque[Handled] = deque()
         # Taken and given back by single operations, which are whole among threads.
         self._slots: list[None] = [None] * workers
         # When the handler in place was begun. Whoever empties it decides: its thread is done and
@@ -131,8 +143,8 @@ class Crew:
                 raise TransportError(f"no worker can be started: {failure}") from failure
             self._log.warn_once("workers", "only %d workers run: %s", started, failure)
 
-    def schedule(self, subscription: Subscription) -> None:
-        """Have the subscription's handler run. Any thread, never waits."""
+    def schedule(self, subscription: Handled) -> None:
+        """Have its handler run. Any thread, never waits."""
         if get_ident() == self._receiver:
             self._due.append(subscription)
             if get_ident() != self._receiver and self._receiving is not None:
@@ -221,7 +233,7 @@ class Crew:
             # An idle thread must not keep a subscription, and thereby its bus, alive.
             del subscription
 
-    def _wait_for_task(self) -> tuple[bool, Subscription | None]:
+    def _wait_for_task(self) -> tuple[bool, Handled | None]:
         """A subscription to handle, or None: to receive; (False, None) at the end. Lock held."""
         me = get_ident()
         while True:
@@ -273,16 +285,14 @@ class Crew:
         receiving.finish()
         self._finished.set()
 
-    def _work(self, subscription: Subscription) -> None:
+    def _work(self, subscription: Handled) -> None:
         has_more = self._handle(subscription, None)
         with self._lock:
             self._slots.append(None)
             if has_more:
                 self._queue.append(subscription)
 
-    def _run_in_place(
-        self, subscription: Subscription, batch: list[Message] | None, now: float
-    ) -> bool:
+    def _run_in_place(self, subscription: Handled, batch: list[Message] | None, now: float) -> bool:
         """Run a handler here, with a slot; whether this thread is still the receiver."""
         claim = self._claim = [now]
         self._runs += 1
@@ -310,7 +320,7 @@ class Crew:
             return False
         return True
 
-    def _handle(self, subscription: Subscription, batch: list[Message] | None) -> bool:
+    def _handle(self, subscription: Handled, batch: list[Message] | None) -> bool:
         """Handle one batch of messages; whether there are more."""
         _here.subscription = subscription
         try:

@@ -16,7 +16,8 @@ A caller that made the node want an earlier timer than the receive thread is wai
 left something unsent, wakes the receive thread.
 
 Each thread takes from the node, under the lock, just what its own call caused, and puts it into
-mailboxes itself: so what one thread published, and what another node sent, arrives in order.
+mailboxes itself: so what one thread published, and what another node sent, arrives in order. What
+watches of nodes are told they get under the lock: any thread may take it from the node.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
@@ -41,6 +42,12 @@ from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
 from jsonbus.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jsonbus.sync.presence import (
+        NodeHandler,
+        NodeWatch,
+    )  # at run time where it is used: few programs watch
 
 T = TypeVar("T")
 
@@ -100,6 +107,8 @@ class Loop:
             will_wait=self.crew.will_wait,
         )
         self._subscriptions: set[Subscription] = set()
+        self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
+        self._node_events_dropped = 0  # of watches that were closed
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S
@@ -220,7 +229,7 @@ class Loop:
             self._outgoing.let_go()
             raise
         self._deliver_own(outcome.deliveries)
-        handle_events(outcome.events, self.answers, self.log)
+        self._pass_on(outcome.events)
         return result
 
     def look(self, see: Callable[[Node, float], T]) -> T:
@@ -275,6 +284,37 @@ class Loop:
         if self.call(act):
             self._end_subscription(subscription)
 
+    def make_watch(self, handler: NodeHandler, release: Callable[[NodeWatch], None]) -> NodeWatch:
+        """Tell the handler of all nodes, those that are here first."""
+        from jsonbus.sync.presence import NodeWatch
+
+        if self._is_cut_off:
+            raise forked_error()
+        self.crew.start_workers()
+        watch = NodeWatch(
+            handler, self.log, lock=self._lock, schedule=self.crew.schedule, release=release
+        )
+        with self._lock:
+            if self._is_closing:
+                raise closed_error()
+            # What was not told yet happened before: it is for those who watch already.
+            events = self._take_events()
+            watch.begin(self._node.nodes(monotonic()))
+            self._watches = (*self._watches, watch)
+        watch.rouse()
+        self._pass_on(events)
+        return watch
+
+    def end_watch(self, watch: NodeWatch) -> None:
+        """Tell the handler no more; nothing if that has ended."""
+        if self._is_cut_off:
+            return
+        with self._lock:
+            is_first = watch in self._watches
+            self._watches = tuple(each for each in self._watches if each is not watch)
+        if is_first:
+            self._end_watch(watch)
+
     def stats(self) -> dict[str, int]:
         """The figures of node, transport and mailboxes."""
         if self._is_cut_off:
@@ -286,6 +326,9 @@ class Loop:
                 self.discards.count
                 + self._overflowed
                 + sum(subscription.overflowed for subscription in self._subscriptions)
+            )
+            figures["node_events_dropped"] = self._node_events_dropped + sum(
+                watch.dropped for watch in self._watches
             )
             figures |= self._figures or transport_figures(self._transport)
             return figures
@@ -333,16 +376,32 @@ class Loop:
         self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
+        for watch in self._watches:
+            watch.cut_off()
         self._transport.close()
         self._receiving.cut_off()
 
     def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
         """Take what a call caused. Lock held."""
+        events = self._take_events()
+        deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
+        return _Outcome(events, deliveries, take_turn(now))
+
+    def _take_events(self) -> list[Event]:
+        """What the node has to tell; whoever takes it passes it on, too. Lock held."""
         events = self._node.take_events()
         if events:
             self._changed.notify_all()
-        deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
-        return _Outcome(events, deliveries, take_turn(now))
+            for watch in self._watches:
+                watch.put(events)
+        return events
+
+    def _pass_on(self, events: list[Event]) -> None:
+        """The part that needs no lock, or must not have it."""
+        if events:
+            for watch in self._watches:
+                watch.rouse()
+            handle_events(events, self.answers, self.log)
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
         """Lock held, and released while waiting."""
@@ -367,12 +426,20 @@ class Loop:
         with self._lock:
             self._overflowed += subscription.overflowed
 
+    def _end_watch(self, watch: NodeWatch) -> None:
+        watch.end()
+        with self._lock:
+            self._node_events_dropped += watch.dropped
+
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""
         with self._lock:
             subscriptions, self._subscriptions = self._subscriptions, set()
+            watches, self._watches = self._watches, ()
         for subscription in subscriptions:
             self._end_subscription(subscription)
+        for watch in watches:
+            self._end_watch(watch)
         self.answers.give_up()
         self.crew.request_stop()
         self.wake()
@@ -400,7 +467,7 @@ class Loop:
             outgoing.send(0.0)
         if outcome.deliveries:
             self._receiving.deliver(outcome.deliveries)
-        handle_events(outcome.events, self.answers, self.log)
+        self._pass_on(outcome.events)
         if self._is_abandoned:
             self.close(CLOSE_S)
         if outgoing.has_unsent:

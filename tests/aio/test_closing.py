@@ -86,6 +86,7 @@ async def test_many_tasks_may_close_at_once() -> None:
     [
         lambda bus: bus.publish("x", 1),
         lambda bus: bus.subscribe("x"),
+        lambda bus: bus.on_node(print),
         lambda bus: bus.serve("x", print),
         lambda bus: bus.request("x"),
         lambda bus: bus.ping(),
@@ -294,6 +295,7 @@ async def main():
         refused = 0
         for use in (
             lambda: parent.subscribe("z"),
+            lambda: parent.on_node(print),
             lambda: parent.stats(),
         ):
             try:
@@ -310,7 +312,7 @@ async def main():
                 await wait
             except ForkedError:
                 refused += 1
-        assert refused == 6, refused
+        assert refused == 7, refused
         subscription.close()
         await parent.close()
         await other.close()

@@ -254,7 +254,7 @@ def test_what_others_say_of_this_node_changes_nothing_unless_it_is_newer(
     mine = a.own_entry()
     a.receive_datagram(announce_of(a, **change), ("10.9.9.9", 1), link.now)
     assert a.own_entry() == mine
-    assert a.nodes(link.now)[0].version == mine.version
+    assert a.nodes(link.now)[0].entry_version == mine.version
 
 
 @pytest.mark.parametrize("mode", ["delayed", "basic"])
@@ -267,7 +267,8 @@ def test_node_that_others_took_for_gone_says_so_at_once(mode: str, end: str) -> 
     link.inject(announce_of(a, **{end: True}))
     link.run(0.01)
     assert a.own_entry().version == version + 1
-    assert [info.version for info in b.nodes(link.now) if info.name == "a"] == [version + 1]
+    versions = [info.entry_version for info in b.nodes(link.now) if info.name == "a"]
+    assert versions == [version + 1]
 
 
 def test_forged_last_version_is_not_believed() -> None:

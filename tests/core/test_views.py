@@ -26,7 +26,7 @@ def test_nodes_are_listed_self_first_then_by_name() -> None:
     me, anna, plain, zoe = infos
     assert (me.is_self, me.heard_s_ago, me.address) == (True, 0.0, None)
     assert (anna.node, anna.incarnation) == (b.settings.node, b.settings.incarnation)
-    assert (anna.version, anna.patterns) == (b.own_entry().version, ("t",))
+    assert (anna.entry_version, anna.patterns) == (b.own_entry().version, ("t",))
     assert (anna.address, anna.mode, anna.is_self, anna.is_plain) == (
         "10.0.0.3:2416",
         "delayed",

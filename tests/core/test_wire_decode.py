@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,6 +137,18 @@ BAD_DATAGRAMS = [
     *[
         ("bad_fields", datagram("jsonbus.presence", None, **presence, rb=size))
         for size in (-1, 1.5, True, "1", [1], 2**53 + 1)
+    ],
+    *[
+        (cause, make(**{key: text}))
+        for cause, make in (
+            ("bad_list", listing),
+            ("bad_fields", partial(datagram, "jsonbus.presence", None, **presence)),
+            ("bad_fields", partial(datagram, "jsonbus.pong", None, p=1, to="k3v9")),
+        )
+        for key, text in (
+            *(("host", text) for text in ("", "x" * 65, "ü" * 33, "a\x1b[2J", "a\x9b2J", 1, ["a"])),
+            *(("sw", text) for text in ("", "x" * 33, "ü" * 17, "1\n2", 0.2, True, {})),
+        )
     ],
     ("bad_list", listing(rb=-1)),
     ("bad_list", listing(rb="all")),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonbus.core import codec, wire
 from jsonbus.core.frames import (
     ALL_BUCKETS,
+    About,
     ByeFrame,
     Digest,
     EchoedFrame,
@@ -221,6 +222,11 @@ topics = st.lists(
 ).map(lambda levels: "/".join(levels)[:60].strip("/") or "x")
 patterns = topics | topics.map("{}/*".format) | topics.map("jsonbus.request/{}".format)
 modes = st.sampled_from(["basic", "master", "delayed"])
+abouts = st.builds(
+    About,
+    st.none() | names.map(lambda name: name.encode()[:64].decode(errors="ignore") or "x"),
+    st.none() | st.from_regex(r"[0-9.a-z+]{1,32}", fullmatch=True),
+)
 digests = st.none() | st.builds(Digest, integers, st.integers(0, 2**64 - 1))
 sums = st.none() | st.integers(0, 2**4096 - 1)
 headers = st.builds(Header, node_ids, integers, st.integers(1, INTEGER_MAX), integers, integers)
@@ -252,9 +258,10 @@ def make_list(
     covers: int | None,
     part: tuple[int, int],
     settled: bool,
+    about: About,
 ) -> ListFrame:
     union = sorted({pattern for entry, _ in aged for pattern in entry.patterns})
-    return ListFrame(header, union, aged, digest, bucket_sums, covers, part, settled)
+    return ListFrame(header, union, aged, digest, bucket_sums, covers, part, settled, about=about)
 
 
 frames: st.SearchStrategy[Frame] = st.one_of(
@@ -272,6 +279,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
         st.none() | st.just(ALL_BUCKETS) | st.integers(0, ALL_BUCKETS),
         parts,
         st.booleans(),
+        abouts,
     ),
     st.builds(
         PresenceFrame,
@@ -285,6 +293,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
         sums,
         st.lists(st.tuples(node_ids | plain_ids, integers), max_size=4).map(tuple),
         st.none() | integers,
+        abouts,
     ),
     st.builds(ByeFrame, headers, integers),
     st.builds(RequestFrame, headers, topics, json_values, integers, integers),
@@ -297,7 +306,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
         st.none() | st.text(max_size=ERROR_CHARS_MAX),
     ),
     st.builds(PingFrame, headers, integers),
-    st.builds(PongFrame, headers, node_ids, integers),
+    st.builds(PongFrame, headers, node_ids, integers, abouts),
     st.builds(EchoFrame, headers, integers),
     st.builds(EchoedFrame, headers, node_ids, integers, integers, integers, names),
 )

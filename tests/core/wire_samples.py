@@ -7,6 +7,7 @@ from base64 import b64encode
 from jsonbus.core import codec, wire
 from jsonbus.core.frames import (
     ALL_BUCKETS,
+    About,
     ByeFrame,
     Digest,
     EchoedFrame,
@@ -67,6 +68,15 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         + ',"subs":{"k3v9":[1731715200123,4,0,"Küche",0,[2,1]]},"rb":0}}'.encode(),
     ),
     (
+        # One that tells where and what its sender is.
+        ListFrame(
+            HEADER, [], [(_MASTER, 0.0)], None, None, None, (0, 1), False, 7, About("büro", "0.2.0")
+        ),
+        b'{"topic":"jsonbus.topics","payload":["jsonbus.topics"],'
+        + _TAIL
+        + ',"subs":{"m1":[8,3,0,"m",24,[]]},"rb":7,"host":"büro","sw":"0.2.0"}}'.encode(),
+    ),
+    (
         # A full share.
         ListFrame(
             HEADER,
@@ -99,6 +109,14 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         b'{"topic":"jsonbus.presence","payload":null,'
         + _TAIL
         + ',"v":4,"name":"Küche","mode":"basic","rb":425984}}'.encode(),
+    ),
+    (
+        PresenceFrame(
+            HEADER, 4, "", "delayed", False, True, None, None, (), None, About("desk", "1.0")
+        ),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + b',"v":4,"name":"","mode":"delayed","u":1,"host":"desk","sw":"1.0"}}',
     ),
     (
         PresenceFrame(
@@ -149,6 +167,10 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         + _TAIL
         + ',"p":0,"to":"k3v9","got":[0,0],"name":"Küche"}}'.encode(),
     ),
+    (
+        PongFrame(HEADER, "k3v8", 5, About("desk")),
+        b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8","host":"desk"}}',
+    ),
 ]
 
 SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
@@ -186,6 +208,7 @@ def encode_frame(frame: Frame) -> bytes:
                 part=frame.part,
                 settled=frame.settled,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
             )
         case PresenceFrame():
             return wire.encode_presence(
@@ -201,6 +224,7 @@ def encode_frame(frame: Frame) -> bytes:
                 sums=frame.sums,
                 suspects=frame.suspects,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
             )
         case FragmentFrame(_, number, index, count, text):
             slice_json = codec.dumps(text)[1:-1]
@@ -230,8 +254,8 @@ def encode_frame(frame: Frame) -> bytes:
             )
         case PingFrame(_, ping_id):
             return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
-        case PongFrame(_, to, ping_id):
-            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id)
+        case PongFrame(_, to, ping_id, about):
+            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id, about=about)
         case EchoFrame(_, echo_id):
             return wire.encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
         case EchoedFrame(_, to, echo_id, heard, repeated, name):

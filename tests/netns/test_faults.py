@@ -27,7 +27,7 @@ def test_a_killed_master_is_given_up_and_another_takes_its_place(lab: MakeLab) -
     for name in ("'boss'", "'reader'"):
         assert watcher.wait_until(lambda p, n=name: has_logged(p, n, "joined"), TIMEOUT_S)
     boss.kill()
-    assert watcher.wait_until(lambda p: has_logged(p, "'boss'", "is gone"), TIMEOUT_S)
+    assert watcher.wait_until(lambda p: has_logged(p, "'boss'", "expired"), TIMEOUT_S)
     three.start("node", "--master", "--name", "heir")
     known = {"heir", "reader", "watcher"}
     assert wait_until(lambda: names_known(one, "--mode", "master") == known, TIMEOUT_S)
@@ -115,7 +115,7 @@ def test_a_subscriber_given_up_during_a_long_outage_is_found_again(lab: MakeLab)
     assert watcher.wait_until(lambda p: has_logged(p, "'reader'", "joined"), TIMEOUT_S)
     assert listener.wait_until(lambda p: values(p), TIMEOUT_S)
     one.set_link(False)
-    assert watcher.wait_until(lambda p: has_logged(p, "'reader'", "is gone"), TIMEOUT_S)
+    assert watcher.wait_until(lambda p: has_logged(p, "'reader'", "expired"), TIMEOUT_S)
     one.set_link(True)
     heard = len(values(listener))
     assert listener.wait_until(lambda p: len(values(p)) > heard, TIMEOUT_S)

@@ -65,6 +65,7 @@ def test_many_threads_may_close_at_once(open_bus: OpenBus) -> None:
     [
         lambda bus: bus.publish("x", 1),
         lambda bus: bus.subscribe("x"),
+        lambda bus: bus.on_node(print),
         lambda bus: bus.serve("x", print),
         lambda bus: bus.request("x"),
         lambda bus: bus.ping(),
@@ -230,6 +231,7 @@ parent = jsonbus.Bus(port=port, interface="lo", name="parent")
 other = jsonbus.Bus(port=port, interface="lo", name="other")
 subscription = parent.subscribe("x")
 parent.subscribe("y", print)
+watch = parent.on_node(lambda event: None)
 assert other.wait_for_subscribers("x", timeout=30)
 with parent:
     child = os.fork()
@@ -238,6 +240,7 @@ with parent:
         for use in (
             lambda: parent.publish("x", 1),
             lambda: parent.subscribe("z"),
+            lambda: parent.on_node(print),
             lambda: parent.stats(),
             lambda: parent.flush(),
             lambda: parent.wait_until_sure(),
@@ -248,8 +251,9 @@ with parent:
                 use()
             except ForkedError:
                 refused += 1
-        assert refused == 7, refused
+        assert refused == 8, refused
         subscription.close()
+        watch.close()
         parent.close()
         other.close()
         with jsonbus.Bus(port=port, interface="lo") as own:
@@ -262,6 +266,7 @@ with parent:
     for number in range(20):
         other.publish("x", number)
     assert [subscription.get(timeout=30).value for _ in range(20)] == list(range(20))
+    assert not watch.is_closed
 other.close()
 print("fine")
 """

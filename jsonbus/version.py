@@ -1,0 +1,5 @@
+"""The version of this package; nodes tell it to each other."""
+
+from __future__ import annotations
+
+__version__ = "0.2.0"
