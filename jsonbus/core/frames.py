@@ -96,9 +96,9 @@ def bucket_of(node: str) -> int:
 class MessagesFrame:
     """One message or a batch.
 
-    `items` should be lists [topic, value], or [topic, value, sequence] of a reliable topic, but
-    those of a batch are as they came: the node looks each topic up anyway, and checks shape and
-    name only where that look-up fails.
+    `items` should be lists [topic, value], with the sequence third if the topic is reliable, and 1
+    fourth if the value is retained. Those of a batch are as they came: the node looks each topic up
+    anyway, and checks shape and name only where that look-up fails.
     """
 
     header: Header | None  # None: a plain datagram
@@ -216,6 +216,18 @@ class RepairFrame:
 
 
 @dataclass(slots=True)
+class RetainedFrame:
+    """Last values of topics, for nodes that began to want them only now.
+
+    `items` should be lists [topic, value, number, sent_us], but are as they came.
+    """
+
+    header: Header
+    to: tuple[str, ...]
+    items: list[Any]
+
+
+@dataclass(slots=True)
 class PingFrame:
     """Whoever hears this, answer."""
 
@@ -264,6 +276,7 @@ Frame = (
     | NakFrame
     | BeatFrame
     | RepairFrame
+    | RetainedFrame
     | PingFrame
     | PongFrame
     | EchoFrame

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
 
-Held = tuple[str, bytes, bool]  # topic, payload, whether it is to be reliable
+Held = tuple[str, bytes, bool, bool]  # topic, payload, whether to be reliable, and retained
 
 
 class HoldQueue:
@@ -25,9 +25,11 @@ class HoldQueue:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(self, topic: str, payload: bytes, is_reliable: bool = False) -> list[Held]:
+    def put(
+        self, topic: str, payload: bytes, is_reliable: bool = False, is_retained: bool = False
+    ) -> list[Held]:
         """Hold a message; what has to be sent instead, oldest first."""
-        self._messages.append((topic, payload, is_reliable))
+        self._messages.append((topic, payload, is_reliable, is_retained))
         self._bytes += len(payload)
         overflow: list[Held] = []
         while len(self._messages) > HOLD_MESSAGES_MAX or self._bytes > HOLD_BYTES_MAX:

@@ -29,6 +29,7 @@ from jsonbus.core.events import Event
 from jsonbus.core.express import Express
 from jsonbus.core.fragments import Fragments
 from jsonbus.core.frames import Entry, Frame
+from jsonbus.core.giving import Giving
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
@@ -93,6 +94,13 @@ class Node:
             emit=self._emit,
         )
         self._inboxes: dict[object, Inbox] = {}
+        self._giving = Giving(
+            settings,
+            rng,
+            outbox=self._outbox,
+            router=self._router,
+            deliveries=self._deliveries,
+        )
         self._reliable = Reliable(
             settings,
             rng,
@@ -112,6 +120,7 @@ class Node:
             deliveries=self._deliveries,
             counters=self.counters,
             reliable=self._reliable,
+            retained=self._giving.store,
         )
         self._receiver = Receiver(
             settings.node,
@@ -126,6 +135,7 @@ class Node:
             buffers=self._buffers,
             fragments=self._fragments,
             reliable=self._reliable,
+            giving=self._giving,
             emit=self._emit,
         )
         self._sending_fails = False
@@ -235,6 +245,7 @@ class Node:
             self._dialogue.timer_at(),
             self._fragments.timer_at(),
             self._reliable.timer_at(),
+            self._giving.timer_at(),
         )
         return None if at == math.inf else at
 
@@ -247,6 +258,7 @@ class Node:
         self._dialogue.handle_timer(due, now)
         self._fragments.handle_timer(due)
         self._reliable.handle_timer(due, now)
+        self._giving.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)
@@ -287,15 +299,26 @@ class Node:
 
     # --- Messages -------------------------------------------------------------------------------
 
-    def publish(self, topic: str, value: Any, now: float, *, is_reliable: bool = False) -> bool:
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        now: float,
+        *,
+        is_reliable: bool = False,
+        is_retained: bool = False,
+    ) -> bool:
         """Send a message, or hold it until sure; False if nobody wants it and nothing was sent.
 
-        A reliable one is kept for a while, and sent again to who missed it.
+        A reliable one is kept for a while, and sent again to who missed it. A retained one is kept
+        until the next, and given to whoever wants the topic later; None ends that.
 
         A value that nobody wants is not looked at. Raises InvalidTopicError, PayloadError,
         PayloadTooLargeError, ClosedError.
         """
-        return self._publisher.publish(topic, value, now, is_reliable=is_reliable)
+        return self._publisher.publish(
+            topic, value, now, is_reliable=is_reliable, is_retained=is_retained
+        )
 
     def room_at(self, topic: str, now: float) -> float:
         """When the next reliable message to the topic should be published: `now`, if at once.
@@ -315,6 +338,7 @@ class Node:
         self._router.local.subscribe(pattern, inbox)
         for peer in self._roster.peers.values():
             peer.mark()
+        self._giving.subscribed(pattern, inbox, now)
         self._own_patterns_changed(now)
 
     def unsubscribe(self, pattern: str, sink: object, now: float) -> bool:
@@ -425,6 +449,8 @@ class Node:
         counts["messages_sent"] = self._outbox.messages_sent
         counts["messages_waiting_to_be_sure"] = self.held
         counts |= self._reliable.figures()
+        counts["values_retained"] = len(self._giving.store)
+        counts["values_given"] = self._giving.store.given
         counts["messages_incomplete"] = self._fragments.dropped
         counts["nodes_known"] = len(self._membership.list)
         return counts
@@ -444,6 +470,7 @@ class Node:
 
     def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
         self._router.entry_changed(old, new)
+        self._giving.entry_changed(old, new, now)
         if new is None:
             if old is not None:
                 self._buffers.forget(old.node)

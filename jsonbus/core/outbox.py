@@ -24,8 +24,8 @@ from jsonbus.core.wire_encode import (
     Stamp,
     encode_batch,
     encode_fragment,
+    encode_marked,
     encode_message,
-    encode_sequenced,
 )
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 
@@ -39,8 +39,8 @@ _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 _SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
 
 
-class _Sequenced(bytes):
-    """A message of a reliable topic: `["topic",payload,sequence`."""
+class _Marked(bytes):
+    """A message that is reliable or retained: `["topic",payload,sequence,1`."""
 
 
 class Outbox:
@@ -153,9 +153,18 @@ class Outbox:
             return number
         return self._put(message, now)
 
-    def put_sequenced(self, lane: bytes, payload: bytes, sequence: int, now: float) -> int:
-        """The same for a message of a reliable topic."""
-        message = _Sequenced(b"%b%b,%d" % (lane, payload, sequence))
+    def put_marked(
+        self,
+        lane: bytes,
+        payload: bytes,
+        now: float,
+        *,
+        sequence: int | None = None,
+        is_retained: bool = False,
+    ) -> int:
+        """The same for a message of a reliable topic, or one that is retained."""
+        marks = b",null" if sequence is None else b",%d" % sequence
+        message = _Marked(lane + payload + (marks + b",1" if is_retained else marks))
         if self._is_cut(len(message), now):
             self._pack(now)
             self.messages_sent = number = self.messages_sent + 1
@@ -165,9 +174,24 @@ class Outbox:
             return self._put(message, now)
         self._pack(now)
         self.messages_sent = number = self.messages_sent + 1
-        sent_us = self._sent_us(now)
-        self._add(encode_sequenced(self._stamp, lane[1:-1], payload, number, sent_us, sequence))
+        self._add(
+            encode_marked(
+                self._stamp,
+                lane[1:-1],
+                payload,
+                number,
+                self._sent_us(now),
+                sequence=sequence,
+                is_retained=is_retained,
+            )
+        )
         return number
+
+    def put_text(self, text: bytes, now: float) -> None:
+        """A message that is whole already, however large: in slices."""
+        self._pack(now)
+        self.messages_sent += 1
+        self.put_slices(text, self.messages_sent, None, now)
 
     def _is_cut(self, size: int, now: float) -> bool:
         """Whether a message has to travel in slices."""

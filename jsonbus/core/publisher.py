@@ -15,6 +15,7 @@ from jsonbus.core.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable import Reliable
+from jsonbus.core.retained import Kept, RetainedStore
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ClosedError, PayloadTooLargeError
@@ -33,6 +34,7 @@ class Publisher:
         deliveries: Deliveries,
         counters: Counters,
         reliable: Reliable,
+        retained: RetainedStore,
     ) -> None:
         self._settings = settings
         self._router = router
@@ -41,6 +43,7 @@ class Publisher:
         self._deliveries = deliveries
         self._counters = counters
         self._reliable = reliable
+        self._retained = retained
         self._hold = HoldQueue()
         self._state = JOINING
         # Nothing is withheld or held: mode basic, or doubt.
@@ -51,18 +54,30 @@ class Publisher:
     def held(self) -> int:
         return len(self._hold)
 
-    def publish(self, topic: str, value: Any, now: float, *, is_reliable: bool = False) -> bool:
+    def publish(
+        self,
+        topic: str,
+        value: Any,
+        now: float,
+        *,
+        is_reliable: bool = False,
+        is_retained: bool = False,
+    ) -> bool:
         """See Node.publish."""
         try:
             route = self._router.current[topic]
         except (KeyError, TypeError):
             route = self._router.route(topic)
         if not (route.is_wanted_elsewhere or self._sends_everything):
-            return self._publish_unwanted(route, value, now, is_reliable)
+            return self._publish_unwanted(route, value, now, is_reliable, is_retained)
         if self._is_closed:
             raise ClosedError("the bus is closed")
         payload = self._encode(route, value)
-        number = self._put(route, payload, now, is_reliable)
+        if is_retained:
+            self._check_retained(route, value, payload)
+        number = self._put(route, payload, now, is_reliable, is_retained)
+        if is_retained:
+            self._retain(route, value, payload, number, now)
         if route.inboxes:
             self._deliver_own(route, payload, number, now)
         elif self._outbox.shares(now):
@@ -89,21 +104,26 @@ class Publisher:
         self._is_closed = True
         self._express.forget()
 
-    def _publish_unwanted(self, route: Route, value: Any, now: float, is_reliable: bool) -> bool:
+    def _publish_unwanted(
+        self, route: Route, value: Any, now: float, is_reliable: bool, is_retained: bool
+    ) -> bool:
         """Publish what no other node is known to want."""
         if self._is_closed:
             raise ClosedError("the bus is closed")
         is_joining = self._state == JOINING
-        if not is_joining and not route.inboxes:
+        if not is_joining and not route.inboxes and not is_retained:
             self._counters.messages_suppressed += 1
             self._express.lanes[route.topic] = b""
             return False
         payload = self._encode(route, value)
+        if is_retained:
+            self._check_retained(route, value, payload)
+            self._retain(route, value, payload, 0, now)
         if route.inboxes:
             self._deliver_own(route, payload, None, now)
         if is_joining:
             self._counters.messages_held += 1
-            self._send_held(self._hold.put(route.topic, payload, is_reliable), now)
+            self._send_held(self._hold.put(route.topic, payload, is_reliable, is_retained), now)
         else:
             self._counters.messages_local += 1
         return True
@@ -117,15 +137,31 @@ class Publisher:
         self._deliveries.add_to_all(route.inboxes, message)
 
     def _send_held(self, held: list[Held], now: float) -> None:
-        for topic, payload, is_reliable in held:
+        for topic, payload, is_reliable, is_retained in held:
             self._counters.held_sent += 1
-            self._put(self._router.route(topic), payload, now, is_reliable)
+            self._put(self._router.route(topic), payload, now, is_reliable, is_retained)
 
-    def _put(self, route: Route, payload: bytes, now: float, is_reliable: bool) -> int:
+    def _put(
+        self, route: Route, payload: bytes, now: float, is_reliable: bool, is_retained: bool
+    ) -> int:
         """Into the outbox; the message's number."""
         if is_reliable:
-            return self._reliable.publish(route, payload, now)
+            return self._reliable.publish(route, payload, now, is_retained=is_retained)
+        if is_retained:
+            return self._outbox.put_marked(route.lane, payload, now, is_retained=True)
         return self._outbox.put_message(route.lane, payload, now)
+
+    def _check_retained(self, route: Route, value: Any, payload: bytes) -> None:
+        if value is not None:
+            self._retained.check_room(route.topic, len(payload))
+
+    def _retain(self, route: Route, value: Any, payload: bytes, number: int, now: float) -> None:
+        """The last value for who comes later; None ends it."""
+        if value is None:
+            self._retained.end(route.topic)
+        else:
+            sent_us = int((now + self._outbox.wall_offset_s) * 1_000_000)
+            self._retained.keep(route.topic, Kept(payload, number, sent_us))
 
     def _encode(self, route: Route, value: Any) -> bytes:
         payload = codec.dumps(value)

@@ -34,7 +34,9 @@ from jsonbus.core.frames import (
     RepairFrame,
     ReplyFrame,
     RequestFrame,
+    RetainedFrame,
 )
+from jsonbus.core.giving import GIFT, Giving
 from jsonbus.core.limits import (
     BUFFER_BYTES_MIN,
     PEEK_BYTES_MIN,
@@ -58,6 +60,7 @@ from jsonbus.core.wire_decode import (
     parse,
     peek_header,
     peek_topic,
+    single_item,
 )
 from jsonbus.core.wire_limits import INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.core.wire_names import (
@@ -69,7 +72,6 @@ from jsonbus.core.wire_names import (
     KEY_INCARNATION,
     KEY_NODE,
     KEY_SENT_US,
-    KEY_SEQUENCE,
     RESERVED_PREFIX,
 )
 from jsonbus.errors import DatagramError
@@ -107,6 +109,7 @@ class Receiver:
         buffers: PeerBuffers,
         fragments: Fragments,
         reliable: Reliable,
+        giving: Giving,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
@@ -124,6 +127,7 @@ class Receiver:
         self._buffers = buffers
         self._fragments = fragments
         self._reliable = reliable
+        self._giving = giving
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
@@ -181,8 +185,7 @@ class Receiver:
         if topic != BATCH:
             if topic.startswith(RESERVED_PREFIX):
                 return topic == FRAGMENT and self._receive_next_slice(body, peer, now, len(data))
-            sequence = header.get(KEY_SEQUENCE)
-            items = [[topic, items]] if sequence is None else [[topic, items, sequence]]
+            items = [single_item(topic, items, header) if len(header) > 5 else [topic, items]]
         elif type(items) is not list:
             return False
         if peer.challenger is not None or (len(data) >= DEEP_BYTES_MIN and may_be_deep(data)):
@@ -343,14 +346,12 @@ class Receiver:
                     taken = sequence - first
                     break
                 value = item[1]
-                if len(item) > 2 and type(item[2]) is int and item[2] > 0:
+                if len(item) > 2:
+                    unwanted += not route.inboxes
+                    ordered += bool(route.inboxes)
                     if route.inboxes:
                         message = make_message(route.topic, value, sequence, origin)
-                        self.is_stirred = True
-                        self._reliable.receive(peer, route, message, item[2], size_bytes, now)
-                        ordered += 1
-                    else:
-                        unwanted += 1
+                        self._receive_marked(route, message, item, peer, size_bytes, now)
                     last = _NO_TOPIC
                     continue
             else:
@@ -379,6 +380,23 @@ class Receiver:
         counters.messages_unwanted += unwanted
         counters.messages_malformed += len(items) - taken
 
+    def _receive_marked(
+        self, route: Route, message: Message, item: list[Any], peer: Peer, size: int, now: float
+    ) -> None:
+        """A message that is reliable or retained, or a retained value that is given in slices."""
+        mark = item[3] if len(item) > 3 else None
+        if mark == GIFT:
+            self._giving.receive_large(item, peer, now)
+            return
+        if mark == 1:
+            self._giving.note(message)
+        if type(item[2]) is int and item[2] > 0:
+            self.is_stirred = True
+            self._reliable.receive(peer, route, message, item[2], size, now)
+        else:
+            self._counters.messages_delivered += 1
+            self._deliveries.add_to_all(route.inboxes, message)
+
     def _find_route(self, item: Any, peer: Peer) -> Route | None:
         """The route of an item of a batch, unless the item is no message."""
         if type(item) is not list or len(item) < 2:
@@ -406,8 +424,13 @@ class Receiver:
             self._receive_slice(peer, *place, frame.header.sent_us, now)
         elif isinstance(frame, RepairFrame):
             missed = self._reliable.receive_repair(frame, peer, now)
+            for item in frame.items:
+                if type(item) is list and item and type(item[0]) is str:
+                    self._giving.forget(item[0])
             self._counters.messages_received += missed
             self._counters.messages_lost -= peer.find_again(missed)
+        elif isinstance(frame, RetainedFrame):
+            self._giving.receive(frame, peer, now)
         elif isinstance(frame, BeatFrame):
             self._reliable.receive_beat(frame, peer, now)
         elif isinstance(frame, NakFrame):

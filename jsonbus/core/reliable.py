@@ -69,12 +69,14 @@ class Reliable:
 
     # --- Publishing ------------------------------------------------------------------------------
 
-    def publish(self, route: Route, payload: bytes, now: float) -> int:
+    def publish(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> int:
         """Send a message and keep it; its number."""
         self._is_used = True
         history = self._history
         sequence = history.next_sequence(route.topic)
-        number = self._outbox.put_sequenced(route.lane, payload, sequence, now)
+        number = self._outbox.put_marked(
+            route.lane, payload, now, sequence=sequence, is_retained=is_retained
+        )
         history.keep(route.topic, sequence, number, route.lane + payload, now)
         return number
 

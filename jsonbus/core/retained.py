@@ -68,8 +68,9 @@ class RetainedStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, topic: str) -> Kept | None:
-        return self._kept.get(topic)
+    def matching(self, wants: Callable[[str], bool]) -> Iterable[tuple[str, Kept]]:
+        """What is kept of these topics."""
+        return [(topic, kept) for topic, kept in self._kept.items() if wants(topic)]
 
     def check_room(self, topic: str, size_bytes: int) -> None:
         """Raise LocalError if a value of that size cannot be kept."""
@@ -96,10 +97,6 @@ class RetainedStore:
         kept = self._kept.pop(topic, None)
         if kept is not None:
             self.size_bytes -= len(kept.payload)
-        self._gifts.pop(topic, None)
-
-    def freshen(self, topic: str) -> None:
-        """A value was published that is not to be retained: who comes late still gets the other."""
         self._gifts.pop(topic, None)
 
     def interest_grew(

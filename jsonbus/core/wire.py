@@ -15,7 +15,8 @@ Nodes of jsonbus add a third key, `jb`, that others may ignore. Every `jb` has t
     m   the number of its first message; in a datagram without messages, of the next one to come
     t   when it was sent, microseconds since 1970 by the sender's clock
 
-A single message of a reliable topic has its sequence as a further key, s.
+A single message may have two more keys: s, its sequence, if its topic is reliable; k, 1, if it is
+retained.
 
 Topics that start with "jsonbus." are reserved; their datagrams make sense only with `jb`, except
 the plain list. The payload of the control datagrams is null unless said otherwise, and their
@@ -23,13 +24,16 @@ own fields are further keys of `jb`:
 
     jsonbus.batch      payload [[topic, value], …]: many messages, numbered from m on. Those of a
                        reliable topic have a third item, their sequence: the topic's own count of
-                       the node's messages, from 1
+                       the node's messages, from 1 (else null), and retained ones 1 as a fourth
     jsonbus.frag       a slice of a message that no datagram holds.   payload: a string, part of the
                        text `[topic, value]`; f: [number of the message, index of the slice from
                        0, number of slices], and fourth the sequence if it has one. In any order
     jsonbus.nak        I miss these.   nak: [node, incarnation, [[topic, [[first, last], …]], …]],
                        ranges of sequences of that node's reliable topics
     jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again
+    jsonbus.retained   payload [[topic, value, number, microseconds], …]: last values, as they were
+                       published then.   to: [node, …] that are to take them. One that no datagram
+                       holds travels in slices, as [topic, value, null, 2, number, microseconds, to]
     jsonbus.beat       my reliable topics are that far.   beat: [[topic, last sequence, first
                        sequence that can be had again], …]
     jsonbus.topics     the subscription list, or a part of it; see below
@@ -95,6 +99,7 @@ from jsonbus.core.wire_encode import (
     encode_bye,
     encode_fragment,
     encode_list,
+    encode_marked,
     encode_message,
     encode_nak,
     encode_ping,
@@ -103,7 +108,7 @@ from jsonbus.core.wire_encode import (
     encode_repair,
     encode_reply,
     encode_request,
-    encode_sequenced,
+    encode_retained,
     entry_size_bytes,
 )
 
@@ -123,6 +128,7 @@ __all__ = [
     "encode_echo",
     "encode_echoed",
     "encode_list",
+    "encode_marked",
     "encode_message",
     "encode_nak",
     "encode_ping",
@@ -131,7 +137,7 @@ __all__ = [
     "encode_repair",
     "encode_reply",
     "encode_request",
-    "encode_sequenced",
+    "encode_retained",
     "entry_size_bytes",
     "peek_header",
     "peek_topic",

@@ -24,6 +24,7 @@ from jsonbus.core.wire_names import (
     KEY_FIRST_MESSAGE,
     KEY_INCARNATION,
     KEY_NODE,
+    KEY_RETAINED,
     KEY_SENT_US,
     KEY_SEQUENCE,
     RESERVED_PREFIX,
@@ -96,9 +97,16 @@ def decode_body(body: Any, data: bytes) -> Frame:
         return MessagesFrame(None, [[topic, payload]])
     jb = body["jb"]
     header = _decode_header(jb)
+    return MessagesFrame(header, [single_item(topic, payload, jb)])
+
+
+def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
+    """The message of a datagram with a single one, as it would stand in a batch."""
+    if KEY_RETAINED in jb:
+        return [topic, payload, jb.get(KEY_SEQUENCE), jb[KEY_RETAINED]]
     if KEY_SEQUENCE in jb:
-        return MessagesFrame(header, [[topic, payload, jb[KEY_SEQUENCE]]])
-    return MessagesFrame(header, [[topic, payload]])
+        return [topic, payload, jb[KEY_SEQUENCE]]
+    return [topic, payload]
 
 
 def peek_topic(data: bytes) -> bytes | None:

@@ -33,6 +33,7 @@ from jsonbus.core.frames import (
     RepairFrame,
     ReplyFrame,
     RequestFrame,
+    RetainedFrame,
 )
 from jsonbus.core.topics import is_valid_pattern, is_valid_topic
 from jsonbus.core.wire_limits import (
@@ -86,6 +87,7 @@ from jsonbus.core.wire_names import (
     REPLY,
     REQUEST,
     RESERVED_PREFIX,
+    RETAINED,
     TOPICS,
     is_host_name,
     is_listed_id,
@@ -214,6 +216,11 @@ def _decode_repair(header: Header, payload: Any, jb: dict[str, Any]) -> RepairFr
     return RepairFrame(header, _array(payload, "the payload of a repair"))
 
 
+def _decode_retained(header: Header, payload: Any, jb: dict[str, Any]) -> RetainedFrame:
+    to = tuple([_node(node) for node in _array(jb.get(KEY_TO), "to")])
+    return RetainedFrame(header, to, _array(payload, "the payload of retained values"))
+
+
 def _range(value: Any) -> tuple[int, int]:
     first, last = _items(value, 2, "a range")
     if not 1 <= _integer(first, "first") <= _integer(last, "last"):
@@ -304,6 +311,7 @@ _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     NAK: _decode_nak,
     BEAT: _decode_beat,
     REPAIR: _decode_repair,
+    RETAINED: _decode_retained,
     PRESENCE: _decode_presence,
     BYE: _decode_bye,
     REQUEST: _decode_request,

@@ -55,6 +55,7 @@ from jsonbus.core.wire_names import (
     KEY_RECEIVE_BUFFER,
     KEY_REPLY,
     KEY_REQUEST,
+    KEY_RETAINED,
     KEY_SENT_US,
     KEY_SEQUENCE,
     KEY_SETTLED,
@@ -70,6 +71,7 @@ from jsonbus.core.wire_names import (
     REPAIR,
     REPLY,
     REQUEST,
+    RETAINED,
     TOPICS,
     is_node_id,
 )
@@ -113,7 +115,9 @@ _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
 )
 _TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
 _MESSAGE = b'{"topic":%b,"payload":%b' + _TAIL + b"}}"
-_SEQUENCED = _MESSAGE[:-2] + b',"%b":%%d}}' % KEY_SEQUENCE.encode()
+_MARKED = _MESSAGE[:-2] + b"%b}}"
+_SEQUENCE_MARK = b',"%b":%%d' % KEY_SEQUENCE.encode()
+_RETAINED_MARK = b',"%b":1' % KEY_RETAINED.encode()
 _FRAGMENT = (
     b'{"topic":"%b","payload":"%%b"' % FRAGMENT.encode()
     + _TAIL
@@ -131,18 +135,22 @@ def encode_message(
     return _MESSAGE % (topic_json, payload, stamp.start, counter, first_message, sent_us)
 
 
-def encode_sequenced(
+def encode_marked(
     stamp: Stamp,
     topic_json: bytes,
     payload: bytes,
     first_message: int,
     sent_us: int,
-    sequence: int,
+    *,
+    sequence: int | None,
+    is_retained: bool,
 ) -> bytes:
-    """One message of a reliable topic, for peers that understand no batches."""
+    """One message that is reliable or retained, for peers that understand no batches."""
     stamp.counter = counter = stamp.counter + 1
-    fields = (stamp.start, counter, first_message, sent_us, sequence)
-    return _SEQUENCED % (topic_json, payload, *fields)
+    marks = b"" if sequence is None else _SEQUENCE_MARK % sequence
+    if is_retained:
+        marks += _RETAINED_MARK
+    return _MARKED % (topic_json, payload, stamp.start, counter, first_message, sent_us, marks)
 
 
 def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -> bytes:
@@ -318,6 +326,13 @@ def encode_repair(stamp: Stamp, first_message: int, sent_us: int, *, items: byte
     """Messages again: the JSON of `[topic,value,sequence,number]` for each, with commas."""
     stamp.counter = counter = stamp.counter + 1
     return _REPAIR % (items, stamp.start, counter, first_message, sent_us)
+
+
+def encode_retained(
+    stamp: Stamp, first_message: int, sent_us: int, *, items: bytes, to: Sequence[str]
+) -> bytes:
+    """Last values for these nodes: the JSON of `[topic,value,number,sent_us]`, with commas."""
+    return _encode_control(stamp, first_message, sent_us, RETAINED, b"[%b]" % items, {KEY_TO: to})
 
 
 def encode_ping(stamp: Stamp, first_message: int, sent_us: int, *, ping_id: int) -> bytes:

@@ -24,6 +24,7 @@ REPLY = "jsonbus.reply"
 NAK = "jsonbus.nak"
 BEAT = "jsonbus.beat"
 REPAIR = "jsonbus.repair"
+RETAINED = "jsonbus.retained"
 PING = "jsonbus.ping"
 PONG = "jsonbus.pong"
 ECHO = "jsonbus.echo"
@@ -39,8 +40,9 @@ KEY_COUNTER = "q"
 KEY_FIRST_MESSAGE = "m"
 KEY_SENT_US = "t"
 
-# In a datagram with a single message of a reliable topic: its sequence.
+# In a datagram with a single message: its sequence, if the topic is reliable; 1 if it is retained.
 KEY_SEQUENCE = "s"
+KEY_RETAINED = "k"
 
 # Keys of `jb` in control datagrams.
 KEY_FRAGMENT = "f"

@@ -11,7 +11,11 @@ def test_messages_wait_in_order() -> None:
     for number in range(3):
         assert hold.put("t", b"%d" % number) == []
     assert len(hold) == 3
-    assert hold.take_all() == [("t", b"0", False), ("t", b"1", False), ("t", b"2", False)]
+    assert hold.take_all() == [
+        ("t", b"0", False, False),
+        ("t", b"1", False, False),
+        ("t", b"2", False, False),
+    ]
     assert len(hold) == 0
 
 
@@ -19,8 +23,8 @@ def test_overflow_of_messages_pushes_out_the_oldest() -> None:
     hold = HoldQueue()
     for number in range(HOLD_MESSAGES_MAX):
         assert hold.put("t", b"%d" % number) == []
-    assert hold.put("u", b"x") == [("t", b"0", False)]
-    assert hold.put("u", b"y") == [("t", b"1", False)]
+    assert hold.put("u", b"x") == [("t", b"0", False, False)]
+    assert hold.put("u", b"y") == [("t", b"1", False, False)]
     assert len(hold) == HOLD_MESSAGES_MAX
 
 
@@ -42,7 +46,12 @@ def test_message_larger_than_the_queue_is_not_held_at_all() -> None:
 
 def test_what_is_wanted_leaves_and_the_rest_stays_in_order() -> None:
     hold = HoldQueue()
-    held = [("a", b"1", True), ("b", b"2", False), ("a", b"3", False), ("c", b"4", True)]
+    held = [
+        ("a", b"1", True, False),
+        ("b", b"2", False, False),
+        ("a", b"3", False, False),
+        ("c", b"4", True, True),
+    ]
     for message in held:
         hold.put(*message)
     assert hold.take_where(lambda topic: topic == "a") == [held[0], held[2]]
