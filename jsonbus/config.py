@@ -42,6 +42,7 @@ class BusSettings(TypedDict, total=False):
     master: bool | None
     subs_share_delay: float | None
     name: str | None
+    reliable: bool | None
     workers: int | None
     datagram_bytes_max: int | None
     value_bytes_max: int | None
@@ -68,6 +69,8 @@ class BusConfig:
     subs_share_delay: float | None = None
     #: None: the bus makes one up from host and process.
     name: str | None = None
+    #: Whether publish() is, unless it says otherwise.
+    reliable: bool = False
     #: How many handlers may run at once.
     workers: int = 1
     #: None: 1,400, which fits an Ethernet frame also through a tunnel; more on loopback.
@@ -93,6 +96,7 @@ class BusConfig:
         _check_agreement(self.mode, self.master, self.subs_share_delay)
         if self.name is not None:
             _check_name(self.name)
+        _check_flag("reliable", self.reliable)
         _check_whole("workers", self.workers, 1, 256)
         if self.datagram_bytes_max is not None:
             # Less could not hold the sums of a subscription list; more, UDP cannot carry.
@@ -203,6 +207,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "master": (_read_flag, _FLAG),
     "subs_share_delay": (float, _NUMBER),
     "name": (str, _TEXT),
+    "reliable": (_read_flag, _FLAG),
     "workers": (int, _WHOLE),
     "datagram_bytes_max": (int, _WHOLE),
     "value_bytes_max": (int, _WHOLE),

@@ -64,6 +64,7 @@ class AsyncBus:
         self, config: BusConfig, transport: Transport, event_loop: asyncio.AbstractEventLoop
     ) -> None:
         self._config = config
+        self._is_reliable = config.reliable
         self._node = make_node(config, transport.describe().queue_bytes_max)
         self._is_entered = False
         loop = Loop(self._node, transport, config, event_loop)
@@ -101,20 +102,30 @@ class AsyncBus:
     def is_closed(self) -> bool:
         return self._loop.is_closed
 
-    async def publish(self, topic: str, value: Any) -> bool:
+    async def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> bool:
         """Send a value to all who subscribed to the topic.
 
         True: it was sent, or is held until this node knows who is there, or went to a subscription
-        of this bus. False: nobody wants it, so nothing was sent.
+        of this bus, or is retained. False: nobody wants it, so nothing was sent.
+
+        `reliable`: whoever misses it gets it again, in order with the topic's other reliable ones;
+        None is as the bus was opened. `retain`: it is given, flagged as retained, to whoever
+        subscribes later, until the next one is; None as value ends that.
 
         A lone message is sent at once. Those that come soon after one another share datagrams, and
         leave in the same turn of the event loop or the one after. Waits while the network takes
         less than is published, and while a subscription of this bus with overflow="block" is full
-        and another task reads it. Cancelling that wait does not take the message back. A network
+        and another task reads it; a reliable message also while subscribers ask for so much again
+        that it would be lost. Cancelling that wait does not take the message back. A network
         that is down raises nothing: the loss is logged and counted.
 
         Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
         """
+        if retain or (self._is_reliable if reliable is None else reliable):
+            is_reliable = self._is_reliable if reliable is None else reliable
+            return await self._publish_kept(topic, value, reliable=is_reliable, retain=retain)
         # The short way; core/express.py explains it. It asks for the thread, since asking for the
         # running event loop costs as much as encoding a small value. Another loop runs in this
         # thread only while the bus's own has stopped: what is added to messages that gather then
@@ -146,6 +157,15 @@ class AsyncBus:
             is_wanted = False
         else:
             is_wanted = publishing.publish(topic, value)
+        if publishing.must_wait:
+            await publishing.wait_for_room()
+        return is_wanted
+
+    async def _publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+        publishing = self._publishing
+        if reliable:
+            await publishing.wait_for_history(topic)
+        is_wanted = publishing.publish(topic, value, is_reliable=reliable, is_retained=retain)
         if publishing.must_wait:
             await publishing.wait_for_room()
         return is_wanted

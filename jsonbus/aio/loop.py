@@ -77,7 +77,9 @@ class Loop:
         self._outgoing = Outgoing(
             node, transport, event_loop, self.log, config.rate_limit, self._tend_soon
         )
-        self.publishing = Publishing(node, self._outgoing, event_loop, self.check_here)
+        self.publishing = Publishing(
+            node, self._outgoing, event_loop, self.check_here, self._look_at_timers
+        )
         self._subscriptions: set[Subscription] = set()
         self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
         self._node_events_dropped = 0  # of watches that were closed
@@ -287,6 +289,11 @@ class Loop:
         if timer_at is not None and not self._is_closing:
             self._alarm.set(timer_at)
         handle_events(events, self.answers, self.log)
+
+    def _look_at_timers(self) -> None:
+        timer_at = self._node.timer_at()
+        if timer_at is not None and not self._is_closing:
+            self._alarm.set(timer_at)
 
     def _tend_if_stirred(self) -> None:
         """After datagrams: messages of known nodes move no timer and cause no output."""

@@ -108,6 +108,10 @@ class Outgoing:
         return {"datagrams_unsent": self.datagrams_unsent} | self._gate.figures
 
     @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
         bytes_max = min(OUTPUT_BYTES_MAX, self._gate.backlog_bytes_max)

@@ -23,6 +23,9 @@ from jsonbus.core.node import Node
 #: somebody does. So many take half a millisecond, of which yielding is a twentieth.
 PUBLISHED_MAX = 1024
 
+#: A publisher that waits for room in the history looks at least this often whether there is some.
+HISTORY_WAIT_S = 0.02
+
 
 class Publishing:
     """What `AsyncBus.publish` uses. All methods are for the event loop's thread."""
@@ -33,31 +36,46 @@ class Publishing:
         outgoing: Outgoing,
         event_loop: asyncio.AbstractEventLoop,
         check_here: Callable[[], None],
+        look_at_timers: Callable[[], None],
     ) -> None:
         self._node = node
         self._outgoing = outgoing
         self._event_loop = event_loop
+        self._look_at_timers = look_at_timers  # a timer may be due earlier than planned
         self._check_here = check_here  # raises in a wrong thread, loop or process
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
         self._published = 0  # the long way, since a publisher last had to yield
         #: Whether the publisher has to call `wait_for_room`.
         self.must_wait = False
 
-    def publish(self, topic: str, value: Any) -> bool:
+    def publish(
+        self, topic: str, value: Any, *, is_reliable: bool = False, is_retained: bool = False
+    ) -> bool:
         """See `AsyncBus.publish`: the long way. The clock is read once. Any thread may try."""
         self._check_here()
         self._published += 1
         if self._published >= PUBLISHED_MAX:
             self.must_wait = True
         node, now = self._node, monotonic()
-        if not node.publish(topic, value, now):
+        if not node.publish(topic, value, now, is_reliable=is_reliable, is_retained=is_retained):
             return False
+        if is_reliable:
+            self._look_at_timers()  # for beats
         if node.has_output and self._outgoing.attend(now):
             self.must_wait = True
         deliveries = node.take_deliveries()
         if deliveries:
             self.deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
         return True
+
+    async def wait_for_history(self, topic: str) -> None:
+        """Slow down while subscribers ask for what was sent before: it must not be pushed out."""
+        self._check_here()
+        while (pause_s := self._node.room_at(topic, monotonic()) - monotonic()) > 0:
+            if self._outgoing.is_closed:
+                return
+            self._node.counters.reliable_waits += 1
+            await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def publish_encoded(self, lane: bytes, payload: bytes) -> None:
         """The short way of a message that does not simply join others."""

@@ -149,6 +149,11 @@ def _shared_options() -> list[click.Option]:
             metavar="RATE",
             help="Send at most so many bytes per second (k, M, G) [unlimited].",
         ),
+        SharedOption(
+            ["--reliable"],
+            is_flag=True,
+            help="Publish so that whoever misses a message gets it again, in order.",
+        ),
         SharedOption(["--name"], help="How this node is called [host and process]."),
         SharedOption(
             ["--classic"],

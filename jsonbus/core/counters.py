@@ -48,6 +48,8 @@ class Counters:
     suspicions_sent: int = 0
     plain_peers_refused: int = 0
 
+    #: Times that a publisher of reliable messages had to wait for subscribers to catch up.
+    reliable_waits: int = 0
     #: Of this and other nodes' messages.
     naks_received: int = 0
 

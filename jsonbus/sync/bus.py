@@ -60,6 +60,7 @@ class Bus:
         self._config = config
         self._node = make_node(config, transport.describe().queue_bytes_max)
         self._is_entered = False
+        self._is_reliable = config.reliable
         loop = Loop(self._node, transport, config)
         loop.start()
         self._loop = loop
@@ -92,20 +93,30 @@ class Bus:
     def is_closed(self) -> bool:
         return self._loop.is_closed
 
-    def publish(self, topic: str, value: Any) -> bool:
+    def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> bool:
         """Send a value to all who subscribed to the topic.
 
         True: it was sent, or is held until this node knows who is there, or went to a subscription
-        of this bus. False: nobody wants it, so nothing was sent.
+        of this bus, or is retained. False: nobody wants it, so nothing was sent.
+
+        `reliable`: whoever misses it gets it again, in order with the topic's other reliable ones;
+        None is as the bus was opened. `retain`: it is given, flagged as retained, to whoever
+        subscribes later, until the next one is; None as value ends that.
 
         Sends from the calling thread, at once unless another thread is sending or another message
         has just left: then messages share datagrams, which leave about a millisecond later. Blocks
         while the network takes less than is published, and while a subscription of this bus with
-        overflow="block" is full and another thread reads it. A network that is down raises nothing:
-        the loss is logged and counted.
+        overflow="block" is full and another thread reads it; a reliable message also while
+        subscribers ask for so much again that it would be lost. A network that is down raises
+        nothing: the loss is logged and counted.
 
         Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
         """
+        if retain or (self._is_reliable if reliable is None else reliable):
+            is_reliable = self._is_reliable if reliable is None else reliable
+            return self._loop.publish_kept(topic, value, reliable=is_reliable, retain=retain)
         # The short way; core/express.py explains it.
         try:
             lane = self._lane_of(topic)

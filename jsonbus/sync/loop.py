@@ -56,6 +56,9 @@ DEAF_S = 1.0
 
 CLOSE_S = 1.0
 
+#: A publisher that waits for room in the history looks at least this often whether there is some.
+HISTORY_WAIT_S = 0.02
+
 #: How much longer than it was given close() may wait for the receive thread, which ends within
 #: milliseconds unless somebody's log handler holds it.
 END_GRACE_S = 0.5
@@ -153,6 +156,44 @@ class Loop:
         if deliveries:
             self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
         return True
+
+    def publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+        """See `Bus.publish`: a message that is reliable or retained."""
+        if self._is_cut_off:
+            raise forked_error()
+        if reliable:
+            self._wait_for_history(topic)
+        node, outgoing = self._node, self._outgoing
+        try:
+            with self._lock:
+                now = monotonic()
+                flags = {"is_reliable": reliable, "is_retained": retain}
+                if not node.publish(topic, value, now, **flags):
+                    return False
+                deliveries = node.take_deliveries()
+                has_turn = node.has_output and outgoing.take_turn_or_wait(now)
+                timer_at = node.timer_at()
+                if timer_at is not None and timer_at < self._tends_at:
+                    self.wake()  # for beats
+            self._send(has_turn)
+        except BaseException:
+            outgoing.let_go()
+            raise
+        if deliveries:
+            self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
+        return True
+
+    def _wait_for_history(self, topic: str) -> None:
+        """Slow down while subscribers ask for what was sent before: it must not be pushed out."""
+        while True:
+            with self._lock:
+                now = monotonic()
+                pause_s = self._node.room_at(topic, now) - now
+                if pause_s <= 0 or self._is_closing:
+                    return
+                self._node.counters.reliable_waits += 1
+            self.crew.will_wait()
+            time.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def publish_encoded(self, lane: bytes, payload: bytes) -> bool:
         """The short way of a message that does not simply join others. True, for `Bus.publish`."""
