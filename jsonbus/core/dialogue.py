@@ -19,7 +19,7 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.requests import Asking, Request, Serving, encode_answer
 from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.wire_encode import MESSAGE_OVERHEAD_BYTES
+from jsonbus.core.wire_encode_messages import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import LocalError, PayloadTooLargeError

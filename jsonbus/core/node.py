@@ -44,7 +44,8 @@ from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
-from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, Stamp, entry_size_bytes
+from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, entry_size_bytes
+from jsonbus.core.wire_encode_messages import Stamp
 from jsonbus.core.wire_names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from jsonbus.core.express import SHARING_MAX, Express
 from jsonbus.core.fragments import cut
-from jsonbus.core.wire_encode import (
+from jsonbus.core.wire_encode import LIST_OVERHEAD_BYTES
+from jsonbus.core.wire_encode_messages import (
     BATCH_OVERHEAD_BYTES,
     FRAGMENT_OVERHEAD_BYTES,
-    LIST_OVERHEAD_BYTES,
     MESSAGE_OVERHEAD_BYTES,
     Stamp,
     encode_batch,

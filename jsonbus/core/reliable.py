@@ -36,7 +36,8 @@ from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.streams import Streams
-from jsonbus.core.wire_encode import encode_beat, encode_nak, encode_repair
+from jsonbus.core.wire_encode import encode_beat, encode_nak
+from jsonbus.core.wire_encode_messages import encode_repair
 
 
 class Reliable:

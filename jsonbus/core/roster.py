@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from jsonbus.core.frames import UNTOLD, About, Header
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, PEERS_MAX
-from jsonbus.core.wire_encode import HEADER_END_BYTES, header_pattern
+from jsonbus.core.wire_encode_messages import HEADER_END_BYTES, header_pattern
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 

@@ -88,28 +88,30 @@ from __future__ import annotations
 from jsonbus.core.wire_decode import CAUSES, decode, peek_header, peek_topic
 from jsonbus.core.wire_echo import encode_echo, encode_echoed
 from jsonbus.core.wire_encode import (
-    BATCH_OVERHEAD_BYTES,
-    FRAGMENT_OVERHEAD_BYTES,
     LIST_OVERHEAD_BYTES,
-    MESSAGE_OVERHEAD_BYTES,
     SUMS_SIZE_BYTES,
-    Stamp,
-    encode_batch,
     encode_beat,
     encode_bye,
-    encode_fragment,
     encode_list,
-    encode_marked,
-    encode_message,
     encode_nak,
     encode_ping,
     encode_pong,
     encode_presence,
-    encode_repair,
     encode_reply,
     encode_request,
     encode_retained,
     entry_size_bytes,
+)
+from jsonbus.core.wire_encode_messages import (
+    BATCH_OVERHEAD_BYTES,
+    FRAGMENT_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    Stamp,
+    encode_batch,
+    encode_fragment,
+    encode_marked,
+    encode_message,
+    encode_repair,
 )
 
 __all__ = [

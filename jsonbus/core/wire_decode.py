@@ -11,7 +11,8 @@ from typing import Any
 
 from jsonbus.core import codec
 from jsonbus.core.frames import Frame, Header, MessagesFrame
-from jsonbus.core.wire_decode_control import CONTROL_TOPICS, decode_control, decode_plain_list
+from jsonbus.core.wire_decode_control import CONTROL_TOPICS, decode_control
+from jsonbus.core.wire_decode_lists import decode_plain_list
 from jsonbus.core.wire_limits import (
     DATAGRAM_BYTES_MAX,
     HEADER_PEEK_BYTES,

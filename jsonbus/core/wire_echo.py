@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jsonbus.core import codec
-from jsonbus.core.wire_encode import Stamp
+from jsonbus.core.wire_encode_messages import Stamp
 from jsonbus.core.wire_names import ECHO, ECHOED, KEY_HEARD, KEY_NAME, KEY_PING, KEY_TO
 
 

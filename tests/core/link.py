@@ -13,7 +13,8 @@ from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import Stamp, encode_presence
+from jsonbus.core.wire_encode import encode_presence
+from jsonbus.core.wire_encode_messages import Stamp
 
 E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Frame)

@@ -14,7 +14,7 @@ from jsonbus.core.list_sender import ListSender
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.subscription_list import FrozenList, SubscriptionList
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import Stamp
+from jsonbus.core.wire_encode_messages import Stamp
 
 NOW = 1000.0
 LEASE = 7.0

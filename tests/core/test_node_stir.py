@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jsonbus.core.wire_encode import encode_message, encode_ping
+from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire_encode_messages import encode_message
 from tests.core.link import Link, forge, forge_presence
 
 SENDER = ("10.9.9.9", 40000)

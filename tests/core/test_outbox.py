@@ -13,7 +13,8 @@ from jsonbus.core.express import Express
 from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame, PingFrame
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import Stamp, encode_ping
+from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire_encode_messages import Stamp
 from tests.core.generated import unhurried
 
 NOW = 1000.0

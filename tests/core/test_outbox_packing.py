@@ -15,7 +15,8 @@ from jsonbus.core.frames import FragmentFrame, MessagesFrame, PingFrame
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.topics import is_valid_topic
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import BATCH_OVERHEAD_BYTES, Stamp, encode_ping
+from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire_encode_messages import BATCH_OVERHEAD_BYTES, Stamp
 from jsonbus.core.wire_limits import NODE_ID_BYTES_MAX
 from tests.core.generated import json_values, unhurried
 

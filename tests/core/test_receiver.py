@@ -7,11 +7,8 @@ import pytest
 from jsonbus.core import codec
 from jsonbus.core.events import MessagesLost
 from jsonbus.core.node import Node
-from jsonbus.core.wire_encode import (
-    encode_batch,
-    encode_message,
-    encode_ping,
-)
+from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire_encode_messages import encode_batch, encode_message
 from tests.core.link import Link, forge
 
 SENDER = ("10.9.9.9", 40000)

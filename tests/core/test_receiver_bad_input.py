@@ -12,13 +12,8 @@ from jsonbus.core.events import DatagramRejected
 from jsonbus.core.frames import Digest, Entry
 from jsonbus.core.limits import REJECTS_REPORTED_MAX
 from jsonbus.core.node import Node
-from jsonbus.core.wire_encode import (
-    encode_batch,
-    encode_list,
-    encode_message,
-    encode_presence,
-    encode_request,
-)
+from jsonbus.core.wire_encode import encode_list, encode_presence, encode_request
+from jsonbus.core.wire_encode_messages import encode_batch, encode_message
 from tests.core.link import Link, forge
 
 

@@ -17,7 +17,7 @@ from jsonbus.core import codec
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import encode_batch, encode_message
+from jsonbus.core.wire_encode_messages import encode_batch, encode_message
 from jsonbus.core.wire_limits import INTEGER_MAX
 from jsonbus.errors import DatagramError
 from tests.core.generated import unhurried

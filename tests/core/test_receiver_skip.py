@@ -10,7 +10,8 @@ from jsonbus.core import codec
 from jsonbus.core.events import MessagesLost, NodeLeft
 from jsonbus.core.frames import MessagesFrame
 from jsonbus.core.node import Node
-from jsonbus.core.wire_encode import Stamp, encode_message, encode_ping
+from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire_encode_messages import Stamp, encode_message
 from tests.core.link import Link
 
 SENT_US = 1_731_715_200_123_456

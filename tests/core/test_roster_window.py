@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonbus.core.frames import Header
 from jsonbus.core.limits import DUPLICATE_WINDOW
 from jsonbus.core.roster import Peer
-from jsonbus.core.wire_encode import Stamp, encode_message
+from jsonbus.core.wire_encode_messages import Stamp, encode_message
 from tests.core.generated import unhurried
 
 ADDRESS = ("10.0.0.1", 2416)

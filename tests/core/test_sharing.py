@@ -17,7 +17,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.sharing import Sharing
 from jsonbus.core.subscription_list import SubscriptionList
 from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import Stamp
+from jsonbus.core.wire_encode_messages import Stamp
 
 NOW = 1000.0
 
