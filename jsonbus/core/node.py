@@ -30,6 +30,7 @@ from jsonbus.core.express import Express
 from jsonbus.core.fragments import Fragments
 from jsonbus.core.frames import Entry, Frame
 from jsonbus.core.giving import Giving
+from jsonbus.core.large_values import LargeValues
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin
@@ -134,7 +135,12 @@ class Node:
             dialogue=self._dialogue,
             pings=self._pings,
             buffers=self._buffers,
-            fragments=self._fragments,
+            large_values=LargeValues(
+                self._fragments,
+                router=self._router,
+                reliable=self._reliable,
+                counters=self.counters,
+            ),
             reliable=self._reliable,
             giving=self._giving,
             emit=self._emit,

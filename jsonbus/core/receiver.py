@@ -1,6 +1,6 @@
 """What comes in: repeats dropped, losses counted, messages put into inboxes, the rest passed on.
 
-The hot path is `_receive_next`, once per datagram, and `_receive_messages`, whose loop is all that
+The hot path is `_receive_next`, once per datagram, and `receive_messages`, whose loop is all that
 is done once per message.
 """
 
@@ -10,11 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.buffers import PeerBuffers
-from jsonbus.core.codec import loads, nests_too_deeply
 from jsonbus.core.counters import Counters
 from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
-from jsonbus.core.fragments import Fragments, Key
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
     UNTOLD,
@@ -37,6 +35,7 @@ from jsonbus.core.frames import (
     RetainedFrame,
 )
 from jsonbus.core.giving import GIFT, Giving
+from jsonbus.core.large_values import LargeValues, Slice
 from jsonbus.core.limits import (
     BUFFER_BYTES_MIN,
     PEEK_BYTES_MIN,
@@ -62,7 +61,7 @@ from jsonbus.core.wire_decode import (
     peek_topic,
     single_item,
 )
-from jsonbus.core.wire_limits import INTEGER_MAX, NESTING_LEVELS_MAX
+from jsonbus.core.wire_limits import INTEGER_MAX
 from jsonbus.core.wire_names import (
     BATCH,
     FRAGMENT,
@@ -77,12 +76,6 @@ from jsonbus.core.wire_names import (
 from jsonbus.errors import DatagramError
 
 Address = tuple[str, int]
-
-
-def _topic_of(text: str) -> str | None:
-    """The topic of a message that begins like this, if that can be seen."""
-    start, _, rest = text.partition('",')
-    return start[2:] if rest and start.startswith('["') and "\\" not in start else None
 
 
 _NO_TOPIC = object()
@@ -107,7 +100,7 @@ class Receiver:
         dialogue: Dialogue,
         pings: Pings,
         buffers: PeerBuffers,
-        fragments: Fragments,
+        large_values: LargeValues,
         reliable: Reliable,
         giving: Giving,
         emit: Callable[[Event], None],
@@ -125,7 +118,7 @@ class Receiver:
         self._dialogue = dialogue
         self._pings = pings
         self._buffers = buffers
-        self._fragments = fragments
+        self._large_values = large_values
         self._reliable = reliable
         self._giving = giving
         self._emit = emit
@@ -151,7 +144,7 @@ class Receiver:
         except DatagramError as error:
             self._counters.datagrams_received += 1
             self._counters.bytes_received += len(data)
-            self._reject(error.cause, sender, error.detail)
+            self.reject(error.cause, sender, error.detail)
             return
         self.receive_frame(frame, sender, now, len(data))
 
@@ -196,7 +189,7 @@ class Receiver:
         peer.go_on(len(items))
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self.is_stirred = True
-        self._receive_messages(items, first, sent_us, peer, now)
+        self.receive_messages(items, first, sent_us, peer, now)
         return True
 
     def _receive_next_slice(self, body: Any, peer: Peer, now: float, size_bytes: int) -> bool:
@@ -219,63 +212,9 @@ class Receiver:
         peer.go_on(0)
         if not self._membership.hear(peer.node, peer.incarnation, now):
             self.is_stirred = True
-        sent_us = header[KEY_SENT_US]
-        self._receive_slice(peer, number, index, count, text, sequence, sent_us, now)
+        piece = Slice(number, index, count, text, sequence, header[KEY_SENT_US])
+        self._large_values.receive(piece, peer, now, self)
         return True
-
-    def _receive_slice(
-        self,
-        peer: Peer,
-        number: int,
-        index: int,
-        count: int,
-        text: str,
-        sequence: int | None,
-        sent_us: int,
-        now: float,
-    ) -> None:
-        self._counters.fragments_received += 1
-        fragments = self._fragments
-        key = (peer.node, peer.incarnation, number)
-        if index == 0:
-            topic = _topic_of(text)
-            route = None if topic is None else self._router.find(topic)
-            if route is not None and not route.inboxes:
-                if fragments.ignore(key):
-                    self._count_more(peer, number, 1)
-                    self._counters.messages_received += 1
-                    self._counters.messages_unwanted += 1
-                return
-        try:
-            whole = fragments.add(key, index, count, text, now)
-            if whole is None:
-                if index == 0:
-                    self.is_stirred = True  # it may have set a timer
-                if sequence is not None:
-                    self._touch(key, peer, sequence, now)
-                return
-            item = loads(whole)
-        except ValueError as error:
-            self._reject("bad_fields", peer.address, str(error))
-            return
-        self._count_more(peer, number, 1)
-        if (
-            whole.count("[") + whole.count("{") > NESTING_LEVELS_MAX
-            and type(item) is list
-            and len(item) > 1
-            and nests_too_deeply(item[1])
-        ):
-            self._counters.messages_malformed += 1
-            self._reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
-            return
-        self._receive_messages([item], number, sent_us, peer, now, len(whole))
-
-    def _touch(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
-        """Let the stream know, as soon as the topic is, that its message is on its way."""
-        assembly = self._fragments.get(key)
-        topic = None if assembly is None else _topic_of(assembly.slices.get(0, ""))
-        if topic is not None:
-            self._reliable.touch(peer, topic, sequence, now)
 
     def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
         counters = self._counters
@@ -294,7 +233,7 @@ class Receiver:
             if not self._membership.hear(header.node, header.incarnation, now):
                 self.is_stirred = True
             self._count_messages(peer, header, len(frame.items))
-            self._receive_messages(frame.items, header.first_message, header.sent_us, peer, now)
+            self.receive_messages(frame.items, header.first_message, header.sent_us, peer, now)
         else:
             # Datagrams without messages tell the number of the next one: a loss at the end of a
             # burst is noticed without waiting for the next burst.
@@ -317,7 +256,7 @@ class Receiver:
                 if size is not None and size >= BUFFER_BYTES_MIN:
                     self._buffers.note(header.node, sender[0], size)
 
-    def _receive_messages(
+    def receive_messages(
         self,
         items: list[Any],
         first: int,
@@ -406,7 +345,7 @@ class Receiver:
             if route is not None:
                 return route
             cause, detail = "bad_topic", f"{item[0]!r:.80}"
-        self._reject(cause, peer.address, detail)
+        self.reject(cause, peer.address, detail)
         return None
 
     def _receive_control(self, frame: Frame, peer: Peer, now: float) -> None:
@@ -420,8 +359,9 @@ class Receiver:
         elif isinstance(frame, RequestFrame):
             self._receive_request(frame, peer, now)
         elif isinstance(frame, FragmentFrame):
-            place = (frame.number, frame.index, frame.count, frame.text, frame.sequence)
-            self._receive_slice(peer, *place, frame.header.sent_us, now)
+            place = (frame.number, frame.index, frame.count)
+            piece = Slice(*place, frame.text, frame.sequence, frame.header.sent_us)
+            self._large_values.receive(piece, peer, now, self)
         elif isinstance(frame, RepairFrame):
             missed = self._reliable.receive_repair(frame, peer, now)
             for item in frame.items:
@@ -464,7 +404,7 @@ class Receiver:
         route = self._router.find(topic)
         if route is None:
             self._counters.messages_malformed += 1
-            self._reject("bad_topic", sender, f"{topic!r:.80}")
+            self.reject("bad_topic", sender, f"{topic!r:.80}")
         elif not route.inboxes:
             self._counters.messages_unwanted += 1
         else:
@@ -557,9 +497,9 @@ class Receiver:
         return peer
 
     def _count_messages(self, peer: Peer, header: Header, count: int) -> None:
-        self._count_more(peer, header.first_message, count)
+        self.count_more(peer, header.first_message, count)
 
-    def _count_more(self, peer: Peer, first: int, count: int) -> None:
+    def count_more(self, peer: Peer, first: int, count: int) -> None:
         """Messages first … first + count - 1 of a node came."""
         missing = peer.count_messages(first, count)
         if missing:
@@ -568,7 +508,7 @@ class Receiver:
                 self.is_stirred = True
                 self._emit(MessagesLost(peer.node, peer.name, missing))
 
-    def _reject(self, cause: str, sender: Address, detail: str) -> None:
+    def reject(self, cause: str, sender: Address, detail: str) -> None:
         """Count a refused datagram; report it the first time per cause and sender."""
         self._counters.reject(cause)
         key = (cause, sender[0])
