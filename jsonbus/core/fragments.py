@@ -89,6 +89,16 @@ class Assembly:
         """Places of the slices that are not here."""
         return [index for index in range(self.count) if index not in self.slices]
 
+    def missing_bits(self, count_max: int) -> tuple[int, int]:
+        """The first place that is missing, and from there on a bit for each that is."""
+        missing = self.missing()
+        start, bits = missing[0], 0
+        for index in missing:
+            if index - start >= count_max:
+                break
+            bits |= 1 << (index - start)
+        return start, bits
+
     def join(self) -> str:
         return "".join([self.slices[index] for index in range(self.count)])
 

@@ -186,6 +186,22 @@ class ReplyFrame:
     error: str | None
 
 
+class MissingSlices(NamedTuple):
+    """What is missing of a message that came in part."""
+
+    sequence: int
+    start: int  # the first slice that is missing
+    bits: int  # bit b set: slice start + b is missing
+
+
+class MissingOfTopic(NamedTuple):
+    """What is missing of a reliable topic."""
+
+    topic: str
+    ranges: list[tuple[int, int]]  # of sequences, first and last
+    slices: list[MissingSlices] = []  # of some of them nothing else is missing
+
+
 @dataclass(slots=True)
 class NakFrame:
     """The sender misses these messages of reliable topics."""
@@ -193,7 +209,7 @@ class NakFrame:
     header: Header
     node: str  # whose
     incarnation: int
-    topics: list[tuple[str, list[tuple[int, int]]]]  # ranges of sequences, first and last
+    topics: list[MissingOfTopic]
 
 
 @dataclass(slots=True)

@@ -95,11 +95,10 @@ class LargeValues:
         return route is not None and not route.inboxes
 
     def _touch(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
-        """Let the stream know, as soon as the topic is, that its message is on its way."""
+        """Let the stream know that its message is on its way."""
         assembly = self._fragments.get(key)
         topic = None if assembly is None else _topic_of(assembly.slices.get(0, ""))
-        if topic is not None:
-            self._reliable.touch(peer, topic, sequence, now)
+        self._reliable.touch(peer, topic, sequence, key, now)
 
 
 def _topic_of(text: str) -> str | None:

@@ -303,12 +303,15 @@ SLICE_WAIT_S = 0.02
 #: Ranges of one NAK, and its bytes less header: it fits a datagram of 1,400. A stream asks for that
 #: many ranges at a time: four NAKs.
 NAK_RANGES_MAX = 60
-NAK_BYTES_MAX = 1000
+NAK_BYTES_MAX = 700
 STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX
 
 #: Messages before the first one heard of a stream that a subscriber may ask for: what is lost in
 #: the second or so that it takes to hear of a stream, if not everything is.
 CLAIM_MESSAGES_MAX = 1024
+
+#: Reliable messages that came in part, or are to be sent again in part, and are known as such.
+PARTIAL_MAX = 4096
 
 #: Idle streams are looked for this often.
 STREAMS_EXPIRY_S = 5.0

@@ -112,6 +112,7 @@ class Node:
             deliveries=self._deliveries,
             counters=self.counters,
             subscribers=lambda: len(self._membership.list) - 1,
+            fragments=self._fragments,
             emit=self._emit,
         )
         self._publisher = Publisher(

@@ -212,13 +212,22 @@ class Outbox:
             self._pack(now)  # another one like this would not fit: nothing to wait for
         return number
 
-    def put_slices(self, text: bytes, number: int, sequence: int | None, now: float) -> None:
-        """Add the slices of a message, for the first time or again."""
+    def put_slices(
+        self,
+        text: bytes,
+        number: int,
+        sequence: int | None,
+        now: float,
+        is_wanted: Callable[[int], bool] | None = None,
+    ) -> None:
+        """Add the slices of a message, for the first time; or again, those that are wanted."""
         slices = cut(text, self._slice_room)
         stamp, sent_us, count = self._stamp, self._sent_us(now), len(slices)
         # Of one that was sent before, nothing inside is new.
         first = number if number == self.messages_sent else self.messages_sent + 1
         for index, each in enumerate(slices):
+            if is_wanted is not None and not is_wanted(index):
+                continue
             self._add(
                 encode_fragment(
                     stamp,

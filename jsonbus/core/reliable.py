@@ -22,11 +22,20 @@ from typing import Any
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event, GapFound
-from jsonbus.core.frames import BeatFrame, NakFrame, RepairFrame
+from jsonbus.core.fragments import Fragments
+from jsonbus.core.fragments import Key as FragmentKey
+from jsonbus.core.frames import (
+    BeatFrame,
+    MissingOfTopic,
+    MissingSlices,
+    NakFrame,
+    RepairFrame,
+)
 from jsonbus.core.history import History
 from jsonbus.core.kept import Record
 from jsonbus.core.limits import (
     CLAIM_MESSAGES_MAX,
+    PARTIAL_MAX,
     REPAIR_SIZE_BYTES,
     STREAMS_EXPIRY_S,
 )
@@ -38,6 +47,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.streams import Streams
 from jsonbus.core.wire_encode import encode_beat, encode_nak
 from jsonbus.core.wire_encode_messages import encode_repair
+from jsonbus.core.wire_limits import NAK_SLICES_MAX
 
 
 class Reliable:
@@ -54,6 +64,7 @@ class Reliable:
         deliveries: Deliveries,
         counters: Counters,
         subscribers: Callable[[], int],
+        fragments: Fragments,
         emit: Callable[[Event], None],
     ) -> None:
         self._own = (settings.node, settings.incarnation)
@@ -63,6 +74,11 @@ class Reliable:
         self._deliveries = deliveries
         self._counters = counters
         self._emit = emit
+        self._fragments = fragments
+        #: Messages of others that came in part, by stream and sequence: under which key.
+        self._partial: dict[tuple[str, int, str | None, int], FragmentKey] = {}
+        #: Own messages of which only some slices are to be sent again, by topic and sequence.
+        self._wanted_slices: dict[tuple[str, int], set[int]] = {}
         self._history = History()
         self._streams: Streams[Message] = Streams(subscribers, rng)
         self._expires_at = 0.0
@@ -89,11 +105,26 @@ class Reliable:
         """Somebody misses messages, of this node or of another one."""
         self._counters.naks_received += 1
         if (frame.node, frame.incarnation) == self._own:
-            for topic, ranges in frame.topics:
-                self._repair(self._history.take_nak(topic, ranges, now), now)
+            for missing in frame.topics:
+                self._note_slices(missing)
+                self._repair(self._history.take_nak(missing.topic, missing.ranges, now), now)
             return
-        for topic, ranges in frame.topics:
-            self._streams.hear_nak((frame.node, frame.incarnation, topic), ranges, now)
+        for topic, ranges, slices in frame.topics:
+            if not slices:  # else others may miss other slices: they ask for themselves
+                self._streams.hear_nak((frame.node, frame.incarnation, topic), ranges, now)
+
+    def _note_slices(self, missing: MissingOfTopic) -> None:
+        """Of which of its messages a subscriber needs some slices only."""
+        wanted = self._wanted_slices
+        told = {sequence: (start, bits) for sequence, start, bits in missing.slices}
+        for topic, sequence in [key for key in wanted if key[0] == missing.topic]:
+            if sequence not in told and any(a <= sequence <= b for a, b in missing.ranges):
+                del wanted[topic, sequence]  # somebody else needs all of it
+        if len(wanted) > PARTIAL_MAX:
+            wanted.clear()
+        for sequence, (start, bits) in told.items():
+            indexes = {start + bit for bit in range(NAK_SLICES_MAX) if bits >> bit & 1}
+            wanted.setdefault((missing.topic, sequence), set()).update(indexes)
 
     def _repair(self, records: Sequence[Record], now: float) -> None:
         items: list[bytes] = []
@@ -101,8 +132,7 @@ class Reliable:
         for record in records:
             item = b"%b,%d,%d]" % (record.text, record.sequence, record.number)
             if len(item) >= room:
-                text = b"%b,%d]" % (record.text, record.sequence)
-                self._outbox.put_slices(text, record.number, record.sequence, now)
+                self._repair_large(record, now)
                 continue
             if items and size + len(item) > room:
                 self._outbox.put_control(encode_repair, now, items=b",".join(items))
@@ -111,6 +141,12 @@ class Reliable:
             size += len(item) + 1
         if items:
             self._outbox.put_control(encode_repair, now, items=b",".join(items))
+
+    def _repair_large(self, record: Record, now: float) -> None:
+        text = b"%b,%d]" % (record.text, record.sequence)
+        wanted = self._wanted_slices.pop((record.topic, record.sequence), None)
+        is_wanted = None if wanted is None else wanted.__contains__
+        self._outbox.put_slices(text, record.number, record.sequence, now, is_wanted)
 
     # --- Receiving -------------------------------------------------------------------------------
 
@@ -122,6 +158,7 @@ class Reliable:
         if key not in streams:
             self._is_used = True
             streams.open(key, max(1, sequence - self._claim(peer)), now)
+        self._partial.pop((*key, sequence), None)
         repeated = streams.repeated + streams.dropped
         if streams.receive(key, sequence, message, size_bytes, now):
             self._deliver(message, peer)
@@ -161,9 +198,15 @@ class Reliable:
                 missed += self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now)
         return missed
 
-    def touch(self, peer: Peer, topic: str, sequence: int, now: float) -> None:
-        """Slices of that message keep arriving."""
-        self._streams.touch((peer.node, peer.incarnation, topic), sequence, now)
+    def touch(
+        self, peer: Peer, topic: str | None, sequence: int, fragment: FragmentKey, now: float
+    ) -> None:
+        """Slices of that message keep arriving; its topic is None until the first of them has."""
+        self._partial[peer.node, peer.incarnation, topic, sequence] = fragment
+        if len(self._partial) > PARTIAL_MAX:
+            del self._partial[next(iter(self._partial))]
+        if topic is not None:
+            self._streams.touch((peer.node, peer.incarnation, topic), sequence, now)
 
     def forget(self, node: str) -> None:
         """The node is no longer here: what waits for its repairs is delivered."""
@@ -181,8 +224,10 @@ class Reliable:
             return
         if self._streams.timer_at() <= due:
             self._streams.handle_timer(now)
-            for nak in self._streams.take_naks():
-                self._outbox.put_control(encode_nak, now, **nak._asdict())
+            for node, incarnation, topics in self._streams.take_naks():
+                missing = [self._missing(node, incarnation, *each) for each in topics]
+                fields = {"node": node, "incarnation": incarnation, "topics": missing}
+                self._outbox.put_control(encode_nak, now, **fields)
             self._settle()
         if self._history.timer_at() <= due:
             self._repair(self._history.repairs(now), now)
@@ -218,6 +263,21 @@ class Reliable:
             self._outbox.put_control(encode_beat, now, beats=part)
 
     # --- Inside ----------------------------------------------------------------------------------
+
+    def _missing(
+        self, node: str, incarnation: int, topic: str, ranges: list[tuple[int, int]]
+    ) -> MissingOfTopic:
+        """What to ask for; of one message that came in part, if there is one, the slices."""
+        for first, last in ranges:
+            # Of a message whose first slice is missing the sequence is all that is known. Another
+            # topic may be at the same: then the next try will ask for the right slices.
+            for known in (topic, None):
+                fragment = self._partial.get((node, incarnation, known, first))
+                assembly = None if fragment is None else self._fragments.get(fragment)
+                if assembly is not None and first == last:
+                    start, bits = assembly.missing_bits(NAK_SLICES_MAX)
+                    return MissingOfTopic(topic, ranges, [MissingSlices(first, start, bits)])
+        return MissingOfTopic(topic, ranges)
 
     def _claim(self, peer: Peer) -> int:
         """How many messages right before the first one heard may have been missed."""

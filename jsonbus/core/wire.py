@@ -29,7 +29,9 @@ own fields are further keys of `jb`:
                        text `[topic, value]`; f: [number of the message, index of the slice from
                        0, number of slices], and fourth the sequence if it has one. In any order
     jsonbus.nak        I miss these.   nak: [node, incarnation, [[topic, [[first, last], …]], …]],
-                       ranges of sequences of that node's reliable topics
+                       ranges of sequences of that node's reliable topics. A topic may have third
+                       [[sequence, index, base64], …]: of that message only slices are missing,
+                       index + b where bit b of the number in base64 is set
     jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again
     jsonbus.retained   payload [[topic, value, number, microseconds], …]: last values, as they were
                        published then.   to: [node, …] that are to take them. One that no datagram

@@ -6,6 +6,7 @@ DatagramError in one place.
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from jsonbus.core.frames import (
     FragmentFrame,
     Frame,
     Header,
+    MissingOfTopic,
+    MissingSlices,
     NakFrame,
     PingFrame,
     PongFrame,
@@ -37,6 +40,7 @@ from jsonbus.core.wire_fields import (
 )
 from jsonbus.core.wire_limits import (
     ERROR_CHARS_MAX,
+    NAK_SLICES_MAX,
     SLICES_MAX,
 )
 from jsonbus.core.wire_names import (
@@ -93,10 +97,17 @@ def _decode_fragment(header: Header, payload: Any, jb: dict[str, Any]) -> Fragme
 def _decode_nak(header: Header, payload: Any, jb: dict[str, Any]) -> NakFrame:
     node, incarnation, listed = read_items(jb.get(KEY_NAK), 3, "a NAK")
     topics = []
-    for topic, ranges in (read_items(each, 2, "a topic") for each in read_array(listed, "topics")):
+    for each in read_array(listed, "topics"):
+        topic, ranges = read_items(each, 2, "a topic")
         if not is_valid_topic(topic):
             raise ValueError("a topic is not valid")
-        topics.append((topic, [_range(each) for each in read_array(ranges, "ranges")]))
+        slices = read_array(each[2], "slices") if len(each) > 2 else []
+        found = MissingOfTopic(
+            topic,
+            [_range(each) for each in read_array(ranges, "ranges")],
+            [_missing_slices(each) for each in slices],
+        )
+        topics.append(found)
     return NakFrame(header, read_node(node), read_integer(incarnation, "incarnation"), topics)
 
 
@@ -117,6 +128,14 @@ def _decode_repair(header: Header, payload: Any, jb: dict[str, Any]) -> RepairFr
 def _decode_retained(header: Header, payload: Any, jb: dict[str, Any]) -> RetainedFrame:
     to = tuple([read_node(node) for node in read_array(jb.get(KEY_TO), "to")])
     return RetainedFrame(header, to, read_array(payload, "the payload of retained values"))
+
+
+def _missing_slices(value: Any) -> MissingSlices:
+    sequence, start, text = read_items(value, 3, "slices")
+    if type(text) is not str or len(text) > 2 * NAK_SLICES_MAX // 8:
+        raise ValueError("slices must be told in base64")
+    bits = int.from_bytes(a2b_base64(text, strict_mode=True), "big")
+    return MissingSlices(read_integer(sequence, "sequence"), read_integer(start, "start"), bits)
 
 
 def _range(value: Any) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jsonbus.core import codec
-from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, UNTOLD, About, Digest, Entry
+from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, UNTOLD, About, Digest, Entry, MissingOfTopic
 from jsonbus.core.wire_encode_messages import Stamp, longest
 from jsonbus.core.wire_limits import (
     AGE_MS_MAX,
@@ -192,10 +192,15 @@ def encode_nak(
     *,
     node: str,
     incarnation: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, int]]]],
+    topics: Sequence[MissingOfTopic],
 ) -> bytes:
     """I miss these messages of that node's reliable topics."""
-    fields = {KEY_NAK: [node, incarnation, topics]}
+    listed: list[list[Any]] = []
+    for topic, ranges, slices in topics:
+        listed.append([topic, ranges])
+        if slices:
+            listed[-1].append([[each[0], each[1], _bits_text(each[2])] for each in slices])
+    fields = {KEY_NAK: [node, incarnation, listed]}
     return _encode_control(stamp, first_message, sent_us, NAK, b"null", fields)
 
 
@@ -231,6 +236,10 @@ def encode_pong(
     fields: dict[str, Any] = {KEY_PING: ping_id, KEY_TO: to}
     _add_about(fields, about)
     return _encode_control(stamp, first_message, sent_us, PONG, b"null", fields)
+
+
+def _bits_text(bits: int) -> str:
+    return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "big")).decode()
 
 
 def _encode_control(

@@ -41,6 +41,9 @@ LIST_PARTS_MAX = 65_535
 # has to escape every character.
 SLICES_MAX = 1 << 18
 
+# Slices that one NAK tells apart, in base64: 350 bytes, which leave room for ranges beside them.
+NAK_SLICES_MAX = 2048
+
 # Indexes into a list's payload: even of the shortest patterns, `"a",`, no more fit a datagram.
 LIST_PATTERNS_MAX = DATAGRAM_BYTES_MAX // 4
 

@@ -84,6 +84,38 @@ def test_large_values_are_repaired_too(seed: int) -> None:
     assert s.stats()["messages_lost"] == 0
 
 
+@pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
+def test_of_a_large_value_only_the_slices_that_somebody_misses_are_sent_again(loss: float) -> None:
+    link = Link()
+    p, *subscribers = make_group(link, 2, "t")
+    lose(link, loss, 7, FragmentFrame, NakFrame)
+    value = "x" * 3_000_000
+    publish(link, p, "t", value)
+    count = len(link.frames("p", FragmentFrame))
+    link.run(9)
+    assert link.values("s0") == link.values("s1") == [value]
+    again = len(link.frames("p", FragmentFrame)) - count
+    # Each of two subscribers misses its share, and of what is sent again a share of that.
+    assert again <= 2 * count * loss / (1 - loss) * 1.5 + 20
+    for node in subscribers:
+        assert node.stats()["messages_lost"] == 0
+        assert node._fragments.size_bytes == 0
+    assert max(map(len, link.datagrams)) <= 1400
+
+
+def test_who_got_no_slice_at_all_gets_them_all() -> None:
+    link = Link()
+    p, _, s1 = make_group(link, 2, "t")
+    publish(link, p, "t", "first")
+    link.drop = lambda sender, receiver, frame: (
+        isinstance(frame, FragmentFrame) and (receiver is s1 or frame.index == 3)
+    )
+    publish(link, p, "t", "x" * 50_000)
+    link.heal()
+    link.run(3)
+    assert link.values("s0") == link.values("s1") == ["first", "x" * 50_000]
+
+
 def test_without_loss_nothing_is_asked_for_and_beats_end_with_the_history() -> None:
     link = Link()
     p, s = make_group(link, 1, "t")
