@@ -18,6 +18,7 @@ from bench_spec import SENSOR_BYTES
 
 FLOORS = tuple(BATCH_BYTES)
 OURS = ("jsonbus", "jsonbus-1400", "jsonbus-aio")
+RELIABLE = "jsonbus-reliable"
 LATENCY_RATE = 1_000.0
 SHORT_INTERVAL_S = 0.0005
 BUSY_CASES: dict[str, tuple[str, float | None]] = {
@@ -49,7 +50,7 @@ class Plan:
 
 
 def measure_flood(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    systems = (*FLOORS, *OURS, *plan.peers)
+    systems = (*FLOORS, *OURS, RELIABLE, *plan.peers)
     yield from _flood(arena, plan, "flood", systems, 1, SENSOR_BYTES, plan.messages)
 
 
@@ -65,6 +66,8 @@ def measure_large(arena: Arena, plan: Plan) -> Iterator[Sample]:
     count = max(1, plan.messages // 4)
     yield from _flood(arena, plan, "large-1k", systems, 1, 1024, count)
     yield from _flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
+    sliced = ("raw-slices", "jsonbus-1400")
+    yield from _flood(arena, plan, "large-1m", sliced, 1, 1_000_000, max(1, count // 500))
 
 
 def measure_latency(arena: Arena, plan: Plan) -> Iterator[Sample]:

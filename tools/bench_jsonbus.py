@@ -2,6 +2,7 @@
 
 jsonbus        datagrams as large as the bus chooses for loopback
 jsonbus-1400   as large as on a LAN
+jsonbus-reliable  as jsonbus, with messages that are sent again to who missed them
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def bus_settings(spec: Spec) -> Any:
         "name": f"{spec.role}-{spec.index}",
         "receive_buffer_bytes": spec.receive_buffer_bytes,
     }
+    if spec.system.endswith("-reliable"):
+        settings["reliable"] = True
     if spec.system.endswith("-1400"):
         settings["datagram_bytes_max"] = LAN_DATAGRAM_BYTES
     return settings

@@ -84,6 +84,12 @@ MEASURES: dict[str, Measure] = {
         ("raw",),
         {"jsonbus": Target(1.5), "jsonbus-1400": Target(1.5)},
     ),
+    "large-1m": Measure(
+        "CPU per message, 1 MB values in datagrams of 1,400 bytes, one subscriber",
+        "µs",
+        ("raw-slices",),
+        {"jsonbus-1400": Target(1.5)},
+    ),
     "latency-p50": Measure(
         "one way at 1,000 messages/s, median", "µs", ("raw",), {"jsonbus": Target(1.3)}
     ),

@@ -31,6 +31,8 @@ ANSWER_S = 60.0
 #: Subscribers that stopped counting for so long have got all they will ever get.
 QUIET_S = 1.5
 WINDOW_MAX = 2048
+#: Of larger values a few fill any buffer.
+WHOLE_BYTES_MAX = 1 << 16
 
 
 class RunError(Exception):
@@ -264,7 +266,7 @@ def cpu_clock_s(pid: int) -> float:
 def window_for(value_bytes: int, receive_buffer_bytes: int) -> int:
     """So many messages, one per datagram, take half of the receive buffer at most."""
     room = receive_buffer_bytes // (2 * max(value_bytes, 1024))
-    return max(16, min(WINDOW_MAX, room))
+    return max(2 if value_bytes > WHOLE_BYTES_MAX else 16, min(WINDOW_MAX, room))
 
 
 def quantile(values: Sequence[float], share: float) -> float:
