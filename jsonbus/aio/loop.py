@@ -78,7 +78,7 @@ class Loop:
             node, transport, event_loop, self.log, config.rate_limit, self._tend_soon
         )
         self.publishing = Publishing(
-            node, self._outgoing, event_loop, self.check_here, self._look_at_timers
+            node, self._outgoing, event_loop, self.check_here, self._set_timer
         )
         self._subscriptions: set[Subscription] = set()
         self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
@@ -290,10 +290,9 @@ class Loop:
             self._alarm.set(timer_at)
         handle_events(events, self.answers, self.log)
 
-    def _look_at_timers(self) -> None:
-        timer_at = self._node.timer_at()
-        if timer_at is not None and not self._is_closing:
-            self._alarm.set(timer_at)
+    def _set_timer(self, at: float) -> None:
+        if not self._is_closing:
+            self._alarm.set(at)
 
     def _tend_if_stirred(self) -> None:
         """After datagrams: messages of known nodes move no timer and cause no output."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.subscription import Subscription
+from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 
@@ -36,12 +37,12 @@ class Publishing:
         outgoing: Outgoing,
         event_loop: asyncio.AbstractEventLoop,
         check_here: Callable[[], None],
-        look_at_timers: Callable[[], None],
+        set_timer: Callable[[float], None],
     ) -> None:
         self._node = node
         self._outgoing = outgoing
         self._event_loop = event_loop
-        self._look_at_timers = look_at_timers  # a timer may be due earlier than planned
+        self._set_timer = set_timer  # to look at the node's timers at the latest then
         self._check_here = check_here  # raises in a wrong thread, loop or process
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
         self._published = 0  # the long way, since a publisher last had to yield
@@ -60,7 +61,7 @@ class Publishing:
         if not node.publish(topic, value, now, is_reliable=is_reliable, is_retained=is_retained):
             return False
         if is_reliable:
-            self._look_at_timers()  # for beats
+            self._set_timer(now + BEAT_MIN_S)
         if node.has_output and self._outgoing.attend(now):
             self.must_wait = True
         deliveries = node.take_deliveries()

@@ -49,7 +49,7 @@ from jsonbus.core.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.pings import Pings
-from jsonbus.core.reliable import Reliable
+from jsonbus.core.reliable import IN_TURN, Reliable
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Inbox, Route, Router
 from jsonbus.core.wire_decode import (
@@ -270,6 +270,9 @@ class Receiver:
         routes = self._router.current
         wall = now + self._outbox.wall_offset_s
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, wall)
+        if items and type(items[0]) is list and len(items[0]) > 2:
+            self._receive_marked_batch(items, first, origin, peer, now, size_bytes)
+            return
         last: Any = _NO_TOPIC  # of the message before: its route need not be looked up again
         add: Callable[[Message], None] | None = None  # to its one inbox, if it has just one
         inboxes: tuple[Inbox, ...] = ()
@@ -319,6 +322,37 @@ class Receiver:
         counters.messages_unwanted += unwanted
         counters.messages_malformed += len(items) - taken
 
+    def _receive_marked_batch(
+        self,
+        items: list[Any],
+        first: int,
+        origin: Origin,
+        peer: Peer,
+        now: float,
+        size_bytes: int,
+    ) -> None:
+        """The same for a batch that begins with one: most likely all of them are."""
+        routes, counters = self._router.current, self._counters
+        for sequence, item in enumerate(items, first):
+            try:
+                route: Route | None = routes[item[0]]
+            except (KeyError, TypeError, IndexError):
+                route = None
+            if route is None or type(item) is not list or len(item) < 2:
+                route = self._find_route(item, peer)
+                if route is None:
+                    counters.messages_malformed += first + len(items) - sequence
+                    return
+            if not route.inboxes:
+                counters.messages_unwanted += 1
+                continue
+            message = make_message(route.topic, item[1], sequence, origin)
+            if len(item) > 2:
+                self._receive_marked(route, message, item, peer, size_bytes, now)
+            else:
+                counters.messages_delivered += 1
+                self._deliveries.add_to_all(route.inboxes, message)
+
     def _receive_marked(
         self, route: Route, message: Message, item: list[Any], peer: Peer, size: int, now: float
     ) -> None:
@@ -330,8 +364,8 @@ class Receiver:
         if mark == 1:
             self._giving.note(message)
         if type(item[2]) is int and item[2] > 0:
-            self.is_stirred = True
-            self._reliable.receive(peer, route, message, item[2], size, now)
+            if self._reliable.receive(peer, route, message, item[2], size, now) is not IN_TURN:
+                self.is_stirred = True  # it may have set a timer
         else:
             self._counters.messages_delivered += 1
             self._deliveries.add_to_all(route.inboxes, message)

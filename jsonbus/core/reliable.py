@@ -44,10 +44,14 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.stream import Key
 from jsonbus.core.streams import Streams
 from jsonbus.core.wire_encode import encode_beat, encode_nak
 from jsonbus.core.wire_encode_messages import encode_repair
 from jsonbus.core.wire_limits import NAK_SLICES_MAX
+
+#: What became of a message.
+IN_TURN, OUT_OF_TURN, REPEATED = "in turn", "out of turn", "repeated"
 
 
 class Reliable:
@@ -152,19 +156,21 @@ class Reliable:
 
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
-    ) -> bool:
-        """Take a message that somebody here wants; whether it had not come before."""
+    ) -> str:
+        """Take a message that somebody here wants: it was IN_TURN, OUT_OF_TURN or REPEATED."""
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
         if key not in streams:
-            self._is_used = True
-            streams.open(key, max(1, sequence - self._claim(peer)), now)
-        self._partial.pop((*key, sequence), None)
+            self._begin(key, sequence, peer, now)
+        if self._partial:
+            self._partial.pop((*key, sequence), None)
         repeated = streams.repeated + streams.dropped
         if streams.receive(key, sequence, message, size_bytes, now):
-            self._deliver(message, peer)
-        elif streams.ready:
+            self._deliver(message, peer, route)
+            return IN_TURN
+        if streams.ready:
             self._deliver_ready()
-        return streams.repeated + streams.dropped == repeated
+        is_new = streams.repeated + streams.dropped == repeated
+        return OUT_OF_TURN if is_new else REPEATED
 
     def receive_beat(self, frame: BeatFrame, peer: Peer, now: float) -> None:
         for topic, last, first in frame.beats:
@@ -173,8 +179,7 @@ class Reliable:
                 continue
             key = (peer.node, peer.incarnation, topic)
             if key not in self._streams:
-                self._is_used = True
-                self._streams.open(key, max(1, last + 1 - self._claim(peer)), now)
+                self._begin(key, last + 1, peer, now)
             self._streams.hear_beat(key, last, first, now)
         self._settle()
 
@@ -195,7 +200,8 @@ class Reliable:
             elif (peer.node, peer.incarnation, route.topic) in self._streams:
                 # Of a stream not heard of yet it tells nothing: what is old would be its begin.
                 message = make_message(route.topic, value, number, origin)
-                missed += self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now)
+                size = REPAIR_SIZE_BYTES
+                missed += self.receive(peer, route, message, sequence, size, now) != REPEATED
         return missed
 
     def touch(
@@ -279,9 +285,13 @@ class Reliable:
                     return MissingOfTopic(topic, ranges, [MissingSlices(first, start, bits)])
         return MissingOfTopic(topic, ranges)
 
-    def _claim(self, peer: Peer) -> int:
-        """How many messages right before the first one heard may have been missed."""
-        return min(max(0, peer.lost - peer.lost_at_mark), CLAIM_MESSAGES_MAX)
+    def _begin(self, key: Key, sequence: int, peer: Peer, now: float) -> None:
+        """A stream is heard of for the first time, at that sequence."""
+        if not self._is_used or not len(self._streams):
+            self._is_used = True
+            self._expires_at = now + STREAMS_EXPIRY_S
+        claim = min(max(0, peer.lost - peer.lost_at_mark), CLAIM_MESSAGES_MAX)
+        self._streams.open(key, max(1, sequence - claim), now)
 
     def _settle(self) -> None:
         """Pass on what streams have given up, and what that released."""
@@ -294,14 +304,15 @@ class Reliable:
 
     def _deliver_ready(self) -> None:
         for message in self._streams.take_ready():
-            self._deliver(message, self._roster.get(message.node))
+            route = self._router.find(message.topic)
+            if route is not None:
+                self._deliver(message, self._roster.get(message.node), route)
 
-    def _deliver(self, message: Message, peer: Peer | None) -> None:
+    def _deliver(self, message: Message, peer: Peer | None, route: Route) -> None:
         number: Any = message.sequence
         if peer is not None and number < peer.number_at_mark:
             return  # from before anybody here subscribed
-        route = self._router.find(message.topic)
-        if route is not None and route.inboxes:
+        if route.inboxes:
             self._deliveries.add_to_all(route.inboxes, message)
             self._counters.messages_delivered += 1
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
+from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
@@ -161,20 +162,26 @@ class Loop:
         """See `Bus.publish`: a message that is reliable or retained."""
         if self._is_cut_off:
             raise forked_error()
-        if reliable:
-            self._wait_for_history(topic)
         node, outgoing = self._node, self._outgoing
         try:
-            with self._lock:
-                now = monotonic()
-                flags = {"is_reliable": reliable, "is_retained": retain}
-                if not node.publish(topic, value, now, **flags):
-                    return False
-                deliveries = node.take_deliveries()
-                has_turn = node.has_output and outgoing.take_turn_or_wait(now)
-                timer_at = node.timer_at()
-                if timer_at is not None and timer_at < self._tends_at:
-                    self.wake()  # for beats
+            while True:
+                with self._lock:
+                    now = monotonic()
+                    pause_s = node.room_at(topic, now) - now if reliable else 0.0
+                    if pause_s <= 0 or self._is_closing:
+                        if not node.publish(
+                            topic, value, now, is_reliable=reliable, is_retained=retain
+                        ):
+                            return False
+                        deliveries = node.take_deliveries()
+                        has_turn = node.has_output and outgoing.take_turn_or_wait(now)
+                        if reliable and now + BEAT_MIN_S < self._tends_at:
+                            self.wake()
+                        break
+                    node.counters.reliable_waits += 1
+                # Subscribers ask for what was sent before: it must not be pushed out.
+                self.crew.will_wait()
+                time.sleep(min(pause_s, HISTORY_WAIT_S))
             self._send(has_turn)
         except BaseException:
             outgoing.let_go()
@@ -182,18 +189,6 @@ class Loop:
         if deliveries:
             self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
         return True
-
-    def _wait_for_history(self, topic: str) -> None:
-        """Slow down while subscribers ask for what was sent before: it must not be pushed out."""
-        while True:
-            with self._lock:
-                now = monotonic()
-                pause_s = self._node.room_at(topic, now) - now
-                if pause_s <= 0 or self._is_closing:
-                    return
-                self._node.counters.reliable_waits += 1
-            self.crew.will_wait()
-            time.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def publish_encoded(self, lane: bytes, payload: bytes) -> bool:
         """The short way of a message that does not simply join others. True, for `Bus.publish`."""
