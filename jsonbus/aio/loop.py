@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
-from jsonbus.aio.publishing import Publishing
+from jsonbus.aio.publishing import HISTORY_WAIT_S, Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.wakeup import Wakeup
@@ -41,6 +41,9 @@ T = TypeVar("T")
 DEAF_S = 1.0
 
 CLOSE_S = 1.0
+
+#: What close() keeps of its time for saying goodbye.
+CLOSE_RESERVE_S = 0.2
 
 #: How much longer than it was given a second close() may wait for the first.
 END_GRACE_S = 0.5
@@ -218,6 +221,15 @@ class Loop:
             if not self.workers.are_current():
                 await self._wait_until_ended(timeout_s + END_GRACE_S)
             return
+        try:
+            await self._stay_while_needed(deadline - CLOSE_RESERVE_S)
+        except BaseException:
+            self.end_now()
+            self._ended.set()
+            raise
+        if self._is_closing:  # another task was faster
+            await self._wait_until_ended(timeout_s + END_GRACE_S)
+            return
         self._say_goodbye()
         try:
             async with asyncio.timeout(timeout_s):
@@ -230,6 +242,14 @@ class Loop:
                 await self.workers.join(deadline)
             finally:
                 self._ended.set()
+
+    async def _stay_while_needed(self, deadline: float) -> None:
+        """Whoever missed the last reliable messages has to be able to ask for them."""
+        while not self._is_closing:
+            pause_s = min(self._node.needed_until, deadline) - monotonic()
+            if pause_s <= 0:
+                return
+            await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def end_now(self) -> None:
         """Close without waiting, because nobody has the bus any more."""

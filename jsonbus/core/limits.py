@@ -313,6 +313,10 @@ CLAIM_MESSAGES_MAX = 1024
 #: Reliable messages that came in part, or are to be sent again in part, and are known as such.
 PARTIAL_MAX = 4096
 
+#: A publisher that closes stays for so long after its last reliable message, or the last NAK: two
+#: beats, the first NAK, and the repair.
+NEEDED_S = 0.3
+
 #: Idle streams are looked for this often.
 STREAMS_EXPIRY_S = 5.0
 

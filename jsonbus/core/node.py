@@ -328,6 +328,11 @@ class Node:
             topic, value, now, is_reliable=is_reliable, is_retained=is_retained
         )
 
+    @property
+    def needed_until(self) -> float:
+        """Until when somebody may still ask for reliable messages that were sent last."""
+        return self._reliable.needed_until
+
     def room_at(self, topic: str, now: float) -> float:
         """When the next reliable message to the topic should be published: `now`, if at once.
 

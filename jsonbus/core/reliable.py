@@ -16,6 +16,7 @@ stream begins at s - L. What comes of those and is older than the subscription i
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ from jsonbus.core.history import History
 from jsonbus.core.kept import Record
 from jsonbus.core.limits import (
     CLAIM_MESSAGES_MAX,
+    NEEDED_S,
     PARTIAL_MAX,
     REPAIR_SIZE_BYTES,
     STREAMS_EXPIRY_S,
@@ -86,6 +88,8 @@ class Reliable:
         self._history = History()
         self._streams: Streams[Message] = Streams(subscribers, rng)
         self._expires_at = 0.0
+        #: Until then somebody may still ask for what was sent last.
+        self.needed_until = -math.inf
         self._is_used = False  # nodes without reliable topics pay for none
 
     # --- Publishing ------------------------------------------------------------------------------
@@ -99,6 +103,7 @@ class Reliable:
             route.lane, payload, now, sequence=sequence, is_retained=is_retained
         )
         history.keep(route.topic, sequence, number, route.lane + payload, now)
+        self.needed_until = now + NEEDED_S
         return number
 
     def room_at(self, topic: str, now: float) -> float:
@@ -109,6 +114,7 @@ class Reliable:
         """Somebody misses messages, of this node or of another one."""
         self._counters.naks_received += 1
         if (frame.node, frame.incarnation) == self._own:
+            self.needed_until = max(self.needed_until, now + NEEDED_S)
             for missing in frame.topics:
                 self._note_slices(missing)
                 self._repair(self._history.take_nak(missing.topic, missing.ranges, now), now)

@@ -57,6 +57,9 @@ DEAF_S = 1.0
 
 CLOSE_S = 1.0
 
+#: What close() keeps of its time for saying goodbye.
+CLOSE_RESERVE_S = 0.2
+
 #: A publisher that waits for room in the history looks at least this often whether there is some.
 HISTORY_WAIT_S = 0.02
 
@@ -378,6 +381,7 @@ class Loop:
         if self._is_cut_off:
             return
         deadline = monotonic() + timeout_s
+        self._stay_while_needed(deadline - CLOSE_RESERVE_S)
         with self._lock:
             is_first = not self._is_closing
             if is_first:
@@ -396,6 +400,16 @@ class Loop:
             self._stop()
             self.crew.join(deadline, END_GRACE_S)
             self._ended.set()
+
+    def _stay_while_needed(self, deadline: float) -> None:
+        """Whoever missed the last reliable messages has to be able to ask for them."""
+        while True:
+            with self._lock:
+                pause_s = min(self._node.needed_until, deadline) - monotonic()
+                if pause_s <= 0 or self._is_closing:
+                    return
+            self.crew.will_wait()
+            time.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def abandon(self) -> None:
         """Nobody has the bus any more: let the receive thread close it. Takes no lock."""
