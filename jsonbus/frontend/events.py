@@ -89,7 +89,11 @@ class BusLog:
                 )
             case MessagesLost(node, name, count):
                 self.warn_once(
-                    (MessagesLost, node), "%d messages of node %r (%s) were lost", count, name, node
+                    (MessagesLost, node),
+                    "%d messages of node %r (%s) did not arrive; reliable ones are asked for again",
+                    count,
+                    name,
+                    node,
                 )
             case GapFound(node, name, topic, first, last):
                 self.warn_once(
