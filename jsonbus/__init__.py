@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .config import BusConfig
     from .core.message import Message
     from .core.views import Explanation, NodeInfo
+    from .frontend.gaps import GapEvent
     from .frontend.presence import NodeEvent
     from .sync.bus import Bus
     from .topic_queue import TopicQueue
@@ -30,6 +31,7 @@ __all__ = [
     "Bus",
     "BusConfig",
     "Explanation",
+    "GapEvent",
     "Message",
     "NodeEvent",
     "NodeInfo",
@@ -43,6 +45,7 @@ _HOMES = {
     "Bus": ".sync.bus",
     "BusConfig": ".config",
     "Explanation": ".core.views",
+    "GapEvent": ".frontend.gaps",
     "Message": ".core.message",
     "NodeEvent": ".frontend.presence",
     "NodeInfo": ".core.views",

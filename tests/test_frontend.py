@@ -12,6 +12,7 @@ from jsonbus.config import load
 from jsonbus.core.events import (
     DatagramRejected,
     Event,
+    GapFound,
     InterestChanged,
     MasterMissing,
     MessagesLost,
@@ -134,6 +135,11 @@ def test_times_to_wait_are_numbers_of_seconds_within_reason() -> None:
         (MasterMissing(), logging.WARNING, "--master"),
         (DatagramRejected("not_json", "1.2.3.4:5", "x\ny"), logging.WARNING, r"'x\ny'"),
         (MessagesLost("id", "hall", 3), logging.WARNING, "3 messages of node 'hall'"),
+        (
+            GapFound("id", "hall", "door", 4, 6),
+            logging.WARNING,
+            "3 messages of node 'hall' (id) to",
+        ),
     ],
 )
 def test_events_are_logged_with_the_name_of_the_bus(
@@ -162,6 +168,12 @@ def test_a_cause_is_warned_of_once_and_the_memory_for_that_is_bounded(
     for _ in range(3):
         log.report(MessagesLost("id", "hall", 1))
     assert [record.levelno for record in caplog.records] == [30, 10, 10]
+    caplog.clear()
+    for topic in ("a", "a", "b"):
+        log.report(GapFound("id", "hall", topic, 1, 2))
+    assert [record.levelno for record in caplog.records] == [30, 10, 30]
+    caplog.clear()
+    log = BusLog("kitchen")
     for number in range(2 * WARNED_MAX):
         log.warn_once(number, "trouble %d", number)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]

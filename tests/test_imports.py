@@ -19,8 +19,8 @@ NOT_FOR_OPENING = """
     asyncio click concurrent.futures email hashlib http importlib.metadata ipaddress rich ssl
     subprocess tempfile urllib
     jsonbus.aio jsonbus.cli jsonbus.core.converters jsonbus.core.typed jsonbus.core.views
-    jsonbus.doctor jsonbus.frontend.presence jsonbus.sync.presence
-    jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
+    jsonbus.doctor jsonbus.frontend.gaps jsonbus.frontend.presence jsonbus.frontend.watch
+    jsonbus.sync.watch jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
 """
 
 

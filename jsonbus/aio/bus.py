@@ -26,8 +26,10 @@ from jsonbus.frontend.opening import make_node, open_transport
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
-    from jsonbus.aio.presence import NodeHandler, NodeWatch
+    from jsonbus.aio.watch import EventHandler, Watch
     from jsonbus.core.views import Explanation, NodeInfo
+    from jsonbus.frontend.gaps import GapEvent
+    from jsonbus.frontend.presence import NodeEvent
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -223,7 +225,7 @@ class AsyncBus:
 
         return decorate
 
-    def on_node(self, handler: NodeHandler) -> NodeWatch:
+    def on_node(self, handler: EventHandler[NodeEvent]) -> Watch[NodeEvent]:
         """Tell the handler of nodes that join, leave or expire, with a NodeEvent for each.
 
         The nodes that are known already are reported as joined first, each once: so nobody is
@@ -238,8 +240,27 @@ class AsyncBus:
 
         Raises ConfigError, ClosedError.
         """
+        from jsonbus.frontend.presence import NODES
+
         check_handler(handler, may_be_async=True)
-        return self._loop.make_watch(handler, self._end_watch)
+        return self._loop.make_watch(NODES, handler, self._end_watch)
+
+    def on_gap(self, handler: EventHandler[GapEvent]) -> Watch[GapEvent]:
+        """Tell the handler of messages that will not come any more, with a GapEvent for each gap.
+
+        Such are messages of a reliable topic that this bus subscribes to and that were asked for in
+        vain: their publisher no longer keeps them, or is no longer there. Subscriptions go on with
+        what follows; the handler runs beside theirs, so it may be told earlier or later than they
+        are. Losses of other topics are counted only.
+
+        All else is as with `on_node`; what a slow handler drops is counted as gap_events_dropped.
+
+        Raises ConfigError, ClosedError.
+        """
+        from jsonbus.frontend.gaps import GAPS
+
+        check_handler(handler, may_be_async=True)
+        return self._loop.make_watch(GAPS, handler, self._end_watch)
 
     def serve(self, topic: str, handler: Handler) -> Subscription:
         """Answer requests to a topic with what the handler returns; close the result to stop.
@@ -381,7 +402,7 @@ class AsyncBus:
             lambda node, now: node.unsubscribe(subscription.pattern, subscription, now),
         )
 
-    def _end_watch(self, watch: NodeWatch) -> None:
+    def _end_watch(self, watch: Watch[Any]) -> None:
         self._loop.end_watch(watch)
 
     def _stop_serving(self, service: Subscription) -> None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
@@ -29,11 +30,13 @@ from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
+from jsonbus.frontend.watches import Watches
 from jsonbus.transport.base import Sender, Transport
 
 if TYPE_CHECKING:
     # At run time where it is used: few programs watch.
-    from jsonbus.aio.presence import NodeHandler, NodeWatch
+    from jsonbus.aio.watch import EventHandler, Watch
+    from jsonbus.frontend.watch import E, Subject
 
 T = TypeVar("T")
 
@@ -84,8 +87,7 @@ class Loop:
             node, self._outgoing, event_loop, self.check_here, self._set_timer
         )
         self._subscriptions: set[Subscription] = set()
-        self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
-        self._node_events_dropped = 0  # of watches that were closed
+        self._watches = Watches(nullcontext())
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
@@ -169,26 +171,27 @@ class Loop:
             self._subscriptions.remove(subscription)
             self._end_subscription(subscription)
 
-    def make_watch(self, handler: NodeHandler, release: Callable[[NodeWatch], None]) -> NodeWatch:
-        """Tell the handler of all nodes, those that are here first."""
-        from jsonbus.aio.presence import NodeWatch
+    def make_watch(
+        self, subject: Subject[E], handler: EventHandler[E], release: Callable[[Watch[E]], None]
+    ) -> Watch[E]:
+        """Tell the handler of all that the subject is, what is the case already first."""
+        from jsonbus.aio.watch import Watch
 
         self.check_here()
         if self._is_closing:
             raise closed_error()
         self._tend()  # what was not told yet happened before: it is for those who watch already
-        watch = NodeWatch(handler, self.log, schedule=self.workers.schedule, release=release)
-        watch.begin(self._node.nodes(monotonic()))
-        self._watches = (*self._watches, watch)
+        watch = Watch(subject, handler, self.log, schedule=self.workers.schedule, release=release)
+        watch.begin(self._node, monotonic())
+        self._watches.add(watch)
         watch.rouse()
         return watch
 
-    def end_watch(self, watch: NodeWatch) -> None:
+    def end_watch(self, watch: Watch[Any]) -> None:
         """Tell the handler no more; nothing if that has ended."""
-        if watch in self._watches and not self._is_cut_off:
+        if not (watch.is_closed or self._is_cut_off):
             self.check_here()
-            self._watches = tuple(each for each in self._watches if each is not watch)
-            self._end_watch(watch)
+            self._watches.end(watch)
 
     def stats(self) -> dict[str, int]:
         """The figures of node, transport and mailboxes."""
@@ -200,9 +203,7 @@ class Loop:
             + self._overflowed
             + sum(subscription.overflowed for subscription in self._subscriptions)
         )
-        figures["node_events_dropped"] = self._node_events_dropped + sum(
-            watch.dropped for watch in self._watches
-        )
+        figures |= self._watches.figures()
         figures |= self._figures or transport_figures(self._transport)
         return figures
 
@@ -283,8 +284,7 @@ class Loop:
         self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
-        for watch in self._watches:
-            watch.cut_off()
+        self._watches.cut_off()
         self._transport.close()
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
@@ -297,9 +297,8 @@ class Loop:
         events = node.take_events()
         if events:
             self._changed.fire()
-            for watch in self._watches:
-                watch.put(events)
-                watch.rouse()
+            self._watches.put(events)
+            self._watches.rouse()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
             self.publishing.deliver_own(deliveries)
@@ -366,10 +365,6 @@ class Loop:
         subscription.end()
         self._overflowed += subscription.overflowed
 
-    def _end_watch(self, watch: NodeWatch) -> None:
-        watch.end()
-        self._node_events_dropped += watch.dropped
-
     def _say_goodbye(self) -> None:
         now = monotonic()
         self._node.close(now)
@@ -382,9 +377,7 @@ class Loop:
         subscriptions, self._subscriptions = self._subscriptions, set()
         for subscription in subscriptions:
             self._end_subscription(subscription)
-        watches, self._watches = self._watches, ()
-        for watch in watches:
-            self._end_watch(watch)
+        self._watches.end_all()
         self.answers.give_up()
         self.workers.request_stop()
         self._receiving.stop()

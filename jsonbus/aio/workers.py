@@ -20,7 +20,7 @@ CANCEL_S = 0.5
 
 
 class Handled(Hashable, Protocol):
-    """What has a handler to be run: a subscription, or a watch of nodes."""
+    """What has a handler to be run: a subscription, or a watch."""
 
     async def run_handler(self) -> bool:
         """See `Subscription.run_handler`."""

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from .command import note
-from .values import MESSAGE_KEYS, parse_json, shorten
+from .values import is_printed_message, parse_json, shorten
 
 #: A topic and the value to publish to it.
 Pair = tuple[str, Any]
@@ -67,7 +67,7 @@ class LineReader:
             if self._topic is None:
                 has_topic = "value" in value and isinstance(value.get("topic"), str)
             else:
-                has_topic = value.keys() == set(MESSAGE_KEYS) and isinstance(value["topic"], str)
+                has_topic = is_printed_message(value)
             if has_topic:
                 return value["topic"], value["value"]
         if self._topic is None:

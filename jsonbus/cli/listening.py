@@ -127,15 +127,20 @@ class Listener:
         style = self._output.style
         clock = strftime("%H:%M:%S", localtime(message.received_at))
         milliseconds = int(message.received_at % 1 * 1000)
-        return (
+        line = (
             f"{style(f'{clock}.{milliseconds:03d}', '2')} {style(printable(message.topic), '36')} "
             f"{value} {style(printable(message.name), '2')}"
         )
+        return f"{line} {style('(retained)', '33')}" if message.retained else line
 
     def _report_losses(self) -> None:
         dropped = sum(each.dropped for each in self._subscriptions)
         if dropped:
             note(f"{dropped:,} messages were dropped: the output was slower than the bus")
-        lost = self._bus.stats().get("messages_lost", 0)
-        if lost:
-            note(f"{lost:,} messages of other nodes were lost on the way")
+        stats = self._bus.stats()
+        if stats["messages_lost"]:
+            note(f"{stats['messages_lost']:,} messages of other nodes were lost on the way")
+        if stats["messages_given_up"]:
+            note(
+                f"{stats['messages_given_up']:,} messages of reliable topics were asked for in vain"
+            )

@@ -18,7 +18,7 @@ from .output import Output
 Examples:
   jsonbus node --master                        answer late joiners, in mode master
   jsonbus node --subs-share-delay 0            answer late joiners first, in mode delayed
-  jsonbus node --name desk --sub 'alarm/**'    and print what comes
+  jsonbus node --name desk --sub 'alarm/**'    and print what comes, what is retained first
 """,
 )
 @click.option(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
+from typing import NoReturn
 
 import click
 
@@ -10,6 +11,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import LocalError
 
+from . import signals
 from .command import ValueCommand, note, wait_until_sure
 from .exit_codes import FAILED, TIMED_OUT
 from .lines import LineReader, Pair
@@ -30,6 +32,9 @@ Examples:
   jsonbus pub sensors/kitchen '{"temp": 21.5}'
   jsonbus pub --text door open                 the same as jsonbus pub door '"open"'
   jsonbus pub --wait 10 door 1                 wait until somebody subscribes to it
+  jsonbus pub --retain --stay door '"open"'    also to who subscribes later, until Ctrl-C
+  jsonbus pub --retain --stay door             the same with every line that is typed
+  jsonbus pub --reliable --count 100 door 1    whoever misses one gets it again
   jsonbus pub --rate 2 clock null              twice a second, until Ctrl-C
   seq 100 | jsonbus pub --rate 50 numbers      one value a line
   jsonbus sub '**' | jsonbus pub --port 2417   copy everything to another bus
@@ -58,6 +63,16 @@ Examples:
     metavar="SECONDS",
     help="Wait so long for a subscriber of each topic; exit code 3 if none comes.",
 )
+@click.option(
+    "--retain",
+    is_flag=True,
+    help="Give the last value to subscribers that come later, while this runs; null ends that.",
+)
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+)
 @click.option("--text", "is_text", is_flag=True, help="VALUE, or each line, is text, not JSON.")
 def command(
     settings: BusSettings,
@@ -66,6 +81,8 @@ def command(
     count: int | None,
     rate: float | None,
     wait: float | None,
+    retain: bool,
+    stay: bool,
     is_text: bool,
 ) -> None:
     """Publish a value, or the lines of standard input.
@@ -76,6 +93,10 @@ def command(
 
     What nobody subscribes to is not sent; that is told on standard error and is not a failure.
     Lines that cannot be published are told, too, and make the exit code 1.
+
+    A value is retained by the node that published it: with --retain alone it ends with this
+    command, with --stay it is there until Ctrl-C. --retain holds for every line, also for those
+    that `jsonbus sub` printed.
     """
     lines = None
     is_endless = False
@@ -90,12 +111,15 @@ def command(
 
     with jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
-        publisher = _Publisher(bus, wait, lines)
+        publisher = _Publisher(bus, wait, lines, retain=retain)
         try:
             for each_topic, each_value in _paced(pairs, rate):
                 publisher.publish(each_topic, each_value)
             if not bus.flush():
                 raise click.ClickException("the network did not take everything in time")
+            if stay:
+                is_endless = True  # Ctrl-C is the usual end
+                _stay(bus)
         except KeyboardInterrupt:
             if not is_endless:
                 raise
@@ -110,11 +134,14 @@ def command(
 class _Publisher:
     """Publishes, and remembers what there is to tell at the end."""
 
-    def __init__(self, bus: jsonbus.Bus, wait_s: float | None, lines: LineReader | None) -> None:
+    def __init__(
+        self, bus: jsonbus.Bus, wait_s: float | None, lines: LineReader | None, *, retain: bool
+    ) -> None:
         self.waited_in_vain = False
         self._bus = bus
         self._wait_s = wait_s
         self._lines = lines
+        self._retain = retain
         self._waited_for: set[str] = set()
         self._published = 0
         self._unwanted = 0
@@ -124,7 +151,7 @@ class _Publisher:
         try:
             if self._wait_s is not None:
                 self._wait_for_subscriber(topic, self._wait_s)
-            if not self._bus.publish(topic, value):
+            if not self._bus.publish(topic, value, retain=self._retain):
                 self._note_unwanted(topic)
             self._published += 1
         except LocalError as error:
@@ -161,6 +188,14 @@ class _Publisher:
         if not self._bus.wait_for_subscribers(topic, timeout=wait_s):
             self.waited_in_vain = True
             note(f"nobody subscribed to {topic} within {wait_s:g} s")
+
+
+def _stay(bus: jsonbus.Bus) -> NoReturn:
+    """Keep what is retained, and what may have to be sent again; raises KeyboardInterrupt."""
+    count = bus.stats()["values_retained"]
+    values = "1 value" if count == 1 else f"{count:,} values"
+    note(f"{bus.name} retains {values}; Ctrl-C ends")
+    signals.stay()
 
 
 def _paced(pairs: Iterable[Pair], rate: float | None) -> Iterator[Pair]:

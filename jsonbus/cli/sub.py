@@ -19,7 +19,8 @@ Examples:
   jsonbus sub 'sensors/**'                     everything below sensors/
   jsonbus sub 'sensors/*/temp' door            one level is *, several patterns are fine
   jsonbus sub --value sensors/kitchen | jq .temp
-  jsonbus sub --count 1 --timeout 10 door      wait for one message; exit code 3 if none comes
+  jsonbus sub --once --timeout 10 door         wait for one message; exit code 3 if none comes
+  jsonbus sub --once --value door              what is it now? At once, if it is retained
   jsonbus sub '**' > messages.jsonl            keep them; jsonbus pub < messages.jsonl
 """,
 )
@@ -27,6 +28,7 @@ Examples:
 @click.option(
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
 )
+@click.option("--once", is_flag=True, help="End after one message: --count 1.")
 @click.option(
     "-t",
     "--timeout",
@@ -39,6 +41,7 @@ def command(
     settings: BusSettings,
     patterns: tuple[str, ...],
     count: int | None,
+    once: bool,
     timeout: float | None,
     value_only: bool,
 ) -> None:
@@ -46,8 +49,13 @@ def command(
 
     A PATTERN is a topic, in which * stands for one level and ** for any number of levels. On a
     terminal a message is a readable line; in a pipe it is one JSON object with the keys topic,
-    value, node, name, sequence, sent_at and received_at. Runs until Ctrl-C unless told otherwise.
+    value, node, name, sequence, sent_at and received_at; and retained, which is true, if it was
+    published before and is given as the last value. Runs until Ctrl-C unless told otherwise.
     """
+    if once and count is not None:
+        raise click.UsageError("--once is --count 1: give one of them")
+    if once:
+        count = 1
     output = Output()
     with jsonbus.Bus(**settings) as bus:
         listener = Listener(bus, patterns, output, value_only=value_only)

@@ -3,7 +3,10 @@
 opening.py       a node and its transport, from the settings
 checks.py        arguments of the public methods
 events.py        what the core tells: logged, or handed to whoever waits for it
-presence.py      handlers of nodes that join, leave or expire, as far as the same in both
+watch.py         handlers of what happens on the bus, as far as the same in both
+presence.py      what they are told of nodes
+gaps.py          what they are told of messages that were given up
+watches.py       all that one bus has of them
 mail.py          the part of a subscription that is the same with threads and tasks
 lifetime.py      open buses when the process forks or ends
 waits.py         handlers that would wait for themselves

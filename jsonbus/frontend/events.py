@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jsonbus.core.events import (
     DatagramRejected,
     Event,
+    GapFound,
     MasterMissing,
     MessagesLost,
     NodeJoined,
@@ -88,7 +89,20 @@ class BusLog:
                 )
             case MessagesLost(node, name, count):
                 self.warn_once(
-                    (MessagesLost, node), "%d messages of node %r (%s) were lost", count, name, node
+                    (MessagesLost, node),
+                    "%d messages of node %r (%s) did not arrive; reliable ones are asked for again",
+                    count,
+                    name,
+                    node,
+                )
+            case GapFound(node, name, topic, first, last):
+                self.warn_once(
+                    (GapFound, node, topic),
+                    "%d messages of node %r (%s) to the reliable topic %r were given up",
+                    last - first + 1,
+                    name,
+                    node,
+                    topic,
                 )
             case _:
                 pass

@@ -24,7 +24,9 @@ from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.core.views import Explanation, NodeInfo
-    from jsonbus.sync.presence import NodeHandler, NodeWatch
+    from jsonbus.frontend.gaps import GapEvent
+    from jsonbus.frontend.presence import NodeEvent
+    from jsonbus.sync.watch import EventHandler, Watch
 
 H = TypeVar("H", bound=Handler)
 
@@ -193,7 +195,7 @@ class Bus:
 
         return decorate
 
-    def on_node(self, handler: NodeHandler) -> NodeWatch:
+    def on_node(self, handler: EventHandler[NodeEvent]) -> Watch[NodeEvent]:
         """Tell the handler of nodes that join, leave or expire, with a NodeEvent for each.
 
         The nodes that are known already are reported as joined first, each once: so nobody is
@@ -208,8 +210,27 @@ class Bus:
 
         Raises ConfigError, ClosedError.
         """
+        from jsonbus.frontend.presence import NODES
+
         check_handler(handler, may_be_async=False)
-        return self._loop.make_watch(handler, self._end_watch)
+        return self._loop.make_watch(NODES, handler, self._end_watch)
+
+    def on_gap(self, handler: EventHandler[GapEvent]) -> Watch[GapEvent]:
+        """Tell the handler of messages that will not come any more, with a GapEvent for each gap.
+
+        Such are messages of a reliable topic that this bus subscribes to and that were asked for in
+        vain: their publisher no longer keeps them, or is no longer there. Subscriptions go on with
+        what follows; the handler runs beside theirs, so it may be told earlier or later than they
+        are. Losses of other topics are counted only.
+
+        All else is as with `on_node`; what a slow handler drops is counted as gap_events_dropped.
+
+        Raises ConfigError, ClosedError.
+        """
+        from jsonbus.frontend.gaps import GAPS
+
+        check_handler(handler, may_be_async=False)
+        return self._loop.make_watch(GAPS, handler, self._end_watch)
 
     def serve(self, topic: str, handler: Handler) -> Subscription:
         """Answer requests to a topic with what the handler returns; close the result to stop.
@@ -342,7 +363,7 @@ class Bus:
             lambda node, now: node.unsubscribe(subscription.pattern, subscription, now),
         )
 
-    def _end_watch(self, watch: NodeWatch) -> None:
+    def _end_watch(self, watch: Watch[Any]) -> None:
         self._loop.end_watch(watch)
 
     def _stop_serving(self, service: Subscription) -> None:

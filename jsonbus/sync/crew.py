@@ -54,7 +54,7 @@ WATCH_IDLE_MAX = 50
 
 
 class Handled(Hashable, Protocol):
-    """What has a handler to be run: a subscription, or a watch of nodes."""
+    """What has a handler to be run: a subscription, or a watch."""
 
     @property
     def is_quick(self) -> bool:

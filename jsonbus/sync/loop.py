@@ -17,7 +17,7 @@ left something unsent, wakes the receive thread.
 
 Each thread takes from the node, under the lock, just what its own call caused, and puts it into
 mailboxes itself: so what one thread published, and what another node sent, arrives in order. What
-watches of nodes are told they get under the lock: any thread may take it from the node.
+watches are told they get under the lock: any thread may take it from the node.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
+from jsonbus.frontend.watches import Watches
 from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries, Receiving
@@ -45,10 +46,9 @@ from jsonbus.sync.subscription import Subscription
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
-    from jsonbus.sync.presence import (
-        NodeHandler,
-        NodeWatch,
-    )  # at run time where it is used: few programs watch
+    # At run time where it is used: few programs watch.
+    from jsonbus.frontend.watch import E, Subject
+    from jsonbus.sync.watch import EventHandler, Watch
 
 T = TypeVar("T")
 
@@ -114,8 +114,7 @@ class Loop:
             will_wait=self.crew.will_wait,
         )
         self._subscriptions: set[Subscription] = set()
-        self._watches: tuple[NodeWatch, ...] = ()  # never changed, only replaced
-        self._node_events_dropped = 0  # of watches that were closed
+        self._watches = Watches(self._lock)
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S
@@ -323,36 +322,38 @@ class Loop:
         if self.call(act):
             self._end_subscription(subscription)
 
-    def make_watch(self, handler: NodeHandler, release: Callable[[NodeWatch], None]) -> NodeWatch:
-        """Tell the handler of all nodes, those that are here first."""
-        from jsonbus.sync.presence import NodeWatch
+    def make_watch(
+        self, subject: Subject[E], handler: EventHandler[E], release: Callable[[Watch[E]], None]
+    ) -> Watch[E]:
+        """Tell the handler of all that the subject is, what is the case already first."""
+        from jsonbus.sync.watch import Watch
 
         if self._is_cut_off:
             raise forked_error()
         self.crew.start_workers()
-        watch = NodeWatch(
-            handler, self.log, lock=self._lock, schedule=self.crew.schedule, release=release
+        watch = Watch(
+            subject,
+            handler,
+            self.log,
+            lock=self._lock,
+            schedule=self.crew.schedule,
+            release=release,
         )
         with self._lock:
             if self._is_closing:
                 raise closed_error()
             # What was not told yet happened before: it is for those who watch already.
             events = self._take_events()
-            watch.begin(self._node.nodes(monotonic()))
-            self._watches = (*self._watches, watch)
+            watch.begin(self._node, monotonic())
+            self._watches.add(watch)
         watch.rouse()
         self._pass_on(events)
         return watch
 
-    def end_watch(self, watch: NodeWatch) -> None:
+    def end_watch(self, watch: Watch[Any]) -> None:
         """Tell the handler no more; nothing if that has ended."""
-        if self._is_cut_off:
-            return
-        with self._lock:
-            is_first = watch in self._watches
-            self._watches = tuple(each for each in self._watches if each is not watch)
-        if is_first:
-            self._end_watch(watch)
+        if not self._is_cut_off:
+            self._watches.end(watch)
 
     def stats(self) -> dict[str, int]:
         """The figures of node, transport and mailboxes."""
@@ -366,9 +367,7 @@ class Loop:
                 + self._overflowed
                 + sum(subscription.overflowed for subscription in self._subscriptions)
             )
-            figures["node_events_dropped"] = self._node_events_dropped + sum(
-                watch.dropped for watch in self._watches
-            )
+            figures |= self._watches.figures()
             figures |= self._figures or transport_figures(self._transport)
             return figures
 
@@ -426,8 +425,7 @@ class Loop:
         self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
-        for watch in self._watches:
-            watch.cut_off()
+        self._watches.cut_off()
         self._transport.close()
         self._receiving.cut_off()
 
@@ -442,15 +440,13 @@ class Loop:
         events = self._node.take_events()
         if events:
             self._changed.notify_all()
-            for watch in self._watches:
-                watch.put(events)
+            self._watches.put(events)
         return events
 
     def _pass_on(self, events: list[Event]) -> None:
         """The part that needs no lock, or must not have it."""
         if events:
-            for watch in self._watches:
-                watch.rouse()
+            self._watches.rouse()
             handle_events(events, self.answers, self.log)
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
@@ -476,20 +472,13 @@ class Loop:
         with self._lock:
             self._overflowed += subscription.overflowed
 
-    def _end_watch(self, watch: NodeWatch) -> None:
-        watch.end()
-        with self._lock:
-            self._node_events_dropped += watch.dropped
-
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""
         with self._lock:
             subscriptions, self._subscriptions = self._subscriptions, set()
-            watches, self._watches = self._watches, ()
         for subscription in subscriptions:
             self._end_subscription(subscription)
-        for watch in watches:
-            self._end_watch(watch)
+        self._watches.end_all()
         self.answers.give_up()
         self.crew.request_stop()
         self.wake()

@@ -12,7 +12,7 @@ import jsonbus
 from jsonbus.core.events import NodeJoined, NodeLeft
 from jsonbus.core.frames import About
 from jsonbus.errors import ClosedError, ConfigError, LocalError
-from jsonbus.frontend import presence
+from jsonbus.frontend import watch as watching
 from tests.aio.running import asynctest, buses, memory_buses, until
 
 
@@ -215,7 +215,7 @@ def test_a_handler_that_fails_is_logged_and_told_of_the_next(
 
     with caplog.at_level(logging.ERROR, "jsonbus"):
         run()
-    assert "the handler of nodes failed on 'a' joined" in caplog.text
+    assert "the handler of nodes failed on NodeEvent(kind='joined', node='id-a'" in caplog.text
 
 
 @asynctest
@@ -252,7 +252,7 @@ async def test_a_slow_handler_holds_up_neither_the_bus_nor_others() -> None:
 def test_what_waits_is_bounded_and_what_is_dropped_is_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(presence, "NODE_EVENTS_MAX", 3)
+    monkeypatch.setattr(watching, "EVENTS_MAX", 3)
 
     @asynctest
     async def run() -> None:

@@ -13,7 +13,7 @@ import jsonbus
 from jsonbus.core.events import NodeJoined, NodeLeft
 from jsonbus.core.frames import About
 from jsonbus.errors import ClosedError, ConfigError
-from jsonbus.frontend import presence
+from jsonbus.frontend import watch as watching
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -192,7 +192,7 @@ def test_a_handler_that_fails_is_logged_and_told_of_the_next(
     with caplog.at_level(logging.ERROR, "jsonbus"):
         tell(bus, joined("a"), joined("b"), joined("c"))
         assert wait_until(lambda: got == ["a", "b", "c"] and len(caplog.records) == 3)
-    assert "the handler of nodes failed on 'a' joined" in caplog.text
+    assert "the handler of nodes failed on NodeEvent(kind='joined', node='id-a'" in caplog.text
 
 
 def test_a_handler_runs_in_a_worker_and_without_the_lock(
@@ -233,7 +233,7 @@ def test_what_waits_is_bounded_and_what_is_dropped_is_counted(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(presence, "NODE_EVENTS_MAX", 3)
+    monkeypatch.setattr(watching, "EVENTS_MAX", 3)
     bus = open_over(network.open())
     started, go_on = threading.Event(), threading.Event()
     got: list[str] = []

@@ -1,4 +1,4 @@
-"""A handler of nodes that join, leave or expire.
+"""A handler of what happens on the bus (frontend/watch.py says what that may be).
 
 The handler runs where those of subscriptions do, in a worker. Everything happens in one event loop,
 so there is no lock: between two awaits nobody else is there.
@@ -12,29 +12,30 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from jsonbus.core.events import Event
-from jsonbus.core.views import NodeInfo
+from jsonbus.core.node import Node
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.mail import BATCH_MAX
-from jsonbus.frontend.presence import NodeEvent, Watch
+from jsonbus.frontend.watch import BaseWatch, E, Subject
 
-NodeHandler = Callable[[NodeEvent], Any] | Callable[[NodeEvent], Awaitable[Any]]
+EventHandler = Callable[[E], Any] | Callable[[E], Awaitable[Any]]
 
 
-class NodeWatch(Watch):
-    """What `AsyncBus.on_node` returns: close it, and the handler is told no more.
+class Watch(BaseWatch[E]):
+    """What `AsyncBus.on_node` and `on_gap` return: close it, and the handler is told no more.
 
     All methods are for the event loop of the bus, handlers included.
     """
 
     def __init__(
         self,
-        handler: NodeHandler,
+        subject: Subject[E],
+        handler: EventHandler[E],
         log: BusLog,
         *,
-        schedule: Callable[[NodeWatch], None],
-        release: Callable[[NodeWatch], None],
+        schedule: Callable[[Watch[E]], None],
+        release: Callable[[Watch[E]], None],
     ) -> None:
-        super().__init__(handler, log)
+        super().__init__(subject, handler, log)
         self._schedule = schedule
         # Tells the bus that this one was closed, and keeps it alive, as a subscription does.
         self._release = release
@@ -48,9 +49,9 @@ class NodeWatch(Watch):
 
     # What follows is for the loop and the workers.
 
-    def begin(self, known: Iterable[NodeInfo]) -> None:
-        """Start with the nodes that are here."""
-        self._begin(known)
+    def begin(self, node: Node, now: float) -> None:
+        """Start with what is the case already."""
+        self._begin(node, now)
 
     def put(self, events: Iterable[Event]) -> None:
         """What the node told."""
@@ -86,7 +87,7 @@ class NodeWatch(Watch):
         """This is a forked child."""
         self._is_closed = True
 
-    async def _handle(self, event: NodeEvent) -> None:
+    async def _handle(self, event: E) -> None:
         try:
             result = self._handler(event)
             if result is not None and inspect.isawaitable(result):

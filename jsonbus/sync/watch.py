@@ -1,4 +1,4 @@
-"""A handler of nodes that join, leave or expire.
+"""A handler of what happens on the bus (frontend/watch.py says what that may be).
 
 Events come to it under the loop's lock, in the step in which the node tells them: whichever threads
 take them from the node, they are in order. The handler runs where those of subscriptions do, in the
@@ -12,30 +12,31 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jsonbus.core.events import Event
-from jsonbus.core.views import NodeInfo
+from jsonbus.core.node import Node
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.mail import BATCH_MAX
-from jsonbus.frontend.presence import NodeEvent, Watch
+from jsonbus.frontend.watch import BaseWatch, E, Subject
 
-NodeHandler = Callable[[NodeEvent], Any]
+EventHandler = Callable[[E], Any]
 
 
-class NodeWatch(Watch):
-    """What `Bus.on_node` returns: close it, and the handler is told no more. Any thread."""
+class Watch(BaseWatch[E]):
+    """What `Bus.on_node` and `Bus.on_gap` return: close it to be told no more. Any thread."""
 
-    #: Nodes come and go seldom: a worker may as well be woken for it.
+    #: Events are rare: a worker may as well be woken for them.
     is_quick = False
 
     def __init__(
         self,
-        handler: NodeHandler,
+        subject: Subject[E],
+        handler: EventHandler[E],
         log: BusLog,
         *,
         lock: threading.Lock,
-        schedule: Callable[[NodeWatch], None],
-        release: Callable[[NodeWatch], None],
+        schedule: Callable[[Watch[E]], None],
+        release: Callable[[Watch[E]], None],
     ) -> None:
-        super().__init__(handler, log)
+        super().__init__(subject, handler, log)
         self._lock = lock
         self._schedule = schedule
         # Tells the bus that this one was closed, and keeps it alive, as a subscription does.
@@ -50,9 +51,9 @@ class NodeWatch(Watch):
 
     # What follows is for the loop and the workers.
 
-    def begin(self, known: Iterable[NodeInfo]) -> None:
-        """Start with the nodes that are here. Lock held."""
-        self._begin(known)
+    def begin(self, node: Node, now: float) -> None:
+        """Start with what is the case already. Lock held."""
+        self._begin(node, now)
 
     def put(self, events: Iterable[Event]) -> None:
         """What the node told. Lock held."""
