@@ -66,6 +66,7 @@ class Bus:
         loop = Loop(self._node, transport, config)
         loop.start()
         self._loop = loop
+        self._publishing = loop.publishing
         self._express = self._node.express
         self._gathered = self._express.gathered
         self._lane_of = self._express.lanes.get
@@ -118,29 +119,29 @@ class Bus:
         """
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
-            return self._loop.publish_kept(topic, value, reliable=is_reliable, retain=retain)
+            return self._publishing.publish_kept(topic, value, reliable=is_reliable, retain=retain)
         # The short way; core/express.py explains it.
         try:
             lane = self._lane_of(topic)
             payload = dumps_plain(value) if lane else b""
         except TypeError:
             # A topic that is none, or a value that takes more than one try.
-            return self._loop.publish(topic, value)
+            return self._publishing.publish(topic, value)
         if lane:
             express = self._express
             if (self._gathered or express.is_flood) and len(payload) <= express.size_max:
                 self._gathered.append(lane + payload)
                 if len(self._gathered) < express.limit:
                     return True
-                return self._loop.attend()
+                return self._publishing.attend()
             if len(lane) + len(payload) <= express.whole_max:
-                return self._loop.publish_encoded(lane, payload)
+                return self._publishing.publish_encoded(lane, payload)
             if len(payload) <= self._config.value_bytes_max:
-                return self._loop.publish_large(lane, payload)
+                return self._publishing.publish_large(lane, payload)
         elif lane is not None:
             next(self._express.suppressed)
             return False
-        return self._loop.publish(topic, value)
+        return self._publishing.publish(topic, value)
 
     def subscribe(
         self,

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
-from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
@@ -41,6 +40,7 @@ from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_fig
 from jsonbus.frontend.watches import Watches
 from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
+from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
 from jsonbus.transport.base import Transport
@@ -59,9 +59,6 @@ CLOSE_S = 1.0
 
 #: What close() keeps of its time for saying goodbye.
 CLOSE_RESERVE_S = 0.2
-
-#: A publisher that waits for room in the history looks at least this often whether there is some.
-HISTORY_WAIT_S = 0.02
 
 #: How much longer than it was given close() may wait for the receive thread, which ends within
 #: milliseconds unless somebody's log handler holds it.
@@ -113,6 +110,14 @@ class Loop:
             wake_to_flush=self._receiving.wake_to_flush,
             will_wait=self.crew.will_wait,
         )
+        self.publishing = Publishing(
+            node,
+            self._outgoing,
+            self._lock,
+            wake=self.wake,
+            tends_at=lambda: self._tends_at,
+            will_wait=self.crew.will_wait,
+        )
         self._subscriptions: set[Subscription] = set()
         self._watches = Watches(self._lock)
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
@@ -140,115 +145,6 @@ class Loop:
     def is_closed(self) -> bool:
         return self._is_closing
 
-    def publish(self, topic: str, value: Any) -> bool:
-        """See `Bus.publish`: the long way. One lock, and the clock is read once."""
-        if self._is_cut_off:
-            raise forked_error()
-        node, outgoing = self._node, self._outgoing
-        try:
-            with self._lock:
-                now = monotonic()
-                if not node.publish(topic, value, now):
-                    return False
-                deliveries = node.take_deliveries()
-                has_turn = node.has_output and outgoing.take_turn_or_wait(now)
-            self._send(has_turn)
-        except BaseException:
-            outgoing.let_go()
-            raise
-        if deliveries:
-            self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
-        return True
-
-    def publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
-        """See `Bus.publish`: a message that is reliable or retained."""
-        if self._is_cut_off:
-            raise forked_error()
-        node, outgoing = self._node, self._outgoing
-        try:
-            while True:
-                with self._lock:
-                    now = monotonic()
-                    pause_s = node.room_at(topic, now) - now if reliable else 0.0
-                    if pause_s <= 0 or self._is_closing:
-                        if not node.publish(
-                            topic, value, now, is_reliable=reliable, is_retained=retain
-                        ):
-                            return False
-                        deliveries = node.take_deliveries()
-                        has_turn = node.has_output and outgoing.take_turn_or_wait(now)
-                        if reliable and now + BEAT_MIN_S < self._tends_at:
-                            self.wake()
-                        break
-                    node.counters.reliable_waits += 1
-                # Subscribers ask for what was sent before: it must not be pushed out.
-                self.crew.will_wait()
-                time.sleep(min(pause_s, HISTORY_WAIT_S))
-            self._send(has_turn)
-        except BaseException:
-            outgoing.let_go()
-            raise
-        if deliveries:
-            self._deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
-        return True
-
-    def publish_encoded(self, lane: bytes, payload: bytes) -> bool:
-        """The short way of a message that does not simply join others. True, for `Bus.publish`."""
-        outgoing = self._outgoing
-        try:
-            with self._lock:
-                if self._is_closing:
-                    raise closed_error()
-                now = monotonic()
-                datagram = outgoing.take_lone_turn(lane, payload, now)
-                if datagram is None:
-                    self._node.express.gathered.append(lane + payload)
-                    has_turn = outgoing.take_turn_or_wait(now)
-            if datagram is None:
-                self._send(has_turn)
-            elif not outgoing.send_lone(datagram):
-                self.wake()
-        except BaseException:
-            outgoing.let_go()
-            raise
-        return True
-
-    def publish_large(self, lane: bytes, payload: bytes) -> bool:
-        """The same for one that no datagram holds."""
-        outgoing = self._outgoing
-        try:
-            with self._lock:
-                if self._is_closing:
-                    raise closed_error()
-                now = monotonic()
-                self._node.put_large(lane, payload, now)
-                has_turn = outgoing.take_turn_or_wait(now)
-            self._send(has_turn)
-        except BaseException:
-            outgoing.let_go()
-            raise
-        return True
-
-    def attend(self) -> bool:
-        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
-        outgoing = self._outgoing
-        try:
-            with self._lock:
-                if outgoing.is_closed:
-                    outgoing.drop_gathered()
-                    raise closed_error()
-                has_turn = outgoing.take_turn_or_wait(monotonic())
-            self._send(has_turn)
-        except BaseException:
-            outgoing.let_go()
-            raise
-        return True
-
-    def _send(self, has_turn: bool) -> None:
-        """Send what the turn was taken for."""
-        if has_turn and not self._outgoing.send(math.inf):
-            self.wake()
-
     def call(self, act: Callable[[Node, float], T]) -> T:
         """Do something with the node, and what that causes."""
         if self._is_cut_off:
@@ -266,7 +162,7 @@ class Loop:
         except BaseException:
             self._outgoing.let_go()
             raise
-        self._deliver_own(outcome.deliveries)
+        deliver_own(outcome.deliveries)
         self._pass_on(outcome.events)
         return result
 
@@ -380,13 +276,13 @@ class Loop:
         if self._is_cut_off:
             return
         deadline = monotonic() + timeout_s
-        self._stay_while_needed(deadline - CLOSE_RESERVE_S)
+        self.publishing.stay_while_needed(deadline - CLOSE_RESERVE_S)
         with self._lock:
             is_first = not self._is_closing
             if is_first:
                 self._outgoing.stop_gathering()
                 self._node.close(monotonic())
-                self._is_closing = True
+                self._is_closing = self.publishing.is_closing = True
                 self._changed.notify_all()
         if not is_first:
             # A thread of this bus must not wait for the one that waits for it.
@@ -400,16 +296,6 @@ class Loop:
             self.crew.join(deadline, END_GRACE_S)
             self._ended.set()
 
-    def _stay_while_needed(self, deadline: float) -> None:
-        """Whoever missed the last reliable messages has to be able to ask for them."""
-        while True:
-            with self._lock:
-                pause_s = min(self._node.needed_until, deadline) - monotonic()
-                if pause_s <= 0 or self._is_closing:
-                    return
-            self.crew.will_wait()
-            time.sleep(min(pause_s, HISTORY_WAIT_S))
-
     def abandon(self) -> None:
         """Nobody has the bus any more: let the receive thread close it. Takes no lock."""
         self._is_abandoned = True
@@ -420,8 +306,8 @@ class Loop:
 
     def cut_off(self) -> None:
         """See `lifetime.Openable`. The lock may be held by a thread that is not here."""
-        self._is_cut_off = True
-        self._is_closing = True
+        self._is_cut_off = self.publishing.is_cut_off = True
+        self._is_closing = self.publishing.is_closing = True
         self._node.express.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
@@ -460,12 +346,6 @@ class Loop:
             if remaining_s <= 0:
                 return False
             self._changed.wait(remaining_s)
-
-    def _deliver_own(self, deliveries: Deliveries) -> None:
-        """Put messages published here into mailboxes; wait, if they are full, where that ends."""
-        full = [each for each, messages in deliveries if not each.deliver(messages)]
-        for subscription in full:
-            subscription.wait_for_room()
 
     def _end_subscription(self, subscription: Subscription) -> None:
         subscription.end()

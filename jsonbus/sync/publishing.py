@@ -1,0 +1,161 @@
+"""From `Bus.publish` to what leaves.
+
+The shortest way, for a message that simply joins others, is in `Bus.publish` itself
+(core/express.py explains it). The methods here are for all the other messages: each takes the lock
+once, and sends, delivers and waits without it.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from jsonbus.core.limits import BEAT_MIN_S
+from jsonbus.core.node import Node
+from jsonbus.frontend.lifetime import closed_error, forked_error
+from jsonbus.sync.outgoing import Outgoing
+from jsonbus.sync.receiving import Deliveries
+
+#: A publisher that waits for room in the history looks at least this often whether there is some.
+HISTORY_WAIT_S = 0.02
+
+
+class Publishing:
+    """What `Bus.publish` uses, from any thread. `lock` is the node's.
+
+    `wake` makes the receive thread look at timers and output, `tends_at` tells when it will anyway;
+    `will_wait` is to be called before waiting for what others do.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        outgoing: Outgoing,
+        lock: threading.Lock,
+        *,
+        wake: Callable[[], None],
+        tends_at: Callable[[], float],
+        will_wait: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._outgoing = outgoing
+        self._lock = lock
+        self._wake = wake
+        self._tends_at = tends_at
+        self._will_wait = will_wait
+        #: Set when the bus begins to close, under the lock.
+        self.is_closing = False
+        #: Set in a forked child.
+        self.is_cut_off = False
+
+    def publish(self, topic: str, value: Any) -> bool:
+        """The long way."""
+        return self.publish_kept(topic, value, reliable=False, retain=False)
+
+    def publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+        """The same for a message that is reliable or retained."""
+        if self.is_cut_off:
+            raise forked_error()
+        node, outgoing = self._node, self._outgoing
+        flags = {"is_reliable": reliable, "is_retained": retain}
+        try:
+            while True:
+                with self._lock:
+                    now = monotonic()
+                    pause_s = node.room_at(topic, now) - now if reliable else 0.0
+                    if pause_s <= 0 or self.is_closing:
+                        if not node.publish(topic, value, now, **flags):
+                            return False
+                        deliveries = node.take_deliveries()
+                        has_turn = node.has_output and outgoing.take_turn_or_wait(now)
+                        if reliable and now + BEAT_MIN_S < self._tends_at():
+                            self._wake()
+                        break
+                    node.counters.reliable_waits += 1
+                # Subscribers ask for what was sent before: it must not be pushed out.
+                self._will_wait()
+                time.sleep(min(pause_s, HISTORY_WAIT_S))
+            self._send(has_turn)
+        except BaseException:
+            outgoing.let_go()
+            raise
+        if deliveries:
+            deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
+        return True
+
+    def publish_encoded(self, lane: bytes, payload: bytes) -> bool:
+        """The short way of a message that does not simply join others. True, for `Bus.publish`."""
+        outgoing = self._outgoing
+        try:
+            with self._lock:
+                if self.is_closing:
+                    raise closed_error()
+                now = monotonic()
+                datagram = outgoing.take_lone_turn(lane, payload, now)
+                if datagram is None:
+                    self._node.express.gathered.append(lane + payload)
+                    has_turn = outgoing.take_turn_or_wait(now)
+            if datagram is None:
+                self._send(has_turn)
+            elif not outgoing.send_lone(datagram):
+                self._wake()
+        except BaseException:
+            outgoing.let_go()
+            raise
+        return True
+
+    def publish_large(self, lane: bytes, payload: bytes) -> bool:
+        """The same for one that no datagram holds."""
+        try:
+            with self._lock:
+                if self.is_closing:
+                    raise closed_error()
+                now = monotonic()
+                self._node.put_large(lane, payload, now)
+                has_turn = self._outgoing.take_turn_or_wait(now)
+            self._send(has_turn)
+        except BaseException:
+            self._outgoing.let_go()
+            raise
+        return True
+
+    def attend(self) -> bool:
+        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
+        outgoing = self._outgoing
+        try:
+            with self._lock:
+                if outgoing.is_closed:
+                    outgoing.drop_gathered()
+                    raise closed_error()
+                has_turn = outgoing.take_turn_or_wait(monotonic())
+            self._send(has_turn)
+        except BaseException:
+            outgoing.let_go()
+            raise
+        return True
+
+    def stay_while_needed(self, deadline: float) -> None:
+        """Before closing: whoever missed the last reliable messages has to be able to ask."""
+        while True:
+            with self._lock:
+                pause_s = min(self._node.needed_until, deadline) - monotonic()
+                if pause_s <= 0 or self.is_closing:
+                    return
+            self._will_wait()
+            time.sleep(min(pause_s, HISTORY_WAIT_S))
+
+    def _send(self, has_turn: bool) -> None:
+        """Send what the turn was taken for."""
+        if has_turn and not self._outgoing.send(math.inf):
+            self._wake()
+
+
+def deliver_own(deliveries: Deliveries) -> None:
+    """Put messages published here into mailboxes; wait, if they are full, where that ends."""
+    full = [each for each, messages in deliveries if not each.deliver(messages)]
+    for subscription in full:
+        subscription.wait_for_room()
