@@ -77,7 +77,8 @@ class Reliable:
         number = self._outbox.put_marked(
             route.lane, payload, now, sequence=sequence, is_retained=is_retained
         )
-        history.keep(route.topic, sequence, number, route.lane + payload, now)
+        mark = b",1" if is_retained else b""
+        history.keep(route.topic, sequence, number, route.lane + payload, now, mark)
         return number
 
     def room_at(self, topic: str, now: float) -> float:
@@ -98,9 +99,10 @@ class Reliable:
         items: list[bytes] = []
         size, room = 0, self._outbox.repair_room_bytes
         for record in records:
-            item = b"%b,%d,%d]" % (record.text, record.sequence, record.number)
+            item = b"%b,%d,%d%b]" % (record.text, record.sequence, record.number, record.mark)
             if len(item) >= room:
-                text = b"%b,%d]" % (record.text, record.sequence)
+                # To the byte what was sent first: slices of both make up the message.
+                text = b"%b,%d%b]" % (record.text, record.sequence, record.mark)
                 self._outbox.put_slices(text, record.number, record.sequence, now)
                 continue
             if items and size + len(item) > room:
@@ -140,12 +142,14 @@ class Reliable:
             self._streams.hear_beat(key, last, first, now)
         self._settle()
 
-    def receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> int:
-        """Take what was sent again; how many messages of it were missing here."""
+    def receive_repair(
+        self, frame: RepairFrame, peer: Peer, now: float
+    ) -> list[tuple[Message, bool]]:
+        """Take what was sent again; the messages that were missing here, and which are retained."""
         wall = now + self._outbox.wall_offset_s
         sent_at = frame.header.sent_us / 1_000_000
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_at, wall)
-        missed = 0
+        missed: list[tuple[Message, bool]] = []
         for item in frame.items:
             if type(item) is not list or len(item) < 4:
                 self._counters.messages_malformed += 1
@@ -157,7 +161,8 @@ class Reliable:
             elif (peer.node, peer.incarnation, route.topic) in self._streams:
                 # Of a stream not heard of yet it tells nothing: what is old would be its begin.
                 message = make_message(route.topic, value, number, origin)
-                missed += self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now)
+                if self.receive(peer, route, message, sequence, REPAIR_SIZE_BYTES, now):
+                    missed.append((message, len(item) > 4 and item[4] == 1))
         return missed
 
     def touch(self, peer: Peer, topic: str, sequence: int, now: float) -> None:

@@ -30,7 +30,8 @@ own fields are further keys of `jb`:
                        0, number of slices], and fourth the sequence if it has one. In any order
     jsonbus.nak        I miss these.   nak: [node, incarnation, [[topic, [[first, last], …]], …]],
                        ranges of sequences of that node's reliable topics
-    jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again
+    jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again;
+                       retained ones have 1 as a fifth item
     jsonbus.retained   payload [[topic, value, number, microseconds], …]: last values, as they were
                        published then.   to: [node, …] that are to take them. One that no datagram
                        holds travels in slices, as [topic, value, null, 2, number, microseconds, to]
