@@ -38,8 +38,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 TIMEOUT_S = 120.0
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_STAYS = re.compile(r"jsonbus (sub|serve|node) (?!.*--count)|for message in|while True|--listen")
-_IS_NO_NODE = re.compile(r"jsonbus doctor")
+_STAYS = re.compile(
+    r"jsonbus (sub|serve|node) (?!.*(--count|--once))|for message in|while True|--listen|--stay"
+)
+_WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 #: A line that stands for what differs from machine to machine.
@@ -64,8 +66,9 @@ class Block:
         return _STAYS.search(self.text) is not None
 
     @property
-    def is_no_node(self) -> bool:
-        return _IS_NO_NODE.search(self.text) is not None
+    def wants_nothing(self) -> bool:
+        """Whether it subscribes to nothing, by which others could know that it is there."""
+        return _WANTS_NOTHING.search(self.text) is not None
 
     @property
     def commands(self) -> list[str]:
@@ -206,7 +209,7 @@ class Run:
             _expect(lambda: [line for each in programs for line in each.lines], block.text)
         if block.kind not in ("console", "python"):
             return
-        if block.stays and not block.is_no_node and self.observer is None:
+        if block.stays and not block.wants_nothing and self.observer is None:
             self.observer = jsonbus.Bus(
                 name="observer", interface="lo", **({"port": self.port} if self.port else {})
             )
@@ -216,7 +219,7 @@ class Run:
         if block.stays:
             if block.kind == "console":
                 self.staying.append((terminal, block.shown))
-            if block.is_no_node:
+            if block.wants_nothing:
                 assert wait_until(lambda: terminal.lines, TIMEOUT_S)
             else:
                 self._wait_for_nodes(terminal)

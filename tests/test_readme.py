@@ -180,6 +180,7 @@ def test_every_exit_code_is_told() -> None:
         (jsonbus.TopicQueue, "TopicQueue"),
         (jsonbus.Message, "The Python API"),
         (jsonbus.NodeEvent, "Who is there"),
+        (jsonbus.GapEvent, "Reliable topics"),
     ],
 )
 def test_every_public_name_is_told(kind: type, section: str) -> None:

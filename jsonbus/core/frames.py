@@ -224,7 +224,8 @@ class BeatFrame:
 class RepairFrame:
     """Messages of reliable topics, sent again because somebody missed them.
 
-    `items` should be lists [topic, value, sequence, number], but are as they came.
+    `items` should be lists [topic, value, sequence, number], with 1 fifth if the value is retained,
+    but are as they came.
     """
 
     header: Header

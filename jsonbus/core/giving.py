@@ -115,9 +115,10 @@ class Giving:
         """A fresh message that its publisher retains came to somebody here."""
         self._cache.note(message)
 
-    def forget(self, topic: str) -> None:
-        """Something newer came of the topic, of which nobody knows whether it is retained."""
-        self._cache.forget(topic)
+    def note_late(self, message: Message, is_retained: bool) -> None:
+        """The same for one that was missed and sent again: a newer one may have come before it."""
+        if is_retained and not self._cache.has_newer(message):
+            self._cache.note(message)
 
     def subscribed(self, pattern: str, inbox: Inbox, now: float) -> None:
         """A subscription of this node: give it what is here already."""

@@ -102,11 +102,19 @@ class History:
         """
         return (self._topics.get(topic) or self._begin(topic)).last + 1
 
-    def keep(self, topic: str, sequence: int, number: int, text: bytes, now: float) -> None:
+    def keep(
+        self,
+        topic: str,
+        sequence: int,
+        number: int,
+        text: bytes,
+        now: float,
+        mark: bytes = b"",
+    ) -> None:
         """Keep a message that is sent under the `next_sequence` of its topic."""
         state = self._topics[topic]
         assert sequence == state.last + 1
-        record = Record(topic, sequence, number, text, now)
+        record = Record(topic, sequence, number, text, now, mark)
         state.last = sequence
         state.records[sequence] = record
         self._order[record] = None

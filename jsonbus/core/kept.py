@@ -9,15 +9,27 @@ from jsonbus.core.limits import BEAT_MIN_S, HISTORY_AGE_S
 
 
 class Record:
-    """A message that is kept. `number` and `text` are the caller's."""
+    """A message that is kept. `number`, `text` and `mark` are the caller's."""
 
-    __slots__ = ("is_asked", "kept_at", "number", "repaired_at", "sequence", "text", "topic")
+    __slots__ = (
+        "is_asked",
+        "kept_at",
+        "mark",
+        "number",
+        "repaired_at",
+        "sequence",
+        "text",
+        "topic",
+    )
 
-    def __init__(self, topic: str, sequence: int, number: int, text: bytes, now: float) -> None:
+    def __init__(
+        self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
+    ) -> None:
         self.topic = topic
         self.sequence = sequence
         self.number = number
         self.text = text
+        self.mark = mark
         self.kept_at = now
         self.repaired_at = -math.inf
         self.is_asked = False  # and will be sent again

@@ -398,11 +398,10 @@ class Receiver:
             self._large_values.receive(piece, peer, now, self)
         elif isinstance(frame, RepairFrame):
             missed = self._reliable.receive_repair(frame, peer, now)
-            for item in frame.items:
-                if type(item) is list and item and type(item[0]) is str:
-                    self._giving.forget(item[0])
-            self._counters.messages_received += missed
-            self._counters.messages_lost -= peer.find_again(missed)
+            for message, is_retained in missed:
+                self._giving.note_late(message, is_retained)
+            self._counters.messages_received += len(missed)
+            self._counters.messages_lost -= peer.find_again(len(missed))
         elif isinstance(frame, RetainedFrame):
             self._giving.receive(frame, peer, now)
         elif isinstance(frame, BeatFrame):

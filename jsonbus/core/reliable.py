@@ -102,7 +102,8 @@ class Reliable:
         number = self._outbox.put_marked(
             route.lane, payload, now, sequence=sequence, is_retained=is_retained
         )
-        history.keep(route.topic, sequence, number, route.lane + payload, now)
+        mark = b",1" if is_retained else b""
+        history.keep(route.topic, sequence, number, route.lane + payload, now, mark)
         self.needed_until = now + NEEDED_S
         return number
 
@@ -140,7 +141,7 @@ class Reliable:
         items: list[bytes] = []
         size, room = 0, self._outbox.repair_room_bytes
         for record in records:
-            item = b"%b,%d,%d]" % (record.text, record.sequence, record.number)
+            item = b"%b,%d,%d%b]" % (record.text, record.sequence, record.number, record.mark)
             if len(item) >= room:
                 self._repair_large(record, now)
                 continue
@@ -153,7 +154,8 @@ class Reliable:
             self._outbox.put_control(encode_repair, now, items=b",".join(items))
 
     def _repair_large(self, record: Record, now: float) -> None:
-        text = b"%b,%d]" % (record.text, record.sequence)
+        # To the byte what was sent first: slices of both make up the message.
+        text = b"%b,%d%b]" % (record.text, record.sequence, record.mark)
         wanted = self._wanted_slices.pop((record.topic, record.sequence), None)
         is_wanted = None if wanted is None else wanted.__contains__
         self._outbox.put_slices(text, record.number, record.sequence, now, is_wanted)
@@ -189,12 +191,14 @@ class Reliable:
             self._streams.hear_beat(key, last, first, now)
         self._settle()
 
-    def receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> int:
-        """Take what was sent again; how many messages of it were missing here."""
+    def receive_repair(
+        self, frame: RepairFrame, peer: Peer, now: float
+    ) -> list[tuple[Message, bool]]:
+        """Take what was sent again; the messages that were missing here, and which are retained."""
         wall = now + self._outbox.wall_offset_s
         sent_at = frame.header.sent_us / 1_000_000
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_at, wall)
-        missed = 0
+        missed: list[tuple[Message, bool]] = []
         for item in frame.items:
             if type(item) is not list or len(item) < 4:
                 self._counters.messages_malformed += 1
@@ -207,7 +211,8 @@ class Reliable:
                 # Of a stream not heard of yet it tells nothing: what is old would be its begin.
                 message = make_message(route.topic, value, number, origin)
                 size = REPAIR_SIZE_BYTES
-                missed += self.receive(peer, route, message, sequence, size, now) != REPEATED
+                if self.receive(peer, route, message, sequence, size, now) is not REPEATED:
+                    missed.append((message, len(item) > 4 and item[4] == 1))
         return missed
 
     def touch(

@@ -154,14 +154,23 @@ class RetainedCache:
         return len(self._messages)
 
     def note(self, message: Message) -> None:
-        """A message came that its publisher retains."""
-        if message.value is None:
-            self.forget(message.topic)
-            return
+        """A message came that its publisher retains; None, which ends that, is remembered, too.
+
+        What was published before may still come, as a repair or a gift.
+        """
         self._messages[message.topic] = message
         self._messages.move_to_end(message.topic)
         if len(self._messages) > RETAINED_TOPICS_MAX:
             self._messages.popitem(last=False)
+
+    def has_newer(self, message: Message) -> bool:
+        """Whether something of the topic was heard that the same node published later."""
+        before = self._messages.get(message.topic)
+        return (
+            before is not None
+            and (before.node, before.incarnation) == (message.node, message.incarnation)
+            and (before.sequence or 0) > (message.sequence or 0)
+        )
 
     def is_new(self, message: Message, sent_us: int) -> bool:
         """Whether this value was not given before; it counts as given from now on."""
@@ -176,9 +185,6 @@ class RetainedCache:
             del self._seen[next(iter(self._seen))]
         return True
 
-    def forget(self, topic: str) -> None:
-        self._messages.pop(topic, None)
-
     def forget_node(self, node: str) -> None:
         for topic in [t for t, message in self._messages.items() if message.node == node]:
             del self._messages[topic]
@@ -186,7 +192,7 @@ class RetainedCache:
     def matching(self, wants: Callable[[str], bool]) -> Iterable[Message]:
         """The values of these topics, flagged as retained."""
         for topic, message in self._messages.items():
-            if wants(topic):
+            if message.value is not None and wants(topic):
                 yield as_retained(message)
 
 

@@ -32,7 +32,8 @@ own fields are further keys of `jb`:
                        ranges of sequences of that node's reliable topics. A topic may have third
                        [[sequence, index, base64], …]: of that message only slices are missing,
                        index + b where bit b of the number in base64 is set
-    jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again
+    jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again;
+                       retained ones have 1 as a fifth item
     jsonbus.retained   payload [[topic, value, number, microseconds], …]: last values, as they were
                        published then.   to: [node, …] that are to take them. One that no datagram
                        holds travels in slices, as [topic, value, null, 2, number, microseconds, to]

@@ -16,22 +16,34 @@ from jsonbus.core import codec, wire
 from jsonbus.core.frames import (
     ALL_BUCKETS,
     About,
+    BeatFrame,
     ByeFrame,
     Digest,
     EchoedFrame,
     EchoFrame,
     Entry,
+    FragmentFrame,
     Frame,
     Header,
     ListFrame,
     MessagesFrame,
+    MissingOfTopic,
+    MissingSlices,
+    NakFrame,
     PingFrame,
     PongFrame,
     PresenceFrame,
+    RepairFrame,
     ReplyFrame,
     RequestFrame,
+    RetainedFrame,
 )
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX, ERROR_CHARS_MAX, INTEGER_MAX
+from jsonbus.core.wire_limits import (
+    DATAGRAM_BYTES_MAX,
+    ERROR_CHARS_MAX,
+    INTEGER_MAX,
+    NAK_SLICES_MAX,
+)
 from jsonbus.errors import DatagramError
 from tests.core.generated import json_values, unhurried
 from tests.core.wire_samples import SAMPLE_IDS, SAMPLES, encode_frame
@@ -62,6 +74,14 @@ TOKENS = [
     *b'{}[]",:\\',
     *(b'"jb":', b',"jb":{', b'"topic":', b'{"topic":"', b'"payload":', b'"subs":', b'"dig":'),
     *(b'"sum":', b'"cov":"all"', b'"part":[0,1]', b'"u":1', b'"n":"x"', b'"jsonbus.topics"'),
+    *(
+        b'"nak":["x",1,[["a",[[1,2]]]]]',
+        b'"beat":[["a",2,1]]',
+        b'"s":1',
+        b'"k":1',
+        b'"f":[1,0,2,1]',
+    ),
+    *(b'"jsonbus.nak"', b'"jsonbus.beat"', b'"jsonbus.repair"', b'"jsonbus.retained"'),
     *(b'"jsonbus.batch"', b"null", b"true", b"-1", b"1e9", b"9007199254740993", b"1" * 25),
     *(b"\\u0000", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"\x00", b"plain:", b"[" * 300, b"]" * 300),
 ]
@@ -189,6 +209,15 @@ GREEDY = {
     "topics": filled(b'{"topic":"jsonbus.topics","payload":[', b'"a",', b'"a"]}'),
     "indexes": filled(_LIST + b',"subs":{"x":[1,1,1,"",0,[', b"1,", b"1]]}}}"),
     "sums": filled(_LIST + b',"sum":"', b"A", b'","subs":{}}}'),
+    "ranges": filled(
+        b'{"topic":"jsonbus.nak","payload":null%b,"nak":["x",1,[["a",[' % _JB,
+        b"[1,1],",
+        b"[1,1]]]]]}}",
+    ),
+    "beats": filled(
+        b'{"topic":"jsonbus.beat","payload":null%b,"beat":[' % _JB, b'["a",1,1],', b'["a",1,1]]}}'
+    ),
+    "repairs": filled(b'{"topic":"jsonbus.repair","payload":[', b'["a",1,1,1],', b"[]]%b}}" % _JB),
     "suspects": filled(_PRESENCE + b',"sus":[', b'["x",1],', b'["x",1]]}}'),
 }
 
@@ -249,6 +278,11 @@ aged_entries = st.lists(
 )
 parts = st.integers(1, 65_535).flatmap(lambda n: st.tuples(st.integers(0, n - 1), st.just(n)))
 
+ranges = st.lists(
+    st.tuples(st.integers(1, 2**40), st.integers(0, 99)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=4,
+)
+
 
 def make_list(
     header: Header,
@@ -264,11 +298,50 @@ def make_list(
     return ListFrame(header, union, aged, digest, bucket_sums, covers, part, settled, about=about)
 
 
+missing = st.builds(
+    MissingOfTopic,
+    topics,
+    ranges,
+    st.lists(st.builds(MissingSlices, integers, integers, st.integers(1, 2**NAK_SLICES_MAX - 1))),
+)
 frames: st.SearchStrategy[Frame] = st.one_of(
     st.builds(
         MessagesFrame,
         headers,
         st.lists(st.tuples(topics, json_values).map(list), max_size=4),
+    ),
+    # Of a reliable topic, retained, or both.
+    st.builds(
+        MessagesFrame,
+        headers,
+        st.lists(
+            st.tuples(topics, json_values, integers).map(list)
+            | st.tuples(topics, json_values, st.none() | integers, st.just(1)).map(list),
+            max_size=4,
+        ),
+    ),
+    st.builds(
+        lambda header, number, place, text, sequence: FragmentFrame(
+            header, number, *place, text, sequence
+        ),
+        headers,
+        integers,
+        parts.filter(lambda place: place[1] > 1),
+        names,
+        st.none() | st.integers(1, INTEGER_MAX),
+    ),
+    st.builds(NakFrame, headers, node_ids, integers, st.lists(missing)),
+    st.builds(BeatFrame, headers, st.lists(st.tuples(topics, integers, integers))),
+    st.builds(
+        RepairFrame,
+        headers,
+        st.lists(st.tuples(topics, json_values, integers, integers).map(list), max_size=4),
+    ),
+    st.builds(
+        RetainedFrame,
+        headers,
+        st.lists(node_ids, max_size=4).map(tuple),
+        st.lists(st.tuples(topics, json_values, integers, integers).map(list), max_size=4),
     ),
     st.builds(
         make_list,

@@ -8,6 +8,7 @@ from jsonbus.core import codec, wire
 from jsonbus.core.frames import (
     ALL_BUCKETS,
     About,
+    BeatFrame,
     ByeFrame,
     Digest,
     EchoedFrame,
@@ -18,11 +19,16 @@ from jsonbus.core.frames import (
     Header,
     ListFrame,
     MessagesFrame,
+    MissingOfTopic,
+    MissingSlices,
+    NakFrame,
     PingFrame,
     PongFrame,
     PresenceFrame,
+    RepairFrame,
     ReplyFrame,
     RequestFrame,
+    RetainedFrame,
 )
 
 HEADER = Header("k3v9", 1_731_715_200_123, 812, 9041, 1_731_715_200_123_456)
@@ -51,6 +57,60 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     (
         MessagesFrame(HEADER, [["t1", 1], ["t2", [2.5]], ["t1", "x"]]),
         b'{"topic":"jsonbus.batch","payload":[["t1",1],["t2",[2.5]],["t1","x"]],' + _TAIL + b"}}",
+    ),
+    (
+        # A single message of a reliable topic, for peers that understand no batches.
+        MessagesFrame(HEADER, [["door", "open", 17]]),
+        b'{"topic":"door","payload":"open",' + _TAIL + b',"s":17}}',
+    ),
+    (
+        MessagesFrame(HEADER, [["door", "open", 17, 1]]),
+        b'{"topic":"door","payload":"open",' + _TAIL + b',"s":17,"k":1}}',
+    ),
+    (
+        MessagesFrame(HEADER, [["door", None, None, 1]]),
+        b'{"topic":"door","payload":null,' + _TAIL + b',"k":1}}',
+    ),
+    (
+        MessagesFrame(HEADER, [["t1", 1, 17], ["t2", 2, None, 1], ["t1", 3, 18, 1], ["t3", 4]]),
+        b'{"topic":"jsonbus.batch","payload":[["t1",1,17],["t2",2,null,1],["t1",3,18,1],["t3",4]],'
+        + _TAIL
+        + b"}}",
+    ),
+    (
+        FragmentFrame(HEADER, 9041, 0, 2, '["t",', 17),
+        b'{"topic":"jsonbus.frag","payload":"[\\"t\\",",' + _TAIL + b',"f":[9041,0,2,17]}}',
+    ),
+    (
+        NakFrame(
+            HEADER,
+            "k3v8",
+            7,
+            [
+                MissingOfTopic("door", [(3, 5), (9, 9)]),
+                MissingOfTopic("grüße", [(1, 1)], [MissingSlices(1, 12, 0x105)]),
+            ],
+        ),
+        b'{"topic":"jsonbus.nak","payload":null,'
+        + _TAIL
+        + ',"nak":["k3v8",7,[["door",[[3,5],[9,9]]],["grüße",[[1,1]],[[1,12,"AQU="]]]]]}}'.encode(),
+    ),
+    (
+        BeatFrame(HEADER, [("door", 17, 3), ("bell", 4, 5)]),
+        b'{"topic":"jsonbus.beat","payload":null,'
+        + _TAIL
+        + b',"beat":[["door",17,3],["bell",4,5]]}}',
+    ),
+    (
+        RepairFrame(HEADER, [["door", {"is": "open"}, 17, 9030], ["bell", None, 4, 9031, 1]]),
+        b'{"topic":"jsonbus.repair","payload":[["door",{"is":"open"},17,9030],'
+        b'["bell",null,4,9031,1]],' + _TAIL + b"}}",
+    ),
+    (
+        RetainedFrame(HEADER, ("k3v8", "m1"), [["door", "open", 9030, 1_731_715_199_000_000]]),
+        b'{"topic":"jsonbus.retained","payload":[["door","open",9030,1731715199000000]],'
+        + _TAIL
+        + b',"to":["k3v8","m1"]}}',
     ),
     (
         FragmentFrame(HEADER, 9041, 3, 7, 'x","€\\n'),
@@ -194,6 +254,16 @@ def encode_frame(frame: Frame) -> bytes:
             return wire.encode_message(
                 stamp, codec.dumps(topic), codec.dumps(value), first, sent_us
             )
+        case MessagesFrame(_, [[topic, value, sequence, *marks]]):
+            return wire.encode_marked(
+                stamp,
+                codec.dumps(topic),
+                codec.dumps(value),
+                first,
+                sent_us,
+                sequence=sequence,
+                is_retained=marks == [1],
+            )
         case MessagesFrame(_, items):
             return wire.encode_batch(stamp, codec.dumps(items)[1:-1], first, sent_us)
         case ListFrame():
@@ -226,10 +296,22 @@ def encode_frame(frame: Frame) -> bytes:
                 receive_buffer_bytes=frame.receive_buffer_bytes,
                 about=frame.about,
             )
-        case FragmentFrame(_, number, index, count, text):
+        case FragmentFrame(_, number, index, count, text, sequence):
             slice_json = codec.dumps(text)[1:-1]
             place = {"number": number, "index": index, "count": count}
-            return wire.encode_fragment(stamp, slice_json, first, sent_us, **place)
+            return wire.encode_fragment(
+                stamp, slice_json, first, sent_us, sequence=sequence, **place
+            )
+        case NakFrame(_, node, incarnation, topics):
+            missed = {"node": node, "incarnation": incarnation, "topics": topics}
+            return wire.encode_nak(stamp, first, sent_us, **missed)
+        case BeatFrame(_, beats):
+            return wire.encode_beat(stamp, first, sent_us, beats=beats)
+        case RepairFrame(_, items):
+            return wire.encode_repair(stamp, first, sent_us, items=codec.dumps(items)[1:-1])
+        case RetainedFrame(_, to, items):
+            given = codec.dumps(items)[1:-1]
+            return wire.encode_retained(stamp, first, sent_us, items=given, to=to)
         case ByeFrame(_, version):
             return wire.encode_bye(stamp, first, sent_us, version=version)
         case RequestFrame(_, topic, value, request_id, timeout_ms):

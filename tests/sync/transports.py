@@ -1,9 +1,11 @@
-"""A transport that remembers what was sent through it, and lets a test stand in the way."""
+"""Transports that remember what was sent, let a test stand in the way, or lose datagrams."""
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.codec import loads
@@ -91,3 +93,49 @@ class RecordingTransport:
                     topic, value = loads(whole)
                     found.append((topic, value))
         return found
+
+    def sequences(self, topic: str) -> list[int | None]:
+        """Of the topic's messages, in the order of sending; None: not sent reliably."""
+        return [
+            item[2] if len(item) > 2 else None
+            for datagram in tuple(self.sent)
+            if isinstance(frame := decode(datagram), MessagesFrame)
+            for item in frame.items
+            if item[0] == topic
+        ]
+
+
+class LosingTransport(RecordingTransport):
+    """Loses what it sends where `loses` says so: nobody gets it, and nobody is told.
+
+    It counts as sent, since a network that loses tells nothing either.
+    """
+
+    def __init__(self, network: MemoryNetwork, loses: Callable[[bytes], bool]) -> None:
+        super().__init__(network)
+        self.loses = loses
+        self.lost = 0
+
+    def send(self, datagram: bytes) -> bool:
+        if self.loses(datagram):
+            self.lost += 1
+            self.sent.append(datagram)
+            return True
+        return super().send(datagram)
+
+
+def a_share(share: float, seed: int) -> Callable[[bytes], bool]:
+    """Loses that share of all datagrams, the same ones for the same seed."""
+    rng = random.Random(seed)
+    return lambda datagram: rng.random() < share
+
+
+def first_tries(share: float, seed: int) -> Callable[[bytes], bool]:
+    """Loses that share of messages, but nothing that is sent again."""
+    rng = random.Random(seed)
+    return lambda datagram: type(decode(datagram)) is MessagesFrame and rng.random() < share
+
+
+def all_with(*texts: str) -> Callable[[bytes], bool]:
+    """Loses what has one of the texts in it, however often it is sent."""
+    return lambda datagram: any(text.encode() in datagram for text in texts)
