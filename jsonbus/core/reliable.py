@@ -12,6 +12,8 @@ Where a stream begins. A subscriber has a claim to what was published since it s
 of a stream for the first time at some sequence s. If nothing of that publisher got lost since, it
 has missed nothing. If L messages did, then at most L messages right before s are among them: so the
 stream begins at s - L. What comes of those and is older than the subscription is not delivered.
+Later subscriptions to other topics change nothing about that. A stream ends with the last
+subscription to its topic: the next one begins another.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.stream import Key
 from jsonbus.core.streams import Streams
+from jsonbus.core.topics import matches
 from jsonbus.core.wire_encode import encode_beat, encode_nak, encode_repair
 
 
@@ -63,7 +67,10 @@ class Reliable:
         self._counters = counters
         self._emit = emit
         self._history = History()
-        self._streams: Streams[Message] = Streams(subscribers, rng)
+        #: None: a message from before the subscription, which only keeps its place.
+        self._streams: Streams[Message | None] = Streams(subscribers, rng)
+        self._subscriptions: dict[str, int] = {}  # the number of each pattern's oldest one
+        self._subscribed = 0
         self._expires_at = 0.0
         self._is_used = False  # nodes without reliable topics pay for none
 
@@ -104,14 +111,32 @@ class Reliable:
                 self._outbox.put_slices(text, record.number, record.sequence, now)
                 continue
             if items and size + len(item) > room:
-                self._outbox.put_control(encode_repair, now, items=b",".join(items))
+                self._outbox.put_aside(encode_repair, now, items=b",".join(items))
                 items, size = [], 0
             items.append(item)
             size += len(item) + 1
         if items:
-            self._outbox.put_control(encode_repair, now, items=b",".join(items))
+            self._outbox.put_aside(encode_repair, now, items=b",".join(items))
 
     # --- Receiving -------------------------------------------------------------------------------
+
+    def subscribing(self, pattern: str) -> None:
+        """A subscription is about to be made: it has no claim to what was published before."""
+        if pattern in self._subscriptions:
+            return
+        self._subscribed += 1
+        self._subscriptions[pattern] = self._subscribed
+        for peer in self._roster.peers.values():
+            peer.mark(self._subscribed)
+
+    def unsubscribed(self, pattern: str) -> None:
+        """A subscription has ended; others to the same pattern may be left."""
+        local = self._router.local
+        if pattern not in local:
+            del self._subscriptions[pattern]
+            self._streams.close(
+                lambda topic: matches(pattern, topic) and not local.subscribers_of(topic)
+            )
 
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
@@ -119,11 +144,12 @@ class Reliable:
         """Take a message that somebody here wants; whether it had not come before."""
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
         if key not in streams:
-            self._is_used = True
-            streams.open(key, max(1, sequence - self._claim(peer)), now)
+            self._open(key, peer, sequence, now)
         repeated = streams.repeated + streams.dropped
-        if streams.receive(key, sequence, message, size_bytes, now):
-            self._deliver(message, peer)
+        number: Any = message.sequence
+        item = message if number >= streams.floor_of(key) else None
+        if streams.receive(key, sequence, item, size_bytes, now):
+            self._deliver(item)
         elif streams.ready:
             self._deliver_ready()
         return streams.repeated + streams.dropped == repeated
@@ -135,8 +161,7 @@ class Reliable:
                 continue
             key = (peer.node, peer.incarnation, topic)
             if key not in self._streams:
-                self._is_used = True
-                self._streams.open(key, max(1, last + 1 - self._claim(peer)), now)
+                self._open(key, peer, last + 1, now)
             self._streams.hear_beat(key, last, first, now)
         self._settle()
 
@@ -181,7 +206,7 @@ class Reliable:
         if self._streams.timer_at() <= due:
             self._streams.handle_timer(now)
             for nak in self._streams.take_naks():
-                self._outbox.put_control(encode_nak, now, **nak._asdict())
+                self._outbox.put_aside(encode_nak, now, **nak._asdict())
             self._settle()
         if self._history.timer_at() <= due:
             self._repair(self._history.repairs(now), now)
@@ -209,18 +234,22 @@ class Reliable:
         for beat in beats:
             added = 2 * len(beat[0].encode()) + len(f'["",{beat[1]},{beat[2]}],')
             if part and size + added > room:
-                self._outbox.put_control(encode_beat, now, beats=part)
+                self._outbox.put_aside(encode_beat, now, beats=part)
                 part, size = [], 0
             part.append(beat)
             size += added
         if part:
-            self._outbox.put_control(encode_beat, now, beats=part)
+            self._outbox.put_aside(encode_beat, now, beats=part)
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _claim(self, peer: Peer) -> int:
-        """How many messages right before the first one heard may have been missed."""
-        return min(max(0, peer.lost - peer.lost_at_mark), CLAIM_MESSAGES_MAX)
+    def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
+        """Begin a stream that is heard of at that sequence: with what may have been missed."""
+        self._is_used = True
+        topic = key[2]
+        made = [number for each, number in self._subscriptions.items() if matches(each, topic)]
+        floor, lost = peer.claim(min(made))
+        self._streams.open(key, max(1, sequence - min(lost, CLAIM_MESSAGES_MAX)), now, floor)
 
     def _settle(self) -> None:
         """Pass on what streams have given up, and what that released."""
@@ -233,12 +262,11 @@ class Reliable:
 
     def _deliver_ready(self) -> None:
         for message in self._streams.take_ready():
-            self._deliver(message, self._roster.get(message.node))
+            self._deliver(message)
 
-    def _deliver(self, message: Message, peer: Peer | None) -> None:
-        number: Any = message.sequence
-        if peer is not None and number < peer.number_at_mark:
-            return  # from before anybody here subscribed
+    def _deliver(self, message: Message | None) -> None:
+        if message is None:
+            return
         route = self._router.find(message.topic)
         if route is not None and route.inboxes:
             self._deliveries.add_to_all(route.inboxes, message)
