@@ -2,8 +2,8 @@
 
     sudo python3 tools/bench_loss.py --messages 100000 --loss 0.01 0.05 0.2
 
-Three publishers and five subscribers, each a process on a host of its own in the lab (lab.py). Every
-loss rate is run twice, with and without `reliable`; the result is the table of the README.
+Three publishers and five subscribers, each a process on a host of its own in the lab (lab.py).
+Every loss rate is run twice, with and without `reliable`; the result is the table of the README.
 Exit code 1: something that was sent reliably did not arrive exactly once and in order.
 """
 

@@ -310,8 +310,8 @@ STREAM_ASK_RANGES_MAX = 4 * NAK_RANGES_MAX
 #: the second or so that it takes to hear of a stream, if not everything is.
 CLAIM_MESSAGES_MAX = 1024
 
-#: Subscriptions for which a node remembers how far each other one was. Programs subscribe in one go,
-#: as a rule, while hardly anything comes.
+#: Subscriptions for which a node remembers how far each other one was. Programs subscribe in one
+#: go, as a rule, while hardly anything comes.
 MARKS_MAX = 16
 
 #: Idle streams are looked for this often.
