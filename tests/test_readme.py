@@ -210,7 +210,7 @@ def test_every_counter_told_exists() -> None:
 
 def test_the_measured_tables_have_the_columns_of_the_simulator() -> None:
     tables = dict(re.findall(r"<!-- table: (.+?) -->\n(.+?)<!-- end of table -->", README, re.S))
-    assert tables.keys() == {"late joins", "mass start"}
+    assert tables.keys() == {"late joins", "mass start", "delivery under loss"}
     assert tables["late joins"].splitlines()[0] == f"| {' | '.join(TABLE_HEADER)} |"
 
 

@@ -43,6 +43,10 @@ class Host:
         """Start a Python program that may know nothing of jsonbus."""
         return self._start("script", "-c", source, *arguments)
 
+    def start_program(self, path: Path, *arguments: str) -> Process:
+        """Start a Python program that is in a file."""
+        return self._start(path.stem, str(path), *arguments)
+
     def run(self, *arguments: str, timeout_s: float = 60) -> Process:
         """Run `jsonbus` with the arguments to its end."""
         process = self.start(*arguments)

@@ -91,12 +91,12 @@ class Giving:
                 self._outbox.put_text(text, now)
                 continue
             if items and size + len(item) > room:
-                self._outbox.put_control(encode_retained, now, items=b",".join(items), to=to)
+                self._outbox.put_aside(encode_retained, now, items=b",".join(items), to=to)
                 items, size = [], 0
             items.append(item)
             size += len(item) + 1
         if items:
-            self._outbox.put_control(encode_retained, now, items=b",".join(items), to=to)
+            self._outbox.put_aside(encode_retained, now, items=b",".join(items), to=to)
 
     # --- Being given -----------------------------------------------------------------------------
 
@@ -125,6 +125,8 @@ class Giving:
         wants = _matcher((pattern,))
         for message in self._cache.matching(wants):
             self._deliveries.add(inbox, message)
+        others = self._router.local.subscribers_of
+        self._cache.await_anew(lambda topic: wants(topic) and others(topic) == (inbox,))
         settings = self._settings
         for topic, kept in self.store.matching(wants):
             wall = now + self._outbox.wall_offset_s

@@ -317,6 +317,10 @@ PARTIAL_MAX = 4096
 #: beats, the first NAK, and the repair.
 NEEDED_S = 0.3
 
+#: Subscriptions for which a node remembers how far each other one was. Programs subscribe in one
+#: go, as a rule, while hardly anything comes.
+MARKS_MAX = 16
+
 #: Idle streams are looked for this often.
 STREAMS_EXPIRY_S = 5.0
 

@@ -348,9 +348,8 @@ class Node:
         inbox = self._inboxes.get(sink)
         if inbox is None:
             inbox = self._inboxes[sink] = Inbox(sink)
+        self._reliable.subscribing(pattern)
         self._router.local.subscribe(pattern, inbox)
-        for peer in self._roster.peers.values():
-            peer.mark()
         self._giving.subscribed(pattern, inbox, now)
         self._own_patterns_changed(now)
 
@@ -361,6 +360,7 @@ class Node:
             return False
         if not self._router.local.patterns_of(inbox):
             del self._inboxes[sink]
+        self._reliable.unsubscribed(pattern)
         self._own_patterns_changed(now)
         return True
 

@@ -57,6 +57,7 @@ class Outbox:
         "_slice_room",
         "_stamp",
         "_typical",
+        "_asides",
         "_unbatched_until",
         "_whole_room",
         "datagrams_sent",
@@ -87,7 +88,9 @@ class Outbox:
         self.datagrams_sent = 0
         self.messages_sent = 0
         #: When datagrams were last taken: each is a sign of life.
+        #: When something left that stands in for a heartbeat.
         self.last_sent_at = -math.inf
+        self._asides = 0  # datagrams that wait and do not
 
     def __bool__(self) -> bool:
         return bool(self._gathered or self._ready)
@@ -256,6 +259,16 @@ class Outbox:
         self._pack(now)
         self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 
+    def put_aside(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
+        """The same for what follows from messages: NAKs, repairs, beats, values given.
+
+        They do not stand in for a heartbeat. Beats go on for seconds after the last message, and a
+        group in which they did would compare its lists as much later.
+        """
+        self._pack(now)
+        self._asides += 1
+        self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
+
     def send_unbatched(self, until: float) -> None:
         """A plain peer is here: one message per datagram until then, so that it gets them."""
         self._unbatched_until = max(self._unbatched_until, until)
@@ -273,7 +286,9 @@ class Outbox:
             self._ready = []
             self._ready_bytes = 0
             self.datagrams_sent += len(datagrams)
-            self.last_sent_at = now
+            if len(datagrams) > self._asides:
+                self.last_sent_at = now
+            self._asides = 0
             return datagrams
         return []
 

@@ -12,6 +12,8 @@ Where a stream begins. A subscriber has a claim to what was published since it s
 of a stream for the first time at some sequence s. If nothing of that publisher got lost since, it
 has missed nothing. If L messages did, then at most L messages right before s are among them: so the
 stream begins at s - L. What comes of those and is older than the subscription is not delivered.
+Later subscriptions to other topics change nothing about that. A stream ends with the last
+subscription to its topic: the next one begins another.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ from jsonbus.core.routing import Deliveries, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.stream import Key
 from jsonbus.core.streams import Streams
+from jsonbus.core.topics import matches
 from jsonbus.core.wire_encode import encode_beat, encode_nak
 from jsonbus.core.wire_encode_messages import encode_repair
 from jsonbus.core.wire_limits import NAK_SLICES_MAX
@@ -86,7 +89,10 @@ class Reliable:
         #: Own messages of which only some slices are to be sent again, by topic and sequence.
         self._wanted_slices: dict[tuple[str, int], set[int]] = {}
         self._history = History()
-        self._streams: Streams[Message] = Streams(subscribers, rng)
+        #: None: a message from before the subscription, which only keeps its place.
+        self._streams: Streams[Message | None] = Streams(subscribers, rng)
+        self._subscriptions: dict[str, int] = {}  # the number of each pattern's oldest one
+        self._subscribed = 0
         self._expires_at = 0.0
         #: Until then somebody may still ask for what was sent last.
         self.needed_until = -math.inf
@@ -146,12 +152,12 @@ class Reliable:
                 self._repair_large(record, now)
                 continue
             if items and size + len(item) > room:
-                self._outbox.put_control(encode_repair, now, items=b",".join(items))
+                self._outbox.put_aside(encode_repair, now, items=b",".join(items))
                 items, size = [], 0
             items.append(item)
             size += len(item) + 1
         if items:
-            self._outbox.put_control(encode_repair, now, items=b",".join(items))
+            self._outbox.put_aside(encode_repair, now, items=b",".join(items))
 
     def _repair_large(self, record: Record, now: float) -> None:
         # To the byte what was sent first: slices of both make up the message.
@@ -162,18 +168,38 @@ class Reliable:
 
     # --- Receiving -------------------------------------------------------------------------------
 
+    def subscribing(self, pattern: str) -> None:
+        """A subscription is about to be made: it has no claim to what was published before."""
+        if pattern in self._subscriptions:
+            return
+        self._subscribed += 1
+        self._subscriptions[pattern] = self._subscribed
+        for peer in self._roster.peers.values():
+            peer.mark(self._subscribed)
+
+    def unsubscribed(self, pattern: str) -> None:
+        """A subscription has ended; others to the same pattern may be left."""
+        local = self._router.local
+        if pattern not in local:
+            del self._subscriptions[pattern]
+            self._streams.close(
+                lambda topic: matches(pattern, topic) and not local.subscribers_of(topic)
+            )
+
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
     ) -> str:
         """Take a message that somebody here wants: it was IN_TURN, OUT_OF_TURN or REPEATED."""
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
         if key not in streams:
-            self._begin(key, sequence, peer, now)
+            self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
         repeated = streams.repeated + streams.dropped
-        if streams.receive(key, sequence, message, size_bytes, now):
-            self._deliver(message, peer, route)
+        number: Any = message.sequence
+        item = message if number >= streams.floor_of(key) else None
+        if streams.receive(key, sequence, item, size_bytes, now):
+            self._deliver(item, route)
             return IN_TURN
         if streams.ready:
             self._deliver_ready()
@@ -187,7 +213,7 @@ class Reliable:
                 continue
             key = (peer.node, peer.incarnation, topic)
             if key not in self._streams:
-                self._begin(key, last + 1, peer, now)
+                self._open(key, peer, last + 1, now)
             self._streams.hear_beat(key, last, first, now)
         self._settle()
 
@@ -244,7 +270,7 @@ class Reliable:
             for node, incarnation, topics in self._streams.take_naks():
                 missing = [self._missing(node, incarnation, *each) for each in topics]
                 fields = {"node": node, "incarnation": incarnation, "topics": missing}
-                self._outbox.put_control(encode_nak, now, **fields)
+                self._outbox.put_aside(encode_nak, now, **fields)
             self._settle()
         if self._history.timer_at() <= due:
             self._repair(self._history.repairs(now), now)
@@ -272,12 +298,12 @@ class Reliable:
         for beat in beats:
             added = 2 * len(beat[0].encode()) + len(f'["",{beat[1]},{beat[2]}],')
             if part and size + added > room:
-                self._outbox.put_control(encode_beat, now, beats=part)
+                self._outbox.put_aside(encode_beat, now, beats=part)
                 part, size = [], 0
             part.append(beat)
             size += added
         if part:
-            self._outbox.put_control(encode_beat, now, beats=part)
+            self._outbox.put_aside(encode_beat, now, beats=part)
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -296,13 +322,15 @@ class Reliable:
                     return MissingOfTopic(topic, ranges, [MissingSlices(first, start, bits)])
         return MissingOfTopic(topic, ranges)
 
-    def _begin(self, key: Key, sequence: int, peer: Peer, now: float) -> None:
-        """A stream is heard of for the first time, at that sequence."""
+    def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
+        """Begin a stream that is heard of at that sequence: with what may have been missed."""
         if not self._is_used or not len(self._streams):
             self._is_used = True
             self._expires_at = now + STREAMS_EXPIRY_S
-        claim = min(max(0, peer.lost - peer.lost_at_mark), CLAIM_MESSAGES_MAX)
-        self._streams.open(key, max(1, sequence - claim), now)
+        topic = key[2]
+        made = [number for each, number in self._subscriptions.items() if matches(each, topic)]
+        floor, lost = peer.claim(min(made))
+        self._streams.open(key, max(1, sequence - min(lost, CLAIM_MESSAGES_MAX)), now, floor)
 
     def _settle(self) -> None:
         """Pass on what streams have given up, and what that released."""
@@ -315,15 +343,12 @@ class Reliable:
 
     def _deliver_ready(self) -> None:
         for message in self._streams.take_ready():
-            route = self._router.find(message.topic)
+            route = None if message is None else self._router.find(message.topic)
             if route is not None:
-                self._deliver(message, self._roster.get(message.node), route)
+                self._deliver(message, route)
 
-    def _deliver(self, message: Message, peer: Peer | None, route: Route) -> None:
-        number: Any = message.sequence
-        if peer is not None and number < peer.number_at_mark:
-            return  # from before anybody here subscribed
-        if route.inboxes:
+    def _deliver(self, message: Message | None, route: Route) -> None:
+        if message is not None and route.inboxes:
             self._deliveries.add_to_all(route.inboxes, message)
             self._counters.messages_delivered += 1
 

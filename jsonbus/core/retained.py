@@ -147,8 +147,9 @@ class RetainedCache:
 
     def __init__(self) -> None:
         self._messages: OrderedDict[str, Message] = OrderedDict()
-        #: Values that were given to this node: a second time they are repeats.
-        self._seen: dict[tuple[str, int, str, int], None] = {}
+        #: When the last value that came here, fresh or given, was published, in µs: what is given
+        #: of that or an earlier time is a repeat. Outlasts the value itself.
+        self._seen: dict[tuple[str, int, str], int] = {}
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -158,6 +159,7 @@ class RetainedCache:
 
         What was published before may still come, as a repair or a gift.
         """
+        self._see(message, round(message.sent_at * 1_000_000))
         self._messages[message.topic] = message
         self._messages.move_to_end(message.topic)
         if len(self._messages) > RETAINED_TOPICS_MAX:
@@ -174,16 +176,22 @@ class RetainedCache:
 
     def is_new(self, message: Message, sent_us: int) -> bool:
         """Whether this value was not given before; it counts as given from now on."""
-        key = (message.node, message.incarnation, message.topic, sent_us)
-        before = self._messages.get(message.topic)
-        if key in self._seen:
+        key = (message.node, message.incarnation, message.topic)
+        if self._seen.get(key, -1) >= sent_us:
             return False
-        if before is not None and before.node == message.node and before.sent_at >= message.sent_at:
-            return False  # it was heard when it was fresh
-        self._seen[key] = None
+        self._see(message, sent_us)
+        return True
+
+    def await_anew(self, wants: Callable[[str], bool]) -> None:
+        """Nobody here had these topics: what is not kept has to be given again."""
+        for key in [key for key in self._seen if wants(key[2]) and key[2] not in self._messages]:
+            del self._seen[key]
+
+    def _see(self, message: Message, sent_us: int) -> None:
+        key = (message.node, message.incarnation, message.topic)
+        self._seen[key] = max(sent_us, self._seen.get(key, 0))
         if len(self._seen) > RETAINED_SEEN_MAX:
             del self._seen[next(iter(self._seen))]
-        return True
 
     def forget_node(self, node: str) -> None:
         for topic in [t for t, message in self._messages.items() if message.node == node]:

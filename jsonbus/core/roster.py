@@ -8,7 +8,7 @@ were lost; one that comes late is taken back from the count.
 from __future__ import annotations
 
 from jsonbus.core.frames import UNTOLD, About, Header
-from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, PEERS_MAX
+from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, MARKS_MAX, PEERS_MAX
 from jsonbus.core.wire_encode_messages import HEADER_END_BYTES, header_pattern
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
@@ -31,10 +31,9 @@ class Peer:
         "challenger",
         "incarnation",
         "lost",
-        "lost_at_mark",
+        "_marks",
         "name",
         "node",
-        "number_at_mark",
         "received",
     )
 
@@ -57,14 +56,23 @@ class Peer:
         self._jumped_to = 0
         self._messages_jumped_to = -COUNTER_JUMP
         self._first_message = self.next_message = header.first_message
-        #: Its next message, and how many were lost, when this node last subscribed to something.
-        self.number_at_mark = header.first_message
-        self.lost_at_mark = 0
+        #: (subscription, its next message, how many were lost) when this node subscribed.
+        self._marks = [(-1, header.first_message, 0)]
 
-    def mark(self) -> None:
-        """This node subscribes: it has no claim to what was published before."""
-        self.number_at_mark = self.next_message
-        self.lost_at_mark = self.lost
+    def mark(self, subscription: int) -> None:
+        """This node makes its subscription of that number, which only grows."""
+        _, number, lost = self._marks[-1]
+        if (number, lost) != (self.next_message, self.lost):
+            self._marks.append((subscription, self.next_message, self.lost))
+            if len(self._marks) > MARKS_MAX:
+                del self._marks[1]  # to claim too much is better than too little
+
+    def claim(self, subscription: int) -> tuple[int, int]:
+        """What that subscription may have missed: its first message's number, and how many."""
+        for made, number, lost in reversed(self._marks):
+            if made <= subscription:
+                return number, max(0, self.lost - lost)
+        raise AssertionError("the first mark is before all subscriptions")
 
     def admit(self, counter: int) -> bool:
         """Whether this datagram is heard for the first time."""

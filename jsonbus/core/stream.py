@@ -39,6 +39,7 @@ class Stream(Generic[T]):
         "_waiting",
         "checked_at",
         "far",
+        "floor",
         "gaps",
         "heard_at",
         "key",
@@ -55,6 +56,7 @@ class Stream(Generic[T]):
         self.heard_at = now
         self.checked_at = now  # for idleness
         self.far: int | None = None  # a sequence that is not believed yet
+        self.floor = 0  # messages with a lower number are not wanted, though they count
 
     @property
     def next(self) -> int:

@@ -42,6 +42,14 @@ class StreamTable(Generic[T]):
     def of_node(self, node: str) -> Iterable[Stream[T]]:
         return self._by_node.get(node, {}).values()
 
+    def drop(self, stream: Stream[T]) -> None:
+        self._settle(stream)
+        del self.streams[stream.key]
+        of_node = self._by_node[stream.key[0]]
+        del of_node[stream.key]
+        if not of_node:
+            del self._by_node[stream.key[0]]
+
     def expire(self, now: float) -> None:
         while self.streams:
             stream = next(iter(self.streams.values()))
@@ -53,21 +61,13 @@ class StreamTable(Generic[T]):
         for _ in range(_CHANCES):
             if self._check(next(iter(self.streams.values())), now):
                 return
-        self._drop(next(iter(self.streams.values())))
+        self.drop(next(iter(self.streams.values())))
 
     def _check(self, stream: Stream[T], now: float) -> bool:
         """Drop a stream, unless it was heard since it was looked at last."""
         if stream.heard_at <= stream.checked_at:
-            self._drop(stream)
+            self.drop(stream)
             return True
         stream.checked_at = now
         self.streams.move_to_end(stream.key)
         return False
-
-    def _drop(self, stream: Stream[T]) -> None:
-        self._settle(stream)
-        del self.streams[stream.key]
-        of_node = self._by_node[stream.key[0]]
-        del of_node[stream.key]
-        if not of_node:
-            del self._by_node[stream.key[0]]

@@ -107,15 +107,19 @@ class Streams(Generic[T]):
 
     # --- Receiving -------------------------------------------------------------------------------
 
-    def open(self, key: Key, next_sequence: int, now: float) -> bool:
+    def open(self, key: Key, next_sequence: int, now: float, floor: int = 0) -> bool:
         """Begin a stream: everything from that sequence on is wanted. False: it is there already.
 
-        Without this a stream begins with what is heard of it first.
+        Without this a stream begins with what is heard of it first. `floor_of` gives the floor
+        back, as long as the stream lasts.
         """
         if key in self._streams:
             return False
-        self._table.begin(key, next_sequence, now)
+        self._table.begin(key, next_sequence, now).floor = floor
         return True
+
+    def floor_of(self, key: Key) -> int:
+        return self._streams[key].floor
 
     def receive(self, key: Key, sequence: int, item: T, size_bytes: int, now: float) -> bool:
         """Take a message. True: deliver it, there is nothing else. False: see what is `ready`."""
@@ -207,6 +211,13 @@ class Streams(Generic[T]):
         """The node is gone: nothing more can be had from it. What waits is delivered."""
         for stream in self._table.of_node(node):
             self._settle(stream)
+
+    def close(self, is_over: Callable[[str], bool]) -> None:
+        """Forget the streams of these topics; what is missing or waits is nobody's loss."""
+        for stream in [each for each in self._streams.values() if is_over(each.key[2])]:
+            stream.cut(stream.top, [])
+            self._disarm(stream)
+            self._table.drop(stream)
 
     def expire(self, now: float) -> None:
         """Drop streams that were idle for long; to be called every few seconds."""

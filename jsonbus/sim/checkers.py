@@ -11,11 +11,12 @@ Safety is checked throughout, during chaos too. What needs time to come true is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event, ReplyReceived
-from jsonbus.core.frames import Frame, ListFrame, MessagesFrame
+from jsonbus.core.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX, TIMER_SLACK_S
 from jsonbus.core.message import Message
 from jsonbus.core.requests import Request
@@ -25,6 +26,10 @@ from jsonbus.sim.records import Flight, Publication, Sink
 
 if TYPE_CHECKING:
     from jsonbus.sim.world import World
+
+
+# How a value begins: with the number of its publication.
+_NUMBER = re.compile(r'\{"number":(\d+)')
 
 
 class BrokenInvariantError(AssertionError):
@@ -88,18 +93,26 @@ class DatagramsAreSound(Checker):
         if not data.startswith(b'{"topic":"'):
             self.fail(f"{sender.name} sent {data[:40]!r}")
         limit = sender.core.settings.datagram_bytes_max
-        if len(data) > limit:
+        if len(data) > limit and not self._is_whole_for_plain(sender, frame):
             self.fail(f"{sender.name} sent {len(data)} bytes, allowed are {limit}")
         if isinstance(frame, ListFrame) and sender.mode == "basic":
             self.fail(f"{sender.name} is basic and sent a list")
+
+    def _is_whole_for_plain(self, sender: SimNode, frame: Frame) -> bool:
+        """Plain peers understand whole messages only: for them, large ones are not cut."""
+        is_lone = isinstance(frame, MessagesFrame) and len(frame.items) == 1
+        has_plain = any(participant.is_plain for participant in self.world.participants)
+        return is_lone and (has_plain or not sender.core.settings.batching)
 
 
 class DeliveriesAreTrue(Checker):
     """Application data: invented, unwanted, repeated or out of order are all failures.
 
     A network that reorders makes messages of different datagrams change places, and nodes deliver
-    in the order of arrival. So the order is checked against the datagram that brought them. Only
-    plain peers' messages may come twice: nothing in them tells a repeat from a second message.
+    in the order of arrival. So the order is checked against the datagram that brought them; that of
+    reliable messages is for reliable_checkers.py. Only plain peers' messages may come twice:
+    nothing in them tells a repeat from a second message. A retained value may come once more, as
+    such: to whoever subscribes to more of what it had already.
     """
 
     invariant = "what is delivered was published, is wanted, comes once and in order of arrival"
@@ -110,7 +123,7 @@ class DeliveriesAreTrue(Checker):
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
         last = -1
         who = sink.participant.name
-        brought = _publications_in(flight.frame) if flight is not None else None
+        brought = publications_in(flight.frame) if flight is not None else None
         for message in messages:
             if isinstance(message, Request):
                 continue
@@ -122,10 +135,18 @@ class DeliveriesAreTrue(Checker):
                 self.fail(f"{who} was given {number} as {message.topic}, not {publication.topic}")
             if not any(matches(pattern, message.topic) for pattern in sink.patterns):
                 self.fail(f"{who} was given {message.topic}, wanted are {sink.patterns}")
+            if message.retained:
+                if not publication.is_retained:
+                    self.fail(f"{who} was given {number} as retained, which it is not")
+                continue
             if (sink, number) in self._seen and not publication.participant.is_plain:
                 self.fail(f"{who} was given publication {number} ({message.topic}) twice")
             self._seen.add((sink, number))
+            if publication.is_reliable:
+                continue
             place = number if brought is None else brought.get(number, -1)
+            if flight is not None and isinstance(flight.frame, FragmentFrame):
+                place = max(place, 0)  # whichever of its slices came last brought it
             if place <= last:
                 self.fail(f"{who} was given publication {number} out of its order")
             last = place
@@ -142,10 +163,11 @@ class PublishersKeepOrder(Checker):
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if not isinstance(frame, MessagesFrame):
             return
-        for topic, value in frame.items:
-            number = value["number"]
-            if self.world.publications[number].participant is not sender:
+        for number in publications_in(frame):
+            publication = self.world.publications[number]
+            if publication.participant is not sender:
                 self.fail(f"{sender.name} sent publication {number}, which is not its own")
+            topic = publication.topic
             last = self._last.get((sender.index, topic), -1)
             if number <= last:
                 self.fail(f"{sender.name} sent {topic} number {number} after {last}")
@@ -168,8 +190,8 @@ class HoldIsBounded(Checker):
             held.add(publication.number)
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
-        if isinstance(frame, MessagesFrame) and sender in self._held:
-            self._held[sender].difference_update(_publications_in(frame))
+        if sender in self._held:
+            self._held[sender].difference_update(publications_in(frame))
 
     def touched(self, participant: Participant) -> None:
         held = self._held.get(participant)
@@ -213,8 +235,15 @@ class RepliesAreTrue(Checker):
                 self.fail(f"{node.name} asked {inquiry.value} and got {event}")
 
 
-def _publications_in(frame: Frame) -> dict[int, int]:
-    """The publications that a datagram brings, and their places in it."""
-    if not isinstance(frame, MessagesFrame):
-        return {}
-    return {value["number"]: place for place, (_, value) in enumerate(frame.items)}
+def publications_in(frame: Frame) -> dict[int, int]:
+    """The publications that a datagram brings for the first time or again, and their places in it.
+
+    A message in slices is brought by its first one. Repairs are not counted.
+    """
+    if isinstance(frame, MessagesFrame):
+        return {item[1]["number"]: place for place, item in enumerate(frame.items)}
+    if isinstance(frame, FragmentFrame) and frame.index == 0:
+        found = _NUMBER.search(frame.text)
+        assert found is not None, frame.text[:80]
+        return {int(found[1]): 0}
+    return {}

@@ -16,7 +16,7 @@ from jsonbus.core.limits import SUSPECT_GRACE_S
 from jsonbus.core.liveness import heartbeat_s, lease_s
 from jsonbus.core.topics import matches
 from jsonbus.core.wire_names import SERVED_PREFIX
-from jsonbus.sim.checkers import Checker
+from jsonbus.sim.checkers import Checker, publications_in
 from jsonbus.sim.participants import (
     PLAIN_ANSWER_DELAY_MAX_S,
     Participant,
@@ -101,10 +101,10 @@ class NothingIsWithheld(Checker):
             self._held.setdefault(publisher, {})[publication.number] = publication
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
-        if isinstance(sender, SimNode) and isinstance(frame, MessagesFrame):
+        if isinstance(sender, SimNode):
             held = self._held.get(sender, {})
-            for _, value in frame.items:
-                held.pop(value["number"], None)
+            for number in publications_in(frame):
+                held.pop(number, None)
 
     def touched(self, participant: Participant) -> None:
         if not isinstance(participant, SimNode) or participant not in self._held:
@@ -183,10 +183,14 @@ class NothingIsWasted(Checker):
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if not isinstance(sender, SimNode) or not isinstance(frame, MessagesFrame):
             return
-        for topic, value in frame.items:
-            state = self.world.publications[value["number"]].state
-            if state == "sure" and sender.mode != "basic" and not self._is_excused(sender, topic):
-                self.fail(f"{sender.name} sent {topic}, which nobody has wanted for long")
+        for number in publications_in(frame):
+            publication = self.world.publications[number]
+            if publication.state != "sure" or sender.mode == "basic":
+                continue
+            if not self._is_excused(sender, publication.topic):
+                self.fail(
+                    f"{sender.name} sent {publication.topic}, which nobody has wanted for long"
+                )
 
     def _is_excused(self, sender: SimNode, topic: str) -> bool:
         oldest = self.world.clock.now - settling_s(len(self.world.participants))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from jsonbus.core import wire
-from jsonbus.core.frames import MessagesFrame, RequestFrame
+from jsonbus.core.frames import ListFrame, PresenceFrame
 from jsonbus.core.requests import Request
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
@@ -102,6 +102,7 @@ class Loop:
             self._clock.call_at(at, self._wake, participant)
             return
         participant.handle_timer(now)
+        self.fetch(participant, None)  # what waited for something that is given up now
         self._drain_events(participant)
         self.settle(participant)
 
@@ -111,7 +112,7 @@ class Loop:
             sent(sender, frame, data)
         arrivals = self._network.arrivals(sender.index, self._receivers, self._clock.now)
         if arrivals:
-            has_messages = isinstance(frame, MessagesFrame | RequestFrame)
+            has_messages = not isinstance(frame, PresenceFrame | ListFrame)
             flight = Flight(data, frame, sender.index, sender.address, has_messages, arrivals)
             self._clock.call_at(arrivals[0][0], self._land, flight)
 
@@ -128,6 +129,7 @@ class Loop:
                 if self._tell_told:
                     self._drain_events(receiver)
                 if receiver.take_stir():
+                    self.fetch(receiver, flight)  # a list may tell that somebody is gone
                     self.settle(receiver)
                 elif self._tell_touched:
                     self._touch(receiver)

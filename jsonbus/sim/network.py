@@ -1,9 +1,11 @@
-"""A multicast network made of dice: loss, delay, repeats, reordering, cut links.
+"""A multicast network made of dice: loss, bursts of it, delay, repeats, reordering, cut links.
 
 Every datagram goes to every receiver over a link of its own, from sender to receiver. Each link
 tosses for itself: one receiver may miss a datagram that all others hear, and two datagrams of one
 sender arrive in either order if their delays say so (`keeps_order` makes links that do not
-overtake). A cut closes links in one direction; a partition is two cuts.
+overtake). A link may have bursts of loss (Gilbert and Elliott's model): it turns bad now and then,
+carries nothing while it is, and turns good again after some datagrams. A cut closes links in one
+direction; a partition is two cuts.
 
 Receivers are numbers here. The network knows neither nodes nor frames; it only says when a
 datagram sent now arrives where. All dice come from the one generator given at birth.
@@ -29,12 +31,16 @@ class NetworkOptions:
     repeat: float = 0.0  # probability that a datagram arrives twice
     late: float = 0.0  # probability that a datagram is overtaken by much later ones
     late_max_s: float = 0.25
+    bursts: float = 0.0  # probability, per datagram, that a link turns bad
+    burst_datagrams: float = 8.0  # how many a bad link swallows, on average
     keeps_order: bool = False  # datagrams of one link never overtake each other
     loops_back: bool = False  # the sender hears itself too, as a multicast socket does
 
     def __post_init__(self) -> None:
         assert 0 <= self.delay_min_s <= self.delay_max_s
-        assert 0 <= self.loss <= 1 and 0 <= self.repeat <= 1 and 0 <= self.late <= 1
+        for probability in (self.loss, self.repeat, self.late, self.bursts):
+            assert 0 <= probability <= 1
+        assert self.burst_datagrams >= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class Network:
         self._whole_since = -inf
         self._opened_at: dict[tuple[int, int], float] = {}  # links that were closed before
         self._last_arrival: dict[tuple[int, int], float] = {}  # only while links keep order
+        self._bad: set[tuple[int, int]] = set()  # links within a burst of loss
 
     # --- Cut links ---
 
@@ -117,6 +124,8 @@ class Network:
             found = [(soonest + spread * dice(), r) for r in receivers if dice() >= loss]
         else:
             found = [(soonest + spread * dice(), r) for r in receivers]
+        if options.bursts:
+            found = [arrival for arrival in found if not self._swallows(sender, arrival[1])]
         if options.repeat or options.late:
             found = self._disturbed(found)
         if not options.loops_back:
@@ -127,6 +136,18 @@ class Network:
             found = [(self._after_the_last(sender, r, at), r) for at, r in found]
         found.sort()
         return found
+
+    def _swallows(self, sender: int, receiver: int) -> bool:
+        """Whether the link is bad when this datagram passes."""
+        link = (sender, receiver)
+        if link not in self._bad:
+            if self._rng.random() >= self.options.bursts:
+                return False
+            self._bad.add(link)
+        elif self._rng.random() < 1 / self.options.burst_datagrams:
+            self._bad.discard(link)
+            return False
+        return True
 
     def _disturbed(self, arrivals: list[Arrival]) -> list[Arrival]:
         options = self.options

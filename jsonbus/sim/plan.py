@@ -34,7 +34,7 @@ class Plan:
     def is_calm(self) -> bool:
         """Whether every datagram arrives soon; links may still be cut."""
         options = self.options
-        return not (options.loss or options.repeat or options.late)
+        return not (options.loss or options.bursts or options.repeat or options.late)
 
     @property
     def is_harmless(self) -> bool:
@@ -56,6 +56,8 @@ def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None
         late=dice.uniform(0, 0.2) if is_disorderly else 0.0,
         keeps_order=weather == "calm" and dice.random() < 0.5,
         loops_back=dice.random() < 0.2,
+        # Dice of their own: they disturb none of the others.
+        bursts=random.Random(f"{seed}/{mode}/bursts").choice((0.0, 0.01, 0.05)) if is_lossy else 0,
     )
     return Plan(
         seed=seed,

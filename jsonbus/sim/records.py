@@ -57,6 +57,8 @@ class Publication:
     at: float
     state: str  # the node's state at the call; "plain" for a plain peer
     accepted: bool = True  # what publish returned: False, nobody wants it
+    is_reliable: bool = False
+    is_retained: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -23,11 +23,15 @@ from collections.abc import Callable, Iterable, Sequence
 from jsonbus.core.events import Event
 from jsonbus.core.frames import (
     ALL_BUCKETS,
+    BeatFrame,
     Entry,
+    FragmentFrame,
     Frame,
     ListFrame,
     MessagesFrame,
+    NakFrame,
     PresenceFrame,
+    RepairFrame,
 )
 from jsonbus.core.message import Message
 from jsonbus.sim.checkers import Checker
@@ -104,7 +108,15 @@ class Trace(Checker):
 
     def _contents(self, frame: Frame) -> str:
         if isinstance(frame, MessagesFrame):
-            return ", ".join(f"{topic} #{value['number']}" for topic, value in frame.items)
+            return ", ".join(f"{item[0]} #{item[1]['number']}" for item in frame.items)
+        if isinstance(frame, FragmentFrame):
+            return f"{frame.index + 1} of {frame.count} of message {frame.number}"
+        if isinstance(frame, RepairFrame):
+            return ", ".join(f"{item[0]} #{item[1]['number']}" for item in frame.items)
+        if isinstance(frame, NakFrame):
+            return f"of {frame.node[:4]}: {frame.topics}"
+        if isinstance(frame, BeatFrame):
+            return str(frame.beats)
         if isinstance(frame, ListFrame) and frame.header is not None:
             names = ", ".join(_entry(entry) for entry, _ in frame.entries)
             return f"{_short(frame.digest)} of {names} {'' if frame.settled else '(joining)'}"

@@ -39,6 +39,11 @@ from jsonbus.sim.list_checkers import (
 from jsonbus.sim.network import Cut, NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.plan import Plan, draw_settings
+from jsonbus.sim.reliable_checkers import (
+    BuffersAreBounded,
+    ReliableIsExact,
+    RetainedIsGivenOnce,
+)
 from jsonbus.sim.world import World
 
 Choice = TypeVar("Choice")
@@ -47,6 +52,8 @@ TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
 PROBE_S = 1.0
+RETAINED_S = 2.0  # the news of a subscription, and all times that a value is given
+LARGE_BYTES = (3_000, 20_000)
 CALM_JOIN_S = 1.0  # several times the longest share delay
 FOUL_JOIN_S = 10.0
 
@@ -63,6 +70,8 @@ class Chaos:
         self._storms = NobodyStorms()
         self._agree = AllAgree()
         self._probes = ProbesArrive(judges_plain=plan.is_harmless)
+        self._reliable = ReliableIsExact()
+        self._retained = RetainedIsGivenOnce()
         checkers = (
             *observers,
             DatagramsAreSound(),
@@ -79,6 +88,9 @@ class Chaos:
             self._storms,
             self._agree,
             self._probes,
+            self._reliable,
+            BuffersAreBounded(),
+            self._retained,
         )
         self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
         self._cuts: list[tuple[Cut, ...]] = []
@@ -126,6 +138,7 @@ class Chaos:
         world = self.world
         world.note(None, "peace: all links are whole, nothing is lost")
         self._storms.is_armed = True
+        self._reliable.healed_at = world.clock.now
         for node in self._frozen():
             world.thaw(node)
         world.network.mend_all(world.clock.now)
@@ -147,9 +160,30 @@ class Chaos:
         self._probes.is_armed = True
         for node in self.world.nodes:
             for topic in TOPICS:
-                self.world.publish(node, topic)
+                # A plain peer that nobody has heard for long understands lone messages, as a rule
+                # those that are not reliable.
+                is_reliable = not self.plan.plain_peers and self._dice.random() < 0.5
+                self.world.publish(node, topic, is_reliable=is_reliable)
             self.world.run_for(0.01)
         self.world.run_for(PROBE_S)
+        self._probe_retained()
+
+    def _probe_retained(self) -> None:
+        """Values are retained, and somebody subscribes late."""
+        nodes = self.world.nodes
+        if len(nodes) < 2 or any(node.mode == "basic" for node in nodes):
+            return  # who wants everything is never late
+        self.world.note(None, "probes: somebody subscribes late to what others retain")
+        late, *others = self._dice.sample(nodes, k=min(4, len(nodes)))
+        kept = [
+            self.world.publish(node, f"r/{number}", "x" * size, is_retained=True)
+            for number, (node, size) in enumerate(zip(others, (0, 300, 3_000), strict=False))
+        ]
+        self.world.run_for(PROBE_S)
+        self.world.subscribe(late, "r/**")
+        for publication in kept:
+            self._retained.expect(late.sinks["r/**"], publication)
+        self.world.run_for(RETAINED_S)
 
     # --- Chaos ---
 
@@ -170,6 +204,10 @@ class Chaos:
             *([] if self.plan.is_harmless else cuts),
             (self._publish, 40),
             (self._publish_burst, 3),
+            (self._publish_reliable, 20),
+            (self._publish_reliable_burst, 3),
+            (self._publish_large, 2),
+            (self._publish_retained, 3),
             (self._subscribe, 10),
             (self._unsubscribe, 7),
             (self._serve, 2),
@@ -192,6 +230,30 @@ class Chaos:
     def _publish_burst(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:
             self.world.publish_batch(node, self._dice.choices(TOPICS, k=self._dice.randint(2, 40)))
+
+    def _publish_reliable(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            padding = "x" * self._dice.choice((0, 0, 10, 300))
+            topic = self._dice.choice(TOPICS)
+            self.world.publish(node, topic, padding, is_reliable=True)
+
+    def _publish_reliable_burst(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            topics = self._dice.choices(TOPICS, k=self._dice.randint(2, 40))
+            self.world.publish_batch(node, topics, is_reliable=True)
+
+    def _publish_large(self) -> None:
+        """A value that takes several datagrams."""
+        if (node := self._one_of(self.world.nodes)) is not None:
+            padding = "x" * self._dice.choice(LARGE_BYTES)
+            is_reliable = self._dice.random() < 0.7
+            self.world.publish(node, self._dice.choice(TOPICS), padding, is_reliable=is_reliable)
+
+    def _publish_retained(self) -> None:
+        if (node := self._one_of(self.world.nodes)) is not None:
+            is_reliable = self._dice.random() < 0.5
+            topic = self._dice.choice(TOPICS)
+            self.world.publish(node, topic, is_retained=True, is_reliable=is_reliable)
 
     def _subscribe(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:

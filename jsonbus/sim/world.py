@@ -170,20 +170,24 @@ class World:
 
     # --- What an application does ---
 
-    def publish(self, participant: Participant, topic: str, padding: str = "") -> Publication:
-        """Publish a value that names this publication."""
-        return self.publish_batch(participant, [topic], padding)[0]
+    def publish(
+        self, participant: Participant, topic: str, padding: str = "", **flags: bool
+    ) -> Publication:
+        """Publish a value that names this publication; flags are those of `Node.publish`."""
+        return self.publish_batch(participant, [topic], padding, **flags)[0]
 
     def publish_batch(
-        self, participant: Participant, topics: Sequence[str], padding: str = ""
+        self, participant: Participant, topics: Sequence[str], padding: str = "", **flags: bool
     ) -> list[Publication]:
         """Publish to one topic after the other before anything is sent."""
-        publications = [self._publish(participant, topic, padding) for topic in topics]
+        publications = [self._publish(participant, topic, padding, flags) for topic in topics]
         self._loop.fetch(participant, None)
         self._loop.settle(participant)
         return publications
 
-    def _publish(self, participant: Participant, topic: str, padding: str) -> Publication:
+    def _publish(
+        self, participant: Participant, topic: str, padding: str, flags: dict[str, bool]
+    ) -> Publication:
         number = len(self.publications)
         value: dict[str, Any] = {"number": number}
         if padding:
@@ -191,12 +195,15 @@ class World:
         publication = Publication(number, participant, topic, self.clock.now, "plain")
         self.publications.append(publication)
         if isinstance(participant, PlainPeer):
+            assert not flags, "a plain peer has no reliable or retained messages"
             participant.publish(topic, value)
         else:
             assert isinstance(participant, SimNode)
             publication.state = participant.core.state
+            publication.is_reliable = flags.get("is_reliable", False)
+            publication.is_retained = flags.get("is_retained", False)
             publication.accepted = participant.core.publish(
-                topic, value, participant.local(self.clock.now)
+                topic, value, participant.local(self.clock.now), **flags
             )
         for published in self._tell_published:
             published(publication)
@@ -206,6 +213,7 @@ class World:
         """Subscribe to a new pattern, with a sink of its own unless one is given."""
         self.note(node, f"subscribes to {pattern}")
         self._subscribe(node, pattern, sink)
+        self._loop.fetch(node, None)  # retained values that are here already
         self._loop.settle(node)
 
     def unsubscribe(self, node: SimNode, pattern: str) -> None:

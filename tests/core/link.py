@@ -195,6 +195,10 @@ class Link:
         for pattern in patterns:
             node.subscribe(pattern, "sink", self.now)
 
+    def unsubscribe(self, node: Node, *patterns: str) -> None:
+        for pattern in patterns:
+            assert node.unsubscribe(pattern, "sink", self.now)
+
     def agrees(self) -> bool:
         """Whether all nodes are sure of one and the same list."""
         digests = {digest_of(node) for node in self.nodes}

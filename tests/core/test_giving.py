@@ -259,3 +259,30 @@ def test_gifts_wait_no_longer_than_they_should() -> None:
     known_at = link.now
     link.run_until(lambda: link.received["late"], 3)
     assert link.now - known_at <= GIVE_DELAY_MAX_S + 0.002
+
+
+def test_a_value_that_was_heard_fresh_is_not_given_again_after_an_outage() -> None:
+    link = Link()
+    p = make_publisher(link)
+    s = join(link, "s", "door")
+    retain(link, p, "door", "open")
+    link.cut_off(s)
+    link.run(30)  # both have given the other up
+    link.heal()
+    link.run(30)
+    assert got(link, "s") == [("door", "open", False)]
+
+
+def test_who_subscribes_anew_after_an_outage_is_given_the_value_again() -> None:
+    link = Link()
+    p = make_publisher(link)
+    retain(link, p, "door", "open")
+    s = join(link, "s", "door")
+    link.unsubscribe(s, "door")
+    link.cut_off(s)
+    link.run(30)  # what came from who is gone is no longer kept
+    link.heal()
+    link.run(30)
+    link.subscribe(s, "door")
+    link.run(3)
+    assert got(link, "s") == [("door", "open", True)] * 2

@@ -14,6 +14,7 @@ from jsonbus.core.frames import (
     Frame,
     MessagesFrame,
     NakFrame,
+    PresenceFrame,
     RepairFrame,
 )
 from jsonbus.core.limits import HISTORY_AGE_S
@@ -320,3 +321,69 @@ def test_a_sequence_that_is_none_makes_it_a_plain_message(item: list[Any]) -> No
     s.receive_datagram(forged, ("10.0.0.1", 2416), link.now)
     ((_, messages),) = s.take_deliveries()
     assert [message.value for message in messages] == [1]
+
+
+def test_a_subscription_to_another_topic_takes_nothing_from_what_waits_for_a_repair() -> None:
+    link = Link()
+    p, s = make_group(link, 1, "t")
+    publish(link, p, "t", 1)
+    lose(link, 1.0, 1, MessagesFrame)
+    publish(link, p, "t", 2)
+    link.heal()
+    publish(link, p, "t", 3)
+    link.subscribe(s, "other")
+    link.run(2)
+    assert link.values("s0") == [1, 2, 3]
+
+
+def test_a_subscription_to_another_topic_leaves_the_claim_to_a_stream_not_heard_yet() -> None:
+    link = Link()
+    p, s = make_group(link, 1, "t")
+    lose(link, 1.0, 1, MessagesFrame, BeatFrame)
+    publish(link, p, "t", 1)
+    link.run(2.5)  # a heartbeat tells that a message was lost
+    link.subscribe(s, "other")
+    link.heal()
+    publish(link, p, "t", 2)
+    link.run(2)
+    assert link.values("s0") == [1, 2]
+
+
+def test_who_subscribes_anew_gets_nothing_from_between() -> None:
+    link = Link()
+    p, s, _ = make_group(link, 2, "t")
+    publish(link, p, "t", 1)
+    link.unsubscribe(s, "t")
+    link.run(1)
+    publish(link, p, "t", 2, 3)
+    link.subscribe(s, "t")
+    link.run(1)
+    publish(link, p, "t", 4)
+    link.run(2)
+    assert link.values("s0") == [1, 4]
+    assert link.values("s1") == [1, 2, 3, 4]
+
+
+def test_nothing_is_asked_for_that_nobody_here_wants_any_more() -> None:
+    link = Link()
+    p, s, _ = make_group(link, 2, "t")
+    publish(link, p, "t", 1)
+    lose(link, 1.0, 1, MessagesFrame)
+    publish(link, p, "t", 2)
+    link.drop = lambda sender, receiver, frame: receiver is not s
+    publish(link, p, "t", 3)
+    link.unsubscribe(s, "t")
+    link.forget_sent()
+    link.heal()
+    link.run(1)
+    assert not link.frames("s0", NakFrame)
+    assert not link.events_of("s0", GapFound)
+
+
+def test_beats_do_not_stand_in_for_heartbeats() -> None:
+    link = Link()
+    p, _ = make_group(link, 1, "t")
+    publish(link, p, "t", 1)
+    link.run(HISTORY_AGE_S)
+    assert len(link.frames("p", BeatFrame)) >= 8
+    assert len(link.frames("p", PresenceFrame)) >= 4  # one every two seconds

@@ -107,3 +107,15 @@ def test_mending_everything_leaves_no_cut() -> None:
 def test_impossible_options_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(AssertionError):
         NetworkOptions(**options)  # type: ignore[arg-type]
+
+
+def test_a_link_has_bursts_of_loss_and_recovers() -> None:
+    options = NetworkOptions(bursts=0.02, burst_datagrams=10)
+    network = Network(options, random.Random(1))
+    came = [bool(network.arrivals(0, [1], 0.0)) for _ in range(20_000)]
+    lost = came.count(False)
+    bursts = sum(1 for before, now in zip(came, came[1:], strict=False) if before and not now)
+    assert 0.1 < lost / len(came) < 0.25
+    assert 7 < lost / bursts < 13
+    again = Network(options, random.Random(1))
+    assert [bool(again.arrivals(0, [1], 0.0)) for _ in range(20_000)] == came

@@ -44,7 +44,7 @@ def test_histories_that_end_well_are_counted(
 def test_a_broken_invariant_ends_the_run_and_names_the_command_that_repeats_it(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now: False)
+    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now, **flags: False)
     assert simulate.main(["--seeds", "9", "--seed", "5", "--mode", "delayed"]) == 1
     printed = capsys.readouterr().out
     assert "broken: " in printed

@@ -22,6 +22,7 @@ from jsonbus.sim.list_checkers import (
     settling_s,
 )
 from jsonbus.sim.participants import SimNode
+from jsonbus.sim.reliable_checkers import ReliableIsExact
 from jsonbus.sim.report import Tally
 
 
@@ -416,3 +417,24 @@ def test_a_node_that_hears_itself_is_not_confused() -> None:
     world.add_node("other", patterns=["a"])
     world.run_for(1.0)
     story.settle()
+
+
+def test_who_hears_but_is_not_heard_gets_all_reliable_messages_once_it_is() -> None:
+    exact = ReliableIsExact()
+    story = Story(None, exact)
+    world = story.world
+    reader, writer = world.add_node("reader", patterns=["a"]), world.add_node("writer")
+    world.run_for(2.0)
+    world.publish(writer, "a", is_reliable=True)
+    world.run_for(0.1)
+    cut = world.network.cut([reader.index], [writer.index])  # its NAKs are lost
+    world.network.options = NetworkOptions(loss=0.5)
+    for _ in range(10):
+        world.publish(writer, "a", is_reliable=True)
+        world.run_for(0.05)
+    world.network.options = NetworkOptions()
+    world.network.mend(cut, world.clock.now)
+    exact.healed_at = world.clock.now
+    story.settle()
+    exact.finished()
+    assert reader.core.stats()["messages_given_up"] == 0

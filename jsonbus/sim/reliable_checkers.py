@@ -1,0 +1,179 @@
+"""What must hold of reliable and retained messages, whatever the network does.
+
+A reliable message is known by its stream (its publisher's life and its topic) and its sequence,
+which the first datagram that brings it tells. Nobody is believed: not the nodes, whose deliveries
+are held against what was published, and not their gaps, which excuse exactly what they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jsonbus.core import limits
+from jsonbus.core.events import Event, GapFound
+from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame
+from jsonbus.core.message import Message
+from jsonbus.core.requests import Request
+from jsonbus.sim.checkers import Checker, publications_in
+from jsonbus.sim.participants import Participant, SimNode
+from jsonbus.sim.records import Flight, Publication, Sink
+
+Stream = tuple[str, int, str]  # node, incarnation, topic
+
+# Between the end of faults and the next beat of a topic, and for the NAKs that follow.
+_HEALING_S = 2 * limits.BEAT_MAX_S
+
+
+class ReliableIsExact(Checker):
+    """Once and in order always; complete in the end, but for the gaps that were told.
+
+    A sink has a claim from the first message of a stream that it was given. It is judged in the end
+    if it is still there, and so is the publisher: of what a publisher sent right before it died
+    nobody may have heard. The same goes for the last messages of a stream that were too old to be
+    had again when the faults ended, of which a scenario tells by `healed_at`.
+    """
+
+    invariant = "reliable messages come once, in order, and none is missing unless a gap was told"
+
+    def __init__(self) -> None:
+        #: Of each stream the sequences of its publications, and the reverse.
+        self._streams: dict[Stream, dict[int, int]] = {}
+        self._place: dict[int, tuple[Stream, int]] = {}
+        self.healed_at = 0.0
+        self._last: dict[tuple[Sink, Stream], int] = {}
+        #: Since the last time that a sink had less to want.
+        self._given: dict[tuple[Sink, Stream], list[int]] = {}
+        #: What nodes gave up; a node is new with every life.
+        self._gaps: dict[tuple[str, int, Stream], list[tuple[int, int]]] = {}
+
+    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
+        if not isinstance(sender, SimNode):
+            return
+        if isinstance(frame, MessagesFrame):
+            for item in frame.items:
+                if len(item) > 2 and item[2] is not None:
+                    self._note(sender, item[1]["number"], item[2])
+        elif isinstance(frame, FragmentFrame) and frame.sequence is not None:
+            for number in publications_in(frame):
+                self._note(sender, number, frame.sequence)
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if what.startswith("unsubscribes"):
+            for key in [key for key in self._given if key[0].participant is participant]:
+                del self._given[key]
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        for message in messages:
+            if isinstance(message, Request) or message.retained:
+                continue
+            number = message.value["number"]
+            publication = self.world.publications[number]
+            if not publication.is_reliable or publication.participant is sink.participant:
+                continue
+            stream, sequence = self._place[number]
+            last = self._last.get((sink, stream), 0)
+            if sequence <= last:
+                self.fail(
+                    f"{sink.participant.name} was given {message.topic} sequence {sequence} "
+                    f"(publication {number}) after {last}"
+                )
+            self._last[sink, stream] = sequence
+            self._given.setdefault((sink, stream), []).append(sequence)
+
+    def told(self, node: SimNode, event: Event) -> None:
+        if isinstance(event, GapFound):
+            # Of which of its publisher's lives it does not tell: it excuses the topic in all.
+            for stream in self._streams:
+                if stream[0] == event.node and stream[2] == event.topic:
+                    key = (node.node_id, node.incarnation, stream)
+                    self._gaps.setdefault(key, []).append((event.first, event.last))
+
+    def finished(self) -> None:
+        publishers = {(node.node_id, node.incarnation) for node in self.world.nodes}
+        for (sink, stream), given in self._given.items():
+            subscriber = sink.participant
+            assert isinstance(subscriber, SimNode)
+            is_there = subscriber in self.world.nodes and sink in subscriber.sinks.values()
+            if is_there and stream[:2] in publishers:
+                self._judge(sink, subscriber, stream, given)
+
+    def _judge(self, sink: Sink, subscriber: SimNode, stream: Stream, given: list[int]) -> None:
+        told = self._gaps.get((subscriber.node_id, subscriber.incarnation, stream), [])
+        kept_since = self.healed_at - limits.HISTORY_AGE_S + _HEALING_S
+        known = [
+            sequence
+            for sequence, number in self._streams[stream].items()
+            if self.world.publications[number].at >= kept_since
+        ]
+        missing = set(range(given[0], max(given[-1], *known, 0) + 1)) - set(given)
+        for sequence in sorted(missing):
+            if not any(first <= sequence <= last for first, last in told):
+                self.fail(
+                    f"{subscriber.name} never got {stream[2]} sequence {sequence} (publication "
+                    f"{self._streams[stream].get(sequence)}), and was told of no gap"
+                )
+
+    def _note(self, sender: SimNode, number: int, sequence: int) -> None:
+        stream = (sender.node_id, sender.incarnation, self.world.publications[number].topic)
+        before = self._streams.setdefault(stream, {}).setdefault(sequence, number)
+        if before != number or self._place.setdefault(number, (stream, sequence))[1] != sequence:
+            self.fail(f"{sender.name} sent publications {before} and {number} as {sequence}")
+
+
+class BuffersAreBounded(Checker):
+    """What a node keeps for others and for later, looked at from inside."""
+
+    invariant = "history, streams, slices and held messages stay within their bounds"
+
+    def touched(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode) or not participant.is_up:
+            return
+        core = participant.core
+        history, streams = core._reliable._history, core._reliable._streams
+        for what, size, bound in (
+            ("messages for repair", len(history), limits.HISTORY_MESSAGES_MAX),
+            ("bytes for repair", history.size_bytes, limits.HISTORY_BYTES_MAX),
+            ("streams", len(streams), limits.STREAMS_MAX),
+            ("messages out of turn", streams.waiting.messages, limits.STREAMS_AHEAD_MAX),
+            ("bytes out of turn", streams.waiting.size_bytes, limits.STREAMS_BYTES_MAX),
+            ("bytes of slices", core._fragments.size_bytes, limits.FRAGMENTS_BYTES_MAX),
+            ("held messages", core.held, limits.HOLD_MESSAGES_MAX),
+            ("retained bytes", core._giving.store.size_bytes, limits.RETAINED_BYTES_MAX),
+        ):
+            if size > bound:
+                self.fail(f"{participant.name} keeps {size:,} {what}, allowed are {bound:,}")
+
+
+class RetainedIsGivenOnce(Checker):
+    """A value comes as retained at most once to a subscription; in the end all expected ones came.
+
+    `expect` is for a scenario, which knows who subscribed late and is connected.
+    """
+
+    invariant = "a late subscriber gets each retained value once"
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[Sink, int], int] = {}
+        self._expected: list[tuple[Sink, Publication]] = []
+
+    def expect(self, sink: Sink, publication: Publication) -> None:
+        """This subscription came late for that one."""
+        self._expected.append((sink, publication))
+
+    def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
+        for message in messages:
+            if isinstance(message, Request) or not message.retained:
+                continue
+            key = (sink, message.value["number"])
+            self._given[key] = self._given.get(key, 0) + 1
+            # Once for each of its patterns: it subscribed as often.
+            if self._given[key] > max(1, len(sink.patterns)):
+                self.fail(f"{sink.participant.name} was given publication {key[1]} again")
+
+    def finished(self) -> None:
+        for sink, publication in self._expected:
+            if (sink, publication.number) not in self._given:
+                self.fail(
+                    f"{sink.participant.name} was never given publication {publication.number}, "
+                    f"which {publication.participant.name} retains as {publication.topic}"
+                )
