@@ -102,7 +102,7 @@ def test_what_is_not_retained_is_not_given(open_bus: OpenBus) -> None:
     assert read(open_bus().subscribe("**")) == [("b", 2, True)]
 
 
-@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("size", [10, 20_000])
 def test_retained_and_reliable_go_together(
     network: MemoryNetwork, open_over: OpenBus, size: int
 ) -> None:
