@@ -252,8 +252,8 @@ class Chaos:
     def _publish_retained(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:
             is_reliable = self._dice.random() < 0.5
-            flags = {"is_retained": True, "is_reliable": is_reliable}
-            self.world.publish(node, self._dice.choice(TOPICS), **flags)
+            topic = self._dice.choice(TOPICS)
+            self.world.publish(node, topic, is_retained=True, is_reliable=is_reliable)
 
     def _subscribe(self) -> None:
         if (node := self._one_of(self.world.nodes)) is not None:
