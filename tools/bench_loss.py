@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from lab import _python
+from lab import find_python
 from lab_delivery import Delivery, Load, Outcome
 from lab_namespace import LabError, find_obstacle
 from lab_network import Lab
@@ -64,7 +64,7 @@ def measure(loss: float, is_reliable: bool, options: argparse.Namespace) -> Outc
     per_topic = options.messages // (options.publishers * options.topics)
     load = Load(options.publishers, options.subscribers, options.topics, per_topic, is_reliable)
     hosts = options.publishers + options.subscribers
-    with Lab(hosts, shape, hub=options.hub, seed=options.seed, python=_python()) as lab:
+    with Lab(hosts, shape, hub=options.hub, seed=options.seed, python=find_python()) as lab:
         return Delivery(lab, load).wait(TIMEOUT_S)
 
 

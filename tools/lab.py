@@ -44,7 +44,7 @@ def main() -> int:
     try:
         shape = Shape(options.loss, options.delay, options.jitter, options.repeat, options.reorder)
         seed = options.seed
-        with Lab(options.hosts, shape, hub=options.hub, seed=seed, python=_python()) as lab:
+        with Lab(options.hosts, shape, hub=options.hub, seed=seed, python=find_python()) as lab:
             return Session(lab, options, shape).run()
     except (LabError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -171,7 +171,7 @@ def _wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> 
     return True
 
 
-def _python() -> str:
+def find_python() -> str:
     """A Python that can run the command line: this one, or else that of `.venv`."""
     if all(importlib.util.find_spec(each) is not None for each in NEEDS):
         return sys.executable

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lab import _python
+from lab import find_python
 from lab_namespace import LabError, find_obstacle
 from lab_network import Lab
 from lab_process import Process
@@ -49,7 +49,7 @@ def main() -> int:
 
 def soak(seconds: float, restart_s: float, seed: int) -> list[str]:
     """Run it; what was wrong."""
-    with Lab(LASTING + 1, SHAPE, seed=seed, python=_python()) as lab:
+    with Lab(LASTING + 1, SHAPE, seed=seed, python=find_python()) as lab:
         *homes, stage = lab.hosts
         lasting = [host.start_program(NODE, f"lasting-{host.name}") for host in homes]
         deadline = time.monotonic() + seconds
