@@ -40,7 +40,12 @@ _SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
 
 
 class _Marked(bytes):
-    """A message that is reliable or retained: `["topic",payload,sequence,1`."""
+    """A message that is reliable or retained: `["topic",payload,sequence,1`, and its parts."""
+
+    topic_json: bytes
+    payload: bytes
+    sequence: int | None
+    is_retained: bool
 
 
 class Outbox:
@@ -168,27 +173,14 @@ class Outbox:
         """The same for a message of a reliable topic, or one that is retained."""
         marks = b",null" if sequence is None else b",%d" % sequence
         message = _Marked(lane + payload + (marks + b",1" if is_retained else marks))
+        message.topic_json, message.payload = lane[1:-1], payload
+        message.sequence, message.is_retained = sequence, is_retained
         if self._is_cut(len(message), now):
             self._pack(now)
             self.messages_sent = number = self.messages_sent + 1
             self.put_slices(message + b"]", number, sequence, now)
             return number
-        if now >= self._unbatched_until:
-            return self._put(message, now)
-        self._pack(now)
-        self.messages_sent = number = self.messages_sent + 1
-        self._add(
-            encode_marked(
-                self._stamp,
-                lane[1:-1],
-                payload,
-                number,
-                self._sent_us(now),
-                sequence=sequence,
-                is_retained=is_retained,
-            )
-        )
-        return number
+        return self._put(message, now)
 
     def put_text(self, text: bytes, now: float) -> None:
         """A message that is whole already, however large: in slices."""
@@ -336,11 +328,26 @@ class Outbox:
     def _add_messages(self, body: bytes, messages: list[bytes], now: float) -> None:
         first = self.messages_sent + 1
         self.messages_sent += len(messages)
-        if len(messages) == 1 and type(messages[0]) is bytes:
-            topic_json, payload = _parts_of(messages[0])
+        lone = messages[0] if len(messages) == 1 else None
+        if isinstance(lone, _Marked):
+            self._add(self._encode_marked(lone, first, now))
+        elif lone is not None:
+            topic_json, payload = _parts_of(lone)
             self._add(encode_message(self._stamp, topic_json, payload, first, self._sent_us(now)))
         else:
             self._add(encode_batch(self._stamp, body, first, self._sent_us(now)))
+
+    def _encode_marked(self, message: _Marked, number: int, now: float) -> bytes:
+        """In a datagram of its own, which plain peers understand, too."""
+        return encode_marked(
+            self._stamp,
+            message.topic_json,
+            message.payload,
+            number,
+            self._sent_us(now),
+            sequence=message.sequence,
+            is_retained=message.is_retained,
+        )
 
     def _add(self, datagram: bytes) -> None:
         self._ready.append(datagram)
