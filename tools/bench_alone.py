@@ -86,8 +86,8 @@ def measure_unwanted(arena: Arena, plan: Plan) -> Iterator[Sample]:
     """A burst is queued while the receivers are stopped; then each works it off, alone.
 
     So the sender's speed does not matter, and no receiver sleeps between two datagrams. The
-    publisher is of mode basic, the only one that sends what nobody wants, and its datagrams are of
-    the size for a LAN, so that each brings one message: a batch has no one topic to be refused by.
+    publisher is of mode basic, the only one that sends what nobody wants, and its datagrams hold just
+    one message: a batch has no one topic to be refused by.
     """
     burst = window_for(UNWANTED_BYTES, arena.receive_buffer_bytes) // 2
     systems = ["jsonbus", "bare-recv"]
@@ -96,7 +96,7 @@ def measure_unwanted(arena: Arena, plan: Plan) -> Iterator[Sample]:
         with Run(
             arena,
             "jsonbus",
-            publisher_system="jsonbus-1400",
+            publisher_system="jsonbus-2000",
             subscriber_systems=systems,
             publisher_options={"mode": "basic", "topic": TOPIC},
             value_bytes=UNWANTED_BYTES,

@@ -1,7 +1,7 @@
 """jsonbus as programs with threads use it: `Bus`, and a handler that is called per message.
 
 jsonbus        datagrams as large as the bus chooses for loopback
-jsonbus-1400   as large as on a LAN
+jsonbus-1400   as large as on a LAN, or as the number says
 jsonbus-reliable  as jsonbus, with messages that are sent again to who missed them
 """
 
@@ -20,7 +20,6 @@ from bench_spec import TOPIC_NOBODY_WANTS, Spec
 import jsonbus
 
 READY_S = 30.0
-LAN_DATAGRAM_BYTES = 1_400
 
 
 class BusPublisher(Publisher):
@@ -88,8 +87,9 @@ def bus_settings(spec: Spec) -> Any:
     }
     if spec.system.endswith("-reliable"):
         settings["reliable"] = True
-    if spec.system.endswith("-1400"):
-        settings["datagram_bytes_max"] = LAN_DATAGRAM_BYTES
+    size = spec.system.rpartition("-")[2]
+    if size.isdecimal():
+        settings["datagram_bytes_max"] = int(size)
     return settings
 
 
