@@ -86,8 +86,8 @@ def measure_unwanted(arena: Arena, plan: Plan) -> Iterator[Sample]:
     """A burst is queued while the receivers are stopped; then each works it off, alone.
 
     So the sender's speed does not matter, and no receiver sleeps between two datagrams. The
-    publisher is of mode basic, the only one that sends what nobody wants, and its datagrams hold just
-    one message: a batch has no one topic to be refused by.
+    publisher is of mode basic, the only one that sends what nobody wants, and its datagrams hold
+    just one message: a batch has no one topic to be refused by.
     """
     burst = window_for(UNWANTED_BYTES, arena.receive_buffer_bytes) // 2
     systems = ["jsonbus", "bare-recv"]
