@@ -15,7 +15,7 @@ rather than by a timer has a reason: a timer of the event loop is only as exact 
 may publishers add messages without coming here.
 
 A publisher that never lets go of the loop has to after TURN_BYTES_MAX: others want to run, and this
-node has to hear, of what it sends itself, too, before that fills its receive buffer.
+node has to hear what others send before that fills its receive buffer.
 
 Before a datagram leaves, the pacer may want it to wait (core/pacing.py): for the rate limit, or for
 receivers on this host. The same is done as when the kernel has no room: the datagram is kept and

@@ -99,8 +99,8 @@ class Transport(Protocol):
     def queued_bytes(self) -> int | None:
         """What waits in the fullest receive queue of this host, of all sockets of the group.
 
-        This transport's own socket counts like the others: it, too, loses what others send when
-        this one sends more than it reads. Bytes as the kernel counts them, some 40 µs per call;
+        This transport's own socket counts like the others: where the system cannot keep own
+        datagrams out of it, it loses what others send when this one sends more than it reads. Bytes as the kernel counts them, some 40 µs per call;
         None where the system does not tell. Belongs to the thread that sends.
         """
 
