@@ -100,8 +100,9 @@ class Transport(Protocol):
         """What waits in the fullest receive queue of this host, of all sockets of the group.
 
         This transport's own socket counts like the others: where the system cannot keep own
-        datagrams out of it, it loses what others send when this one sends more than it reads. Bytes as the kernel counts them, some 40 µs per call;
-        None where the system does not tell. Belongs to the thread that sends.
+        datagrams out of it, it loses what others send when this one sends more than it reads.
+        Bytes as the kernel counts them, some 40 µs per call; None where the system does not tell.
+        Belongs to the thread that sends.
         """
 
     def close(self) -> None:
