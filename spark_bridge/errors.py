@@ -1,0 +1,64 @@
+"""Every error of the bridge's bus half.
+
+BridgeError
+  LogError                   the log on disk is not what it should be
+    LogCorruptError            bytes that a checksum does not confirm, where they must be right
+    LogLockedError             another bridge has the directory
+    LogFullError               no room on the disk; also an OSError
+  OffsetOutOfRangeError      an offset that the log no longer has, or does not have yet
+  RequestError               a client asked for something that cannot be done; closes nothing
+    AccessError                no token, or a wrong one
+  ProtocolError              bytes on the port that are no request; closes the connection
+"""
+
+from __future__ import annotations
+
+
+class BridgeError(Exception):
+    """Base of every error that the bridge raises on purpose."""
+
+
+class LogError(BridgeError):
+    """The log on disk is not what it should be."""
+
+
+class LogCorruptError(LogError):
+    """Bytes that a checksum does not confirm, and that are not the torn end of a file."""
+
+
+class LogLockedError(LogError):
+    """Another bridge has the directory."""
+
+
+class LogFullError(LogError, OSError):
+    """The disk has no room: what was to be appended was not."""
+
+
+class OffsetOutOfRangeError(BridgeError):
+    """An offset below the first one that is kept, or beyond the last one that is on disk."""
+
+    def __init__(self, partition: int, offset: int, first: int, end: int) -> None:
+        super().__init__(partition, offset, first, end)
+        self.partition = partition
+        self.offset = offset
+        #: The offsets that can be read: first … end - 1.
+        self.first = first
+        self.end = end
+
+    def __str__(self) -> str:
+        return (
+            f"offset {self.offset} of partition {self.partition} is not in the log, "
+            f"which has {self.first} to {self.end}"
+        )
+
+
+class RequestError(BridgeError):
+    """A client asked for something that cannot be done."""
+
+
+class AccessError(RequestError):
+    """A client showed no token, or a wrong one."""
+
+
+class ProtocolError(BridgeError):
+    """A client sent bytes that are no request."""
