@@ -6,8 +6,12 @@ BridgeError
     LogLockedError             another bridge has the directory
     LogFullError               no room on the disk; also an OSError
   OffsetOutOfRangeError      an offset that the log no longer has, or does not have yet
+  StoreError                 the sink's file cannot be used
+    StoreFullError             no room on the disk; also an OSError
   RequestError               a client asked for something that cannot be done; closes nothing
     AccessError                no token, or a wrong one
+    BusyError                  not now: try again later
+    TooLargeError              never: more than may be staged, or than a message may have
   ProtocolError              bytes on the port that are no request; closes the connection
 """
 
@@ -34,6 +38,14 @@ class LogFullError(LogError, OSError):
     """The disk has no room: what was to be appended was not."""
 
 
+class StoreError(BridgeError):
+    """What is staged for the bus cannot be read or written."""
+
+
+class StoreFullError(StoreError, OSError):
+    """The disk has no room: what was to be staged or noted was not."""
+
+
 class OffsetOutOfRangeError(BridgeError):
     """An offset below the first one that is kept, or beyond the last one that is on disk."""
 
@@ -58,6 +70,14 @@ class RequestError(BridgeError):
 
 class AccessError(RequestError):
     """A client showed no token, or a wrong one."""
+
+
+class BusyError(RequestError):
+    """What was asked for can be done later."""
+
+
+class TooLargeError(RequestError):
+    """A client sent more than is allowed."""
 
 
 class ProtocolError(BridgeError):
