@@ -173,7 +173,7 @@ class Mail:
                 error,
             )
             return None
-        return make_message(message.topic, value, message.sequence, message._origin)
+        return make_message(message.topic, value, message.sequence, message.origin)
 
 
 def _make_converter(as_type: Any) -> Callable[[Any], Any]:
