@@ -76,7 +76,8 @@ class Bridge:
         before = self.rows()
         publisher = self._ready_publisher()
         count = 0
-        for count, value in enumerate(values, start=1):
+        for value in values:
+            count += 1
             assert publisher.publish(topic, value), f"nobody subscribes to {topic}"
         self.wait_for_rows(before + count)
         return count

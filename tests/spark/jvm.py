@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 
@@ -40,3 +42,36 @@ def _fields(stat: Path) -> list[str]:
         return stat.read_text().rpartition(")")[2].split()
     except OSError:  # it has just ended
         return []
+
+
+def listening_on(pid: int) -> set[str]:
+    """The addresses on which the process listens for TCP."""
+    inodes = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:  # just closed
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target[len("socket:[") : -1])
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTEN and fields[9] in inodes:
+                found.add(_address(fields[1].partition(":")[0]))
+    return found
+
+
+_LISTEN = "0A"
+
+
+def _address(hexadecimal: str) -> str:
+    """An address of /proc/net: words of four bytes, each in the order of the machine."""
+    data = bytes.fromhex(hexadecimal)
+    ordered = b"".join(
+        int.from_bytes(data[at : at + 4], sys.byteorder).to_bytes(4, "big")
+        for at in range(0, len(data), 4)
+    )
+    address = ip_address(ordered)
+    return str(getattr(address, "ipv4_mapped", None) or address)
