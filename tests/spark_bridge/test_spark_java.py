@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_bridge.spark import JavaNotFoundError, find_java  # noqa: E402 (needs pyspark)
+from spark_bridge.spark import JavaNotFoundError, find_java
 
 WHOLE = "java.base java.desktop jdk.incubator.vector"
 SMALL = "java.base java.desktop"

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_bridge.spark import supervise  # noqa: E402 (needs pyspark)
-from tests.helpers import wait_until  # noqa: E402
+from spark_bridge.spark import supervise
+from tests.helpers import wait_until
 
 
 class Query:
