@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .config import BusConfig
     from .core.message import Message
+    from .core.topics import topic_matches
     from .core.views import Explanation, NodeInfo
     from .frontend.gaps import GapEvent
     from .frontend.presence import NodeEvent
@@ -38,6 +39,7 @@ __all__ = [
     "TopicQueue",
     "__version__",
     "errors",
+    "topic_matches",
 ]
 
 _HOMES = {
@@ -50,6 +52,7 @@ _HOMES = {
     "NodeEvent": ".frontend.presence",
     "NodeInfo": ".core.views",
     "TopicQueue": ".topic_queue",
+    "topic_matches": ".core.topics",
 }
 
 # A library says nothing unless its user asks to hear it.

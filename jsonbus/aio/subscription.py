@@ -17,7 +17,7 @@ from jsonbus.aio.wakeup import Wakeup
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
-from jsonbus.frontend.checks import check_optional_seconds
+from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.mail import Discards, Mail
 
@@ -40,7 +40,7 @@ class Subscription(Mail):
 
     def __init__(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None,
         *,
         maxsize: int,
@@ -96,6 +96,25 @@ class Subscription(Mail):
                 return await self._wait_for_next()
         except TimeoutError:
             raise TimeoutError(f"no message to {self.pattern!r} came in time") from None
+
+    async def get_many(
+        self,
+        count_max: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
+    ) -> list[Message]:
+        """All messages that wait, at most `count_max`; waits for the first one as `get` does.
+
+        For who can do with many messages at once what costs much for each alone. Raises what
+        `get` raises. Of messages that are not of the type asked for, none is in the list.
+        """
+        check_count(count_max)
+        batch = [await self.get(timeout)]
+        try:
+            while len(batch) < count_max:
+                batch.append(self._pop())
+        except IndexError:
+            pass
+        return batch
 
     def __aiter__(self) -> Subscription:
         self._check_readable()

@@ -311,7 +311,7 @@ class Receiver:
             message.topic = last
             message.value = value
             message.sequence = sequence
-            message._origin = origin
+            message.origin = origin
             if add is not None:
                 add(message)
             else:

@@ -205,7 +205,7 @@ class RetainedCache:
 
 
 def as_retained(message: Message) -> Message:
-    origin = message._origin
+    origin = message.origin
     retained = Origin(
         origin.node,
         origin.name,

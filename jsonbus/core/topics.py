@@ -103,6 +103,11 @@ def matches(pattern: str, topic: str) -> bool:
     return all(level == "**" for level in wanted[place:])
 
 
+def topic_matches(pattern: str, topic: str) -> bool:
+    """Whether a pattern matches a topic, as subscriptions do; InvalidTopicError if one is none."""
+    return matches(check_pattern(pattern), check_topic(topic))
+
+
 def intersects(first: str, second: str) -> bool:
     """Whether some topic is matched by both of two valid patterns.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
-from jsonbus.frontend.checks import check_optional_seconds
+from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
@@ -46,7 +46,7 @@ class Subscription(Mail):
 
     def __init__(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None,
         *,
         maxsize: int,
@@ -100,6 +100,24 @@ class Subscription(Mail):
             message = self._next(deadline)
             if message is not None:
                 return message
+
+    def get_many(self, count_max: int, timeout: float | None = None) -> list[Message]:
+        """All messages that wait, at most `count_max`; waits for the first one as `get` does.
+
+        For who can do with many messages at once what costs much for each alone. Raises what
+        `get` raises. Of messages that are not of the type asked for, none is in the list.
+        """
+        check_count(count_max)
+        timeout_s = check_optional_seconds("timeout", timeout)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._check_readable()
+        self._will_wait()
+        while True:
+            batch = self._next_batch(count_max, deadline)
+            if self._convert is not None:
+                batch = [each for each in map(self._as_wanted, batch) if each is not None]
+            if batch:
+                return batch
 
     def __iter__(self) -> Subscription:
         return self
@@ -223,6 +241,10 @@ class Subscription(Mail):
 
     def _next(self, deadline: float | None) -> Message | None:
         """The next message; None if it was not of the type asked for."""
+        return self._as_wanted(self._next_batch(1, deadline)[0])
+
+    def _next_batch(self, count_max: int, deadline: float | None) -> list[Message]:
+        """At least one message, of whatever type."""
         with self._lock:
             if self._is_blocking:
                 self._last_reader = threading.current_thread()
@@ -233,10 +255,10 @@ class Subscription(Mail):
                 if self._is_closed:
                     raise ClosedError(f"the subscription to {self.pattern!r} is closed")
                 self._wait_for_message(deadline)
-            batch, is_freed = self._take_batch(1)
+            batch, is_freed = self._take_batch(count_max)
         if is_freed:
             self._wake()
-        return self._as_wanted(batch[0])
+        return batch
 
     def _wait_for_message(self, deadline: float | None) -> None:
         timeout_s = None

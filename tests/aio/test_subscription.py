@@ -304,3 +304,47 @@ async def test_a_bus_lives_as_long_as_one_of_its_subscriptions() -> None:
         kept = bus()
         assert kept is not None
         await kept.close()
+
+
+@asynctest
+async def test_many_messages_are_taken_at_once() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        subscription = bus.subscribe("x")
+        for number in range(5):
+            await bus.publish("x", number)
+        assert await until(lambda: subscription.pending == 5)
+        assert [each.value for each in await subscription.get_many(3)] == [0, 1, 2]
+        assert [each.value for each in await subscription.get_many(3, timeout=0)] == [3, 4]
+        with pytest.raises(TimeoutError):
+            await subscription.get_many(3, timeout=0)
+        with pytest.raises(jsonbus.errors.ConfigError):
+            await subscription.get_many(0)
+
+
+@asynctest
+async def test_taking_many_waits_for_the_first_and_leaves_out_wrong_types() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        subscription = bus.subscribe("x", as_type=Reading)
+        taking = asyncio.create_task(subscription.get_many(10, timeout=60))
+        await asyncio.sleep(0)
+        await bus.publish("x", "no reading")
+        await bus.publish("x", {"temp": 1.0})
+        assert [each.value for each in await taking] == [Reading(1.0)]
+        assert subscription.dropped == 1
+
+
+@asynctest
+async def test_what_several_patterns_match_comes_once_and_in_order() -> None:
+    async with buses() as open_bus:
+        reader, bus = open_bus(), open_bus()
+        subscription = reader.subscribe(["a/*", "*/last", "**", "b"])
+        assert await bus.wait_for_subscribers("b", timeout=30)
+        topics = ["a/x", "b", "c/last", "a/last", "b"] * 20
+        for topic in topics:
+            await bus.publish(topic, None)
+        assert [(await subscription.get(timeout=30)).topic for _ in topics] == topics
+        subscription.close()
+        assert await until(lambda: not bus.has_subscribers("b"))
+        assert subscription.dropped == 0

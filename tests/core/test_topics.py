@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jsonbus
 from jsonbus.core.topics import (
     check_pattern,
     check_topic,
@@ -255,3 +256,11 @@ def test_hostile_patterns_are_answered_at_all() -> None:
     assert matches(hostile, "/".join("a" * 127 + "z"))
     assert not intersects(hostile, also_hostile)
     assert intersects(hostile, also_hostile[:-1] + "**")
+
+
+def test_whether_a_pattern_matches_is_told_for_valid_ones_alone() -> None:
+    assert jsonbus.topic_matches("a/**", "a/b/c")
+    assert not jsonbus.topic_matches("a/*", "a/b/c")
+    for pattern, topic in [("a//b", "a"), ("a", "a/*"), ("a", "jsonbus.x")]:
+        with pytest.raises(jsonbus.errors.InvalidTopicError):
+            jsonbus.topic_matches(pattern, topic)

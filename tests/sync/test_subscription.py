@@ -274,3 +274,77 @@ def test_a_bus_lives_as_long_as_one_of_its_subscriptions(network: MemoryNetwork)
     kept = bus()
     assert kept is not None
     kept.close()
+
+
+def test_many_messages_are_taken_at_once(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x")
+    for number in range(5):
+        bus.publish("x", number)
+    assert wait_until(lambda: subscription.pending == 5)
+    assert [each.value for each in subscription.get_many(3)] == [0, 1, 2]
+    assert [each.value for each in subscription.get_many(3, timeout=0)] == [3, 4]
+    with pytest.raises(TimeoutError):
+        subscription.get_many(3, timeout=0)
+    with pytest.raises(jsonbus.errors.ConfigError):
+        subscription.get_many(0)
+
+
+def test_taking_many_waits_for_the_first_and_leaves_out_wrong_types(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", as_type=Reading)
+    taken: list[object] = []
+    reader = threading.Thread(target=lambda: taken.extend(subscription.get_many(10, timeout=60)))
+    reader.start()
+    bus.publish("x", "no reading")
+    bus.publish("x", {"temp": 1.0})
+    reader.join(60)
+    assert [each.value for each in taken] == [Reading(1.0)]
+    assert subscription.dropped == 1
+
+
+def test_taking_many_makes_room_for_a_publisher_that_waits(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("x", maxsize=4, overflow="block")
+    taken: list[object] = []
+
+    def read() -> None:
+        while len(taken) < 100:
+            taken.extend(each.value for each in subscription.get_many(3, timeout=60))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(100):
+        bus.publish("x", number)
+    reader.join(60)
+    assert taken == list(range(100))
+
+
+def test_what_several_patterns_match_comes_once_and_in_order(open_bus: OpenBus) -> None:
+    reader, bus = open_bus(), open_bus()
+    assert bus.wait_until_sure(timeout=30)  # it would be held, and then be nothing of the past
+    bus.publish("a/last", "kept", retain=True)
+    subscription = reader.subscribe(["a/*", "*/last", "**", "b"])
+    assert subscription.patterns == ("a/*", "*/last", "**", "b")
+    assert subscription.get(timeout=30).retained
+    assert bus.wait_for_subscribers("b", timeout=30)
+    topics = ["a/x", "b", "c/last", "a/last", "b"] * 20
+    for topic in topics:
+        bus.publish(topic, None)
+    assert [subscription.get(timeout=30).topic for _ in topics] == topics
+    again = reader.subscribe(("a/last", "a/**"))
+    assert again.get(timeout=30).topic == "a/last"
+    subscription.close()
+    again.close()
+    assert wait_until(lambda: not bus.has_subscribers("b"))
+    assert (subscription.pending, subscription.dropped, again.dropped) == (0, 0, 0)
+
+
+def test_several_patterns_are_taken_or_refused_together(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    for patterns in (["a", "b//c"], ["b", "jsonbus.x"]):
+        with pytest.raises(jsonbus.errors.InvalidTopicError):
+            bus.subscribe(patterns)
+    with pytest.raises(jsonbus.errors.ConfigError):
+        bus.subscribe([])
+    assert not bus.subscriptions()
