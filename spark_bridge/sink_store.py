@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import BusyError, RequestError, TooLargeError
+from .errors import BusyError, RequestError, StoreError, TooLargeError
 from .sink_database import SinkDatabase
 
 #: What all queries may have staged: on the disk beside the log, whose size people plan.
@@ -195,7 +196,8 @@ class SinkStore:
                 "WHERE is_write = ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
                 (is_write, is_write, WRITES_MAX if is_write else QUERIES_MAX),
             )
-        self._return_pages()
+        with suppress(StoreError):  # the batch is out and noted, whatever becomes of free pages
+            self._database.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged for a batch, unless it is decided."""
@@ -291,12 +293,6 @@ class SinkStore:
 
     def _staged_bytes(self) -> int:
         return int(self._database.value("SELECT bytes FROM totals"))
-
-    def _return_pages(self) -> None:
-        """Give disk space back after a large batch, a little at a time."""
-        with self._database.reading():
-            if self._database.value("PRAGMA freelist_count") > PAGES_FREE_MAX:
-                self._database.do(f"PRAGMA incremental_vacuum({PAGES_RETURNED})")
 
     def _delete(self, condition: str, values: tuple[Any, ...]) -> None:
         self._database.do(f"DELETE FROM parts WHERE {condition}", values)
