@@ -83,20 +83,20 @@ class SinkStore:
     def stage(self, part: Part, rows: int, body: bytes) -> bool:
         """Keep the rows of a part; False if the batch is decided, and nothing needs to be kept.
 
-        Part 0 replaces all that the same attempt staged; the others have to come in order.
-        Raises BusyError and TooLargeError.
+        A part that comes again replaces itself; a new one has to be the attempt's next. Raises
+        BusyError and TooLargeError.
         """
         size_bytes = len(body) + PART_OVERHEAD_BYTES
         with self._database.transaction():
             if part.batch <= self._decided(part.query):
                 return False
             self._delete(
-                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part >= ?", part[:5]
+                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part = ?", part[:5]
             )
-            if part.part and self._count_parts(part) != part.part:
+            if self._count_parts_before(part) != part.part:
                 raise RequestError(
-                    f"part {part.part} of {_describe(part)} came, but the part before it is not "
-                    "here: let the task stage its rows again from part 0"
+                    f"part {part.part} of {_describe(part)} came, but the parts before it are not "
+                    "here: let the task stage its rows again, as another attempt"
                 )
             self._make_room(part, size_bytes)
             self._database.do(
@@ -283,11 +283,11 @@ class SinkStore:
         )
         return int(value)
 
-    def _count_parts(self, part: Part) -> int:
+    def _count_parts_before(self, part: Part) -> int:
         value = self._database.value(
             "SELECT count(*) FROM parts WHERE query = ? AND batch = ? AND partition = ? "
-            "AND attempt = ?",
-            part[:4],
+            "AND attempt = ? AND part < ?",
+            part[:5],
         )
         return int(value)
 

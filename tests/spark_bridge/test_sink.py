@@ -13,7 +13,7 @@ import pytest
 
 import jsonbus
 from jsonbus.errors import ClosedError, PayloadTooLargeError
-from spark_bridge.errors import RequestError, StoreError, StoreFullError, TooLargeError
+from spark_bridge.errors import BusyError, RequestError, StoreFullError, TooLargeError
 from spark_bridge.sink import Sink
 from tests.helpers import find_free_port, wait_until
 from tests.spark_bridge.staging import text_rows, value_rows
@@ -189,7 +189,7 @@ def test_after_an_error_in_the_middle_the_next_try_goes_on_where_it_stopped(
 ) -> None:
     outlet.before = fail_at(17, ClosedError("the bus is closed"))
     sink.stage("q", 0, 0, 1, value_rows(range(25)))
-    with pytest.raises(ClosedError):
+    with pytest.raises(BusyError, match="has left the bus"):
         sink.publish("q", 0, [(0, 1)])
     outlet.before = lambda number: None
     sink.discard("q", 0)
@@ -202,7 +202,7 @@ def test_after_an_error_in_the_middle_the_next_try_goes_on_where_it_stopped(
 def test_a_batch_that_stopped_is_finished_before_the_next_one(sink: Sink, outlet: Outlet) -> None:
     outlet.before = fail_at(3, ClosedError("the bus is closed"))
     sink.stage("q", 0, 0, 1, value_rows(range(5)))
-    with pytest.raises(ClosedError):
+    with pytest.raises(BusyError, match="has left the bus"):
         sink.publish("q", 0, [(0, 1)])
     outlet.before = lambda number: None
     sink.stage("q", 1, 0, 1, value_rows([100]))
@@ -229,7 +229,7 @@ def test_after_an_orderly_end_in_the_middle_nothing_is_repeated(
         ending = pool.submit(sink.close)
         assert wait_until(lambda: sink._is_closing)
         closing.set()
-        with pytest.raises(StoreError, match="being closed"):
+        with pytest.raises(BusyError, match="being closed"):
             publishing.result(30)
         ending.result(30)
     assert outlet.values == list(range(17))

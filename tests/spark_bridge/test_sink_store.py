@@ -61,25 +61,18 @@ def test_attempts_that_did_not_win_do_not_go_out(store: SinkStore) -> None:
     assert bodies(store, "q", 0) == [b"won"]
 
 
-def test_part_0_replaces_all_that_the_attempt_staged(store: SinkStore) -> None:
-    store.stage(Part("q", 0, 0, 1, 0), 5, b"old 0")
-    store.stage(Part("q", 0, 0, 1, 1), 5, b"old 1")
-    store.stage(Part("q", 0, 0, 1, 0), 1, b"new 0")
-    assert store.figures()["staged_rows"] == 1
-    store.mark("q", 0, [(0, 1)])
-    assert bodies(store, "q", 0) == [b"new 0"]
-
-
 def test_a_part_that_comes_again_replaces_itself(store: SinkStore) -> None:
     store.stage(Part("q", 0, 0, 1, 0), 1, b"0")
     store.stage(Part("q", 0, 0, 1, 1), 1, b"1")
     store.stage(Part("q", 0, 0, 1, 1), 1, b"1 again")
+    store.stage(Part("q", 0, 0, 1, 0), 1, b"0 again")  # a request that was under way for long
+    assert store.figures()["staged_rows"] == 2
     store.mark("q", 0, [(0, 1)])
-    assert bodies(store, "q", 0) == [b"0", b"1 again"]
+    assert bodies(store, "q", 0) == [b"0 again", b"1 again"]
 
 
 def test_a_part_whose_predecessor_is_missing_is_refused(store: SinkStore) -> None:
-    with pytest.raises(RequestError, match="the part before it is not here"):
+    with pytest.raises(RequestError, match="the parts before it are not here"):
         store.stage(Part("q", 0, 0, 1, 1), 1, BODY)
     assert store.figures()["staged_rows"] == 0
 
