@@ -41,6 +41,7 @@ def publish(topic, value, *, retain, reliable):
 sink = Sink(directory, publish, progress_rows=progress_rows)
 sink.recover()
 print("repeated", sink.stats()["rows_possibly_repeated"], flush=True)
+me = os.getpid()
 batch = os.lseek(acknowledged, 0, os.SEEK_END) and int(
     (directory / "acknowledged").read_text().split()[-1]
 ) + 1
@@ -49,8 +50,8 @@ while True:
         for part in range(2):
             first = (partition * 2 + part) * 60
             rows = value_rows([[batch, number] for number in range(first, first + 60)])
-            sink.stage("query", batch, partition, os.getpid(), rows, part=part, run=str(os.getpid()))
-    sink.publish("query", batch, [(partition, os.getpid()) for partition in range(2)])
+            sink.stage("query", batch, partition, me, rows, part=part, run=str(me))
+    sink.publish("query", batch, [(partition, me) for partition in range(2)])
     os.write(acknowledged, f"{batch}\\n".encode())
     batch += 1
 """
