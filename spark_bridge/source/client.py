@@ -42,8 +42,6 @@ WINDOW_BYTES = 2 << 20
 #: One try to connect; a host that does not answer must not use up the whole timeout.
 CONNECT_TRY_S = 5.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0
-#: After these the bridge closes the connection.
-CLOSING_CODES = ("bad_request", "bad_token")
 
 
 class Connection:
@@ -112,7 +110,7 @@ class Connection:
             raise ProtocolError(f"what answers at {self.address} is no jsonbus bridge")
         reply = _decode(self._receive_exactly(length), self.address)
         refused = reply.get("ok") is not True
-        self.idle = not (refused and reply.get("error") in CLOSING_CODES)
+        self.idle = reply.get("error") != "bad_token"  # behind which the bridge closes it
         if refused:
             raise RefusedError(self.address, reply)
         return reply

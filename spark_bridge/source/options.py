@@ -19,6 +19,8 @@ from .errors import OptionError
 
 DEFAULT_PORT = 7710
 TOPIC_BYTES_MAX = 255
+NAME_CHARACTERS_MAX = 200  # of a group, at the bridge
+LONG_POLL_MS_MAX = 60_000  # at the bridge
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
 #: In the JSON form of offsets, as in Kafka's.
@@ -201,15 +203,15 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse_milliseconds(text: str) -> int:
-    if not text.isdecimal() or int(text) > 86_400_000:
-        raise ValueError("is no whole number of milliseconds from 0 to a day")
+def _parse_timeout(text: str) -> int:
+    if not text.isdecimal() or not 100 <= int(text) <= 86_400_000:
+        raise ValueError("is no whole number of milliseconds from 100 to a day")
     return int(text)
 
 
-def _parse_timeout(text: str) -> int:
-    if _parse_milliseconds(text) < 100:
-        raise ValueError("is less than 100 milliseconds, in which nothing can be reached")
+def _parse_long_poll(text: str) -> int:
+    if not text.isdecimal() or int(text) > LONG_POLL_MS_MAX:
+        raise ValueError(f"is no whole number of milliseconds from 0 to {LONG_POLL_MS_MAX:,}")
     return int(text)
 
 
@@ -227,8 +229,14 @@ def _parse_flag(text: str) -> bool:
 
 
 def _parse_name(text: str) -> str:
-    if not text or len(text.encode(errors="replace")) > TOPIC_BYTES_MAX or not text.isprintable():
-        raise ValueError(f"is no name of 1 to {TOPIC_BYTES_MAX} bytes that can be printed")
+    if not 0 < len(text) <= NAME_CHARACTERS_MAX or not text.isprintable():
+        raise ValueError(f"is no text of 1 to {NAME_CHARACTERS_MAX} characters without controls")
+    return text
+
+
+def _parse_token(text: str) -> str:
+    if not text:
+        raise ValueError("is empty: leave the option out if the bridge has no token")
     return text
 
 
@@ -260,9 +268,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "valueSchema": _parse_value_schema,
     "valueMode": _parse_value_mode,
     "includeGaps": _parse_flag,
-    "token": _parse_name,
+    "token": _parse_token,
     "connectTimeoutMs": _parse_timeout,
-    "longPollMs": _parse_milliseconds,
+    "longPollMs": _parse_long_poll,
 }
 
 
