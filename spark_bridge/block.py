@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -37,8 +38,11 @@ HEADER = struct.Struct("<4sB3xIIQQIIIIqq")
 HEADER_BYTES = HEADER.size
 _CHECKSUM_ENDS = 12  # what stands behind the checksum is covered by it
 
-#: The one flag: some rows are gap records.
+#: Flags. Some rows are gap records.
 HAS_GAPS = 1
+#: Written to the log in one flush with the block in front of it. A block without this flag proves
+#: that everything in front of it was on disk before: only what was written together can be torn.
+SAME_FLUSH = 2
 
 #: Distinct topics that a block lists: a filter looks at them before it looks at rows.
 TOPICS_MAX = 256
@@ -61,6 +65,11 @@ ROWS = pa.schema(
         pa.field("gap", pa.int64()),
     ]
 )
+
+_OFFSET = ROWS.get_field_index("offset")
+
+#: What the log is given: it numbers the rows itself.
+ROWS_WITHOUT_OFFSET = ROWS.remove(_OFFSET)
 
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _PADDING = bytes(8)
@@ -92,19 +101,24 @@ class BlockHeader(NamedTuple):
         return HEADER_BYTES + content + -content % 8
 
 
-def encode_block(rows: pa.RecordBatch, first: int, end: int, topics: list[str] | None) -> bytes:
+def encode_block(
+    rows: pa.RecordBatch, first: int, end: int, topics: list[str] | None, *, flags: int = 0
+) -> bytes:
     """Rows, with the columns of ROWS and at least one of them, as a block.
 
     `first` and `end` are the range of offsets that it stands for, `topics` the distinct ones.
+    HAS_GAPS is set by itself.
     """
     body = _serialize(rows)
     listed = b"" if topics is None or len(topics) > TOPICS_MAX else _dump(sorted(topics))
     times = pc.min_max(rows.column("received_at").cast(pa.int64()))
+    if rows.column("gap").null_count < rows.num_rows:
+        flags |= HAS_GAPS
     header = HEADER.pack(
         MAGIC,
         VERSION,
         0,
-        HAS_GAPS if rows.column("gap").null_count < rows.num_rows else 0,
+        flags,
         first,
         end,
         rows.num_rows,
@@ -151,6 +165,49 @@ def decode_rows(block: bytes | memoryview, header: BlockHeader) -> pa.RecordBatc
     return pa.ipc.read_record_batch(body, ROWS)
 
 
+def number_rows(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    """Rows with the columns of ROWS_WITHOUT_OFFSET, numbered from `first` on."""
+    columns = rows.columns
+    columns.insert(_OFFSET, pc.add(_count_up_to(rows.num_rows), first))
+    return pa.RecordBatch.from_arrays(columns, schema=ROWS)
+
+
+def combine_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows, with the columns of ROWS, in one batch. They must fit: 2 GiB of text a column."""
+    if len(batches) == 1:
+        return batches[0]
+    (combined,) = pa.Table.from_batches(batches, ROWS).combine_chunks().to_batches()
+    return combined
+
+
+def cut_rows(rows: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that are as large as a block may be; one row may exceed `bytes_max`."""
+    if rows.num_rows <= 1 or (rows.num_rows <= rows_max and rows.nbytes <= bytes_max):
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from cut_rows(rows.slice(0, half), rows_max, bytes_max)
+    yield from cut_rows(rows.slice(half), rows_max, bytes_max)
+
+
+def distinct_topics(rows: pa.RecordBatch) -> list[str] | None:
+    """What `encode_block` lists of rows: None if there are too many."""
+    topics = pc.unique(rows.column("topic")).drop_null()
+    found: list[str] | None = topics.to_pylist() if len(topics) <= TOPICS_MAX else None
+    return found
+
+
+def _count_up_to(count: int) -> pa.Array:
+    """0, 1, … count - 1. Arrow makes no ranges in its older versions, and Python is slow at it."""
+    global _counting
+    numbers = _counting
+    while len(numbers) < count:
+        numbers = pa.concat_arrays([numbers, pc.add(numbers, len(numbers))])
+        if len(numbers) <= _COUNTING_KEPT:
+            _counting = numbers
+    return numbers.slice(0, count)
+
+
 def _serialize(rows: pa.RecordBatch) -> pa.Buffer:
     """The record batch message alone. Only a stream writer compresses: its schema is cut off."""
     sink = pa.BufferOutputStream()
@@ -170,5 +227,7 @@ def _measure_schema() -> int:
     return int(sink.getvalue().size) - _END_BYTES
 
 
+_COUNTING_KEPT = 1 << 16
+_counting = pa.array(range(1024), pa.int64())
 _END_BYTES = 8  # how an Arrow stream ends
 _SCHEMA_BYTES = _measure_schema()

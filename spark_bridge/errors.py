@@ -4,10 +4,15 @@ BridgeError
   LogError                   the log on disk is not what it should be
     LogCorruptError            bytes that a checksum does not confirm, where they must be right
     LogLockedError             another bridge has the directory
-    LogFullError               no room on the disk; also an OSError
+    LogWriteError              the disk did not take what was to be appended; also an OSError
+      LogFullError               it has no room
   OffsetOutOfRangeError      an offset that the log no longer has, or does not have yet
+  StoreError                 the sink's file cannot be used
+    StoreFullError             no room on the disk; also an OSError
   RequestError               a client asked for something that cannot be done; closes nothing
     AccessError                no token, or a wrong one
+    BusyError                  not now: try again later
+    TooLargeError              never: more than may be staged, or than a message may have
   ProtocolError              bytes on the port that are no request; closes the connection
 """
 
@@ -30,8 +35,25 @@ class LogLockedError(LogError):
     """Another bridge has the directory."""
 
 
-class LogFullError(LogError, OSError):
-    """The disk has no room: what was to be appended was not."""
+class LogWriteError(LogError, OSError):
+    """The disk did not take what was to be appended: nothing of it is kept."""
+
+    def __init__(self, message: str, partitions: tuple[int, ...]) -> None:
+        super().__init__(message)
+        #: Those that were not appended to. All others of the same call were.
+        self.partitions = partitions
+
+
+class LogFullError(LogWriteError):
+    """The disk has no room: what was to be appended was not. It may be appended later."""
+
+
+class StoreError(BridgeError):
+    """What is staged for the bus cannot be read or written."""
+
+
+class StoreFullError(StoreError, OSError):
+    """The disk has no room: what was to be staged or noted was not."""
 
 
 class OffsetOutOfRangeError(BridgeError):
@@ -58,6 +80,14 @@ class RequestError(BridgeError):
 
 class AccessError(RequestError):
     """A client showed no token, or a wrong one."""
+
+
+class BusyError(RequestError):
+    """What was asked for can be done later."""
+
+
+class TooLargeError(RequestError):
+    """A client sent more than is allowed."""
 
 
 class ProtocolError(BridgeError):

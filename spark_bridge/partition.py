@@ -1,0 +1,303 @@
+"""One partition of the log: its segments, oldest first, and its tail.
+
+An append is three steps, so that the log can sync the files of several partitions at once:
+
+    stage     rows are written to the tail or, if there are enough, with the tail's to the segment
+    (sync)    by the caller, of the descriptor that `stage` returned
+    confirm   what was written becomes visible: a new View takes the place of the old one
+    reject    instead of confirm, if the sync failed
+
+Readers take `view` and work on that: it never changes, and getting it waits for nobody.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from .block import combine_rows, cut_rows, number_rows
+from .disk import sync_directory
+from .errors import LogCorruptError
+from .segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    Segment,
+    SegmentWriter,
+    Written,
+    create_segment,
+    open_complete,
+)
+from .tail import TAIL_NAME, Tail
+
+#: A block takes at most so many bytes uncompressed, unless one row takes more: what a reader has to
+#: hold at once.
+BLOCK_BYTES_MAX = 4 << 20
+
+#: Rows wait in the tail no longer than this: retention cannot take them there.
+TAIL_AGE_MAX_S = 600.0
+
+#: A flush of this part of what is sealed at once is not worth writing twice.
+_LARGE_PART = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all partitions of a log have in common."""
+
+    segment_bytes: int
+    segment_age_max_s: float | None
+    seal_rows: int
+    seal_bytes: int
+    now: Callable[[], float]
+
+
+class View(NamedTuple):
+    """What a partition has on disk at one moment. There is always a last segment, maybe empty."""
+
+    segments: tuple[Segment, ...]
+    tail: tuple[pa.RecordBatch, ...]
+    end: int
+
+    @property
+    def first(self) -> int:
+        """The oldest offset that is kept."""
+        return self.segments[0].first
+
+    @property
+    def sealed_end(self) -> int:
+        """Where the segments end and the tail begins."""
+        return self.segments[-1].end
+
+    def segments_of(self, start: int, end: int) -> tuple[Segment, ...]:
+        """The segments that have any of the offsets from start to end - 1."""
+        low = bisect.bisect_right(self.segments, start, key=_first) - 1
+        high = bisect.bisect_left(self.segments, end, key=_first)
+        return self.segments[max(low, 0) : high]
+
+    def tail_of(self, start: int, end: int) -> list[pa.RecordBatch]:
+        """The rows of the tail from start to end - 1."""
+        rows = []
+        first = self.sealed_end
+        for batch in self.tail:
+            low, high = max(start - first, 0), min(end - first, batch.num_rows)
+            if low < high:
+                rows.append(batch.slice(low, high - low))
+            first += batch.num_rows
+        return rows
+
+
+class _Staged(NamedTuple):
+    written: Written | None  # to the segment, and then with all of the tail; else to the tail
+    rows: pa.RecordBatch | None
+    block_bytes: int
+
+
+class Partition:
+    """One thread writes at a time; any thread takes `view`."""
+
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        """Open a partition as a crash left it. Raises LogCorruptError or OSError."""
+        self.torn_bytes_cut = 0
+        self.seals = 0
+        self.rows_appended = 0
+        self._directory = directory
+        self._settings = settings
+        self._staged: _Staged | None = None
+        self._is_suspect = False
+        *complete, last = _find_segments(directory)
+        segments = [open_complete(path) for path in complete]
+        self._writer = SegmentWriter(last)
+        try:
+            segments.append(self._writer.segment)
+            _check_chain(segments)
+            self._tail = Tail(directory, segments[-1].end)
+        except BaseException:
+            self._writer.close()
+            raise
+        self.torn_bytes_cut = self._writer.torn_bytes_cut + self._tail.torn_bytes_cut
+        self._tail_since_at = settings.now()
+        self.view = View(tuple(segments), self._tail.batches, self._tail.end)
+
+    @property
+    def tail_rows(self) -> int:
+        """How many rows wait to be sealed."""
+        return self._tail.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """What the partition takes on disk, indexes aside."""
+        return sum(each.size_bytes for each in self.view.segments) + self._tail.size_bytes
+
+    def stage(self, rows: pa.RecordBatch | None) -> int | None:
+        """Write rows without an offset; None: only what the tail has, if it has waited too long.
+
+        Returns the descriptor to sync, or None if there is nothing to do. Raises OSError or
+        LogCorruptError: then nothing of the rows is kept.
+        """
+        self._verify_if_suspect()
+        if rows is None and not (self._tail.rows and self._is_tail_old()):
+            return None
+        numbered = None if rows is None else number_rows(rows, self.view.end)
+        try:
+            if numbered is None or self._is_seal_due(numbered):
+                return self._stage_seal(numbered)
+            if not self._tail.rows:
+                self._tail_since_at = self._settings.now()
+            self._staged = _Staged(None, numbered, self._tail.write(numbered))
+            return self._tail.fd
+        except OSError:
+            self._undo()
+            raise
+
+    def confirm(self) -> None:
+        """What was staged is on disk: show it."""
+        staged, self._staged = self._staged, None
+        assert staged is not None
+        segments = self.view.segments
+        if staged.written is not None:
+            self._writer.confirm(staged.written)
+            self._tail.clear(self._writer.segment.end)
+            segments = (*segments[:-1], self._writer.segment)
+            self.seals += 1
+        else:
+            self._tail.confirm(staged.rows, staged.block_bytes)
+        self.rows_appended += self._tail.end - self.view.end
+        self.view = View(segments, self._tail.batches, self._tail.end)
+
+    def reject(self) -> None:
+        """The sync of what was staged failed: it is not kept.
+
+        Nothing that the kernel shows of the files counts now: they are read anew, from the disk,
+        before anything else is appended.
+        """
+        self._staged = None
+        self._is_suspect = True
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the last one is empty. Raises OSError or LogCorruptError."""
+        self._verify_if_suspect()  # nobody cuts a segment any more that is not the last
+        if self._writer.segment.blocks:
+            writer = create_segment(self._directory, self._writer.segment.end)
+            self._writer.close()
+            self._writer = writer
+            self.view = self.view._replace(segments=(*self.view.segments, writer.segment))
+
+    def drop_oldest(self) -> int:
+        """Delete the oldest segment, which is not the last, and return how many rows it had."""
+        oldest, *rest = self.view.segments
+        assert rest
+        oldest.file.delete()
+        self.view = self.view._replace(segments=tuple(rest))
+        sync_directory(self._directory)
+        return oldest.end - oldest.first
+
+    def close(self) -> None:
+        """Close the files. Views stay readable."""
+        self._writer.close()
+        self._tail.close()
+
+    def _stage_seal(self, rows: pa.RecordBatch | None) -> int:
+        settings = self._settings
+        if self._is_segment_full():
+            self.roll()
+        batches: list[pa.RecordBatch] = []
+        if rows is not None:
+            batches.extend(cut_rows(rows, settings.seal_rows, BLOCK_BYTES_MAX))
+        if self._tail.batches:
+            # Not all at once: only a little of a large flush has to be copied.
+            head = combine_rows([*self._tail.batches, *batches[:1]])
+            batches[:1] = cut_rows(head, settings.seal_rows, BLOCK_BYTES_MAX)
+        self._staged = _Staged(self._writer.write(batches), None, 0)
+        return self._writer.fd
+
+    def _is_seal_due(self, rows: pa.RecordBatch) -> bool:
+        settings = self._settings
+        count, size_bytes = rows.num_rows, rows.nbytes
+        return (
+            self._tail.rows + count >= settings.seal_rows
+            or self._tail.plain_bytes + size_bytes >= settings.seal_bytes
+            or count * _LARGE_PART >= settings.seal_rows
+            or size_bytes * _LARGE_PART >= settings.seal_bytes
+            or (self._tail.rows > 0 and self._is_tail_old())
+        )
+
+    def _is_tail_old(self) -> bool:
+        now = self._settings.now()
+        self._tail_since_at = min(self._tail_since_at, now)  # the clock may have been set back
+        return now - self._tail_since_at >= TAIL_AGE_MAX_S
+
+    def _is_segment_full(self) -> bool:
+        segment, settings = self._writer.segment, self._settings
+        if segment.size_bytes >= settings.segment_bytes:
+            return True
+        if settings.segment_age_max_s is None or not segment.blocks:
+            return False
+        return segment.received_min_us < (settings.now() - settings.segment_age_max_s) * 1e6
+
+    def _undo(self) -> None:
+        """After a write that failed: make the files what they were."""
+        self._staged = None
+        try:
+            self._writer.undo()
+            self._tail.undo()
+        except OSError:
+            self._is_suspect = True
+
+    def _verify_if_suspect(self) -> None:
+        if self._is_suspect:
+            self._writer.verify()
+            self._tail.verify()
+            self._is_suspect = False
+
+
+def create_partition(directory: Path) -> None:
+    """Make an empty partition on disk; one that was made, and not used yet, stays as it is."""
+    if not directory.is_dir():
+        directory.mkdir()
+        sync_directory(directory.parent)
+    if not list(directory.glob(f"*{LOG_SUFFIX}")):
+        create_segment(directory, 0).close()
+
+
+def is_unused(directory: Path) -> bool:
+    """Whether no row was ever written to a partition."""
+    return all(path.stat().st_size == 0 for path in directory.glob(f"*{LOG_SUFFIX}"))
+
+
+def _find_segments(directory: Path) -> list[Path]:
+    """The segments, oldest first; indexes that a crash left without one are deleted."""
+    paths = [path for path in directory.glob(f"*{LOG_SUFFIX}") if path.name != TAIL_NAME]
+    if not paths:
+        raise LogCorruptError(
+            f"{directory} has no segments, and so the log lost its offsets: bring them back from "
+            f"a copy, or start a new log in an empty directory"
+        )
+    for path in paths:
+        if not (path.stem.isdecimal() and len(path.stem) == 20):
+            raise LogCorruptError(f"{path} is no segment: move it elsewhere")
+    for path in directory.glob(f"*{INDEX_SUFFIX}"):
+        if not path.with_suffix(LOG_SUFFIX).exists():
+            with suppress(OSError):
+                os.unlink(path)
+    return sorted(paths)
+
+
+def _check_chain(segments: list[Segment]) -> None:
+    for before, after in zip(segments, segments[1:], strict=False):
+        if before.end != after.first:
+            raise LogCorruptError(
+                f"{after.file.path} begins with offset {after.first}, but the segment before it "
+                f"ends with {before.end}: bring the files back from a copy, or start a new log in "
+                f"an empty directory"
+            )
+
+
+def _first(segment: Segment) -> int:
+    return segment.first
