@@ -12,12 +12,12 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-import spark_bridge
+from spark_bridge.source import register
 
 
 def main(remote: str, bridge: str, folder: str) -> None:
     spark = SparkSession.builder.remote(remote).getOrCreate()
-    spark_bridge.register(spark, by_value=True)
+    register(spark, by_value=True)
     batch = spark.read.format("jsonbus").option("bridge", bridge).load()
     in_batch = [list(row) for row in batch.select("topic", "value").sort("offset").collect()]
     stream = (
