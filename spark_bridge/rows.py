@@ -21,8 +21,8 @@ from .block import ROWS, ROWS_WITHOUT_OFFSET
 #: Topics whose partition is remembered; beyond, they are computed anew. A topic takes 100 bytes.
 TOPICS_REMEMBERED_MAX = 100_000
 
-#: Rows of one partition that are made in one go; a column of Arrow's ends at 2 GiB.
-PLAIN_BYTES_MAX = 64 << 20
+#: Values that are written as JSON before they become a part of a column.
+TEXTS_LOT = 128
 
 
 Messages = Sequence[jsonbus.Message]
@@ -55,24 +55,12 @@ class RowMaker:
         self._partition_of[topic] = partition
         return partition
 
-    def make(self, messages: Messages) -> Iterator[tuple[Messages, dict[int, pa.RecordBatch]]]:
-        """Messages, and their rows in order by partition; only partitions that got some.
-
-        Nearly always all of them in one go; large values make it several, one behind the other.
-        """
-        rows = {
-            partition: _make_rows(each)
-            for partition, each in enumerate(self._split(messages))
-            if each
-        }
-        if len(messages) > 1 and any(
-            each is None or each.nbytes > PLAIN_BYTES_MAX for each in rows.values()
-        ):
-            half = len(messages) // 2
-            yield from self.make(messages[:half])
-            yield from self.make(messages[half:])
-        else:
-            yield messages, rows
+    def make(self, messages: Messages) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of messages, in order within each partition; only partitions that got some."""
+        for partition, each in enumerate(self._split(messages)):
+            if each:
+                for rows in _make_rows(each):
+                    yield partition, rows
 
     def make_gaps(self, gaps: Sequence[Gap]) -> dict[int, pa.RecordBatch]:
         """The gap records, by partition."""
@@ -94,11 +82,27 @@ class RowMaker:
         return parts
 
 
-def _make_rows(messages: list[jsonbus.Message]) -> pa.RecordBatch | None:
-    """None if the values are too many for one column of Arrow's."""
-    values = _texts([message.value for message in messages])
-    if isinstance(values, pa.ChunkedArray):
-        return None
+def combine_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows in one batch; they must fit: 2 GiB of text a column."""
+    if len(batches) == 1:
+        return batches[0]
+    (combined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return combined
+
+
+def _make_rows(messages: list[jsonbus.Message]) -> Iterator[pa.RecordBatch]:
+    """Nearly always one batch; several if the values are too large for one column of Arrow's."""
+    try:
+        values = _texts(messages)
+    except pa.ArrowInvalid:
+        half = len(messages) // 2
+        yield from _make_rows(messages[:half])
+        yield from _make_rows(messages[half:])
+    else:
+        yield _with_values(messages, values)
+
+
+def _with_values(messages: list[jsonbus.Message], values: pa.Array) -> pa.RecordBatch:
     nodes: list[str] = []
     incarnations: list[int] = []
     sent_us: list[int] = []
@@ -143,15 +147,29 @@ def _make_rows(messages: list[jsonbus.Message]) -> pa.RecordBatch | None:
     )
 
 
-def _texts(values: list[object]) -> pa.Array | pa.ChunkedArray:
-    """Values as bytes of JSON. They came as JSON, or were published here: none can be wrong."""
+def _texts(messages: list[jsonbus.Message]) -> pa.Array:
+    """Values as bytes of JSON; ArrowInvalid if they are more than one column takes.
+
+    In small lots: what these take from the C library and give back stays below what it returns to
+    the kernel (128 KB). Larger ones meet fresh pages each time, and that takes five times as long
+    as writing the text.
+    """
+    lots = range(0, len(messages), TEXTS_LOT)
+    return pa.concat_arrays([_dump(messages[start : start + TEXTS_LOT]) for start in lots])
+
+
+def _dump(messages: list[jsonbus.Message]) -> pa.Array:
     dumps = orjson.dumps
     try:
-        texts = [dumps(value) for value in values]
+        texts = [dumps(message.value) for message in messages]
     except TypeError:  # a dict of this process with keys that are no strings
-        texts = [dumps(value, option=orjson.OPT_NON_STR_KEYS) for value in values]
+        option = orjson.OPT_NON_STR_KEYS
+        texts = [dumps(message.value, option=option) for message in messages]
     # What orjson writes is UTF-8: to have Arrow check that, by way of strings, doubles the time.
-    return pa.array(texts, pa.binary())
+    array = pa.array(texts, pa.binary())
+    if isinstance(array, pa.ChunkedArray):
+        raise pa.ArrowInvalid("more than one column takes")
+    return array
 
 
 def _make_gap_rows(gaps: list[Gap]) -> pa.RecordBatch:
