@@ -130,7 +130,7 @@ def load(**settings: Unpack[BusSettings]) -> BusConfig:
         merged["interface"] = _as_tuple(merged["interface"])
     if isinstance(rate := merged.get("rate_limit"), str):
         with contextlib.suppress(ValueError):  # BusConfig tells what is wrong with the text
-            merged["rate_limit"] = _read_rate(rate)
+            merged["rate_limit"] = read_bytes(rate)
     return BusConfig(**merged)
 
 
@@ -174,8 +174,8 @@ def _read_flag(text: str) -> bool:
     raise ValueError(text)
 
 
-def _read_rate(text: str) -> float:
-    """Bytes per second: 2500, 2.5k, 10M, 1G, as networks count, by thousands."""
+def read_bytes(text: str) -> float:
+    """Bytes, also per second: 2500, 2.5k, 10M, 1G, by thousands; ValueError if it is none."""
     text = text.strip()
     unit = _RATE_UNITS.get(text[-1:].lower())
     return float(text) if unit is None else float(text[:-1]) * unit
@@ -213,7 +213,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "value_bytes_max": (int, _WHOLE),
     "receive_buffer_bytes": (int, _WHOLE),
     "batching": (_read_flag, _FLAG),
-    "rate_limit": (_read_rate, _RATE_TEXT),
+    "rate_limit": (read_bytes, _RATE_TEXT),
     "classic": (_read_flag, _FLAG),
 }
 

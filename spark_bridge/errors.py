@@ -7,8 +7,12 @@ BridgeError
     LogWriteError              the disk did not take what was to be appended; also an OSError
       LogFullError               it has no room
   OffsetOutOfRangeError      an offset that the log no longer has, or does not have yet
+  StoreError                 the sink's file cannot be used
+    StoreFullError             no room on the disk; also an OSError
   RequestError               a client asked for something that cannot be done; closes nothing
     AccessError                no token, or a wrong one
+    BusyError                  not now: try again later
+    TooLargeError              never: more than may be staged, or than a message may have
   ProtocolError              bytes on the port that are no request; closes the connection
 """
 
@@ -44,6 +48,14 @@ class LogFullError(LogWriteError):
     """The disk has no room: what was to be appended was not. It may be appended later."""
 
 
+class StoreError(BridgeError):
+    """What is staged for the bus cannot be read or written."""
+
+
+class StoreFullError(StoreError, OSError):
+    """The disk has no room: what was to be staged or noted was not."""
+
+
 class OffsetOutOfRangeError(BridgeError):
     """An offset below the first one that is kept, or beyond the last one that is on disk."""
 
@@ -68,6 +80,14 @@ class RequestError(BridgeError):
 
 class AccessError(RequestError):
     """A client showed no token, or a wrong one."""
+
+
+class BusyError(RequestError):
+    """What was asked for can be done later."""
+
+
+class TooLargeError(RequestError):
+    """A client sent more than is allowed."""
 
 
 class ProtocolError(BridgeError):

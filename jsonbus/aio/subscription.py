@@ -40,7 +40,7 @@ class Subscription(Mail):
 
     def __init__(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None,
         *,
         maxsize: int,

@@ -31,6 +31,7 @@ COMMANDS = {
     "request": "Ask whoever serves a topic, and print the reply.",
     "serve": "Answer requests.",
     "ping": "Measure the round trip to every node.",
+    "bridge": "Record what is on the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
     "demo": "Watch sensors and subscribers find each other on this machine.",
 }

@@ -2,14 +2,14 @@
 
 The bus's workers bring messages, the main thread prints them: it is the one that Ctrl-C
 interrupts, also while it waits for a full pipe. Between them is a small inbox. When it is full the
-workers wait, and the subscriptions' own mailboxes fill up; these are bounded, too, and count what
-they drop.
+workers wait, and the subscription's own mailbox fills up; it is bounded, too, and counts what it
+drops.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from time import localtime, monotonic, strftime
 
@@ -28,25 +28,16 @@ INBOX_MESSAGES_MAX = 1_000
 
 
 class Inbox:
-    """Messages of several subscriptions, each message once although several patterns match it.
+    """Messages that workers bring and the main thread takes."""
 
-    `may_repeat`: there are several patterns.
-    """
-
-    def __init__(self, *, may_repeat: bool) -> None:
-        self._may_repeat = may_repeat
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._messages: deque[jsonbus.Message] = deque()
         self._is_closed = False
-        # Patterns that overlap bring the same object several times, and not one after the other.
-        # Keeping the objects keeps their ids from being used again.
-        self._recent: OrderedDict[int, jsonbus.Message] = OrderedDict()
 
     def put(self, message: jsonbus.Message) -> None:
         """Add a message, as soon as there is room; for workers."""
         with self._changed:
-            if self._may_repeat and self._is_repeat(message):
-                return
             while len(self._messages) >= INBOX_MESSAGES_MAX and not self._is_closed:
                 self._changed.wait()
             self._messages.append(message)
@@ -60,14 +51,6 @@ class Inbox:
             self._messages.clear()
             self._changed.notify_all()
             return taken
-
-    def _is_repeat(self, message: jsonbus.Message) -> bool:
-        if id(message) in self._recent:
-            return True
-        self._recent[id(message)] = message
-        if len(self._recent) > 2 * MAILBOX_MESSAGES_MAX:
-            self._recent.popitem(last=False)
-        return False
 
     def close(self) -> None:
         """Nobody takes any more: let the workers go."""
@@ -86,12 +69,8 @@ class Listener:
         self._bus = bus
         self._output = output
         self._value_only = value_only
-        distinct = dict.fromkeys(patterns)
-        self._inbox = Inbox(may_repeat=len(distinct) > 1)
-        self._subscriptions = [
-            bus.subscribe(pattern, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
-            for pattern in distinct
-        ]
+        self._inbox = Inbox()
+        self._subscription = bus.subscribe(patterns, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
 
     def run(self, count: int | None = None, timeout_s: float | None = None) -> None:
         """Print until there were `count` messages, the time is over, or the reader has gone."""
@@ -134,7 +113,7 @@ class Listener:
         return f"{line} {style('(retained)', '33')}" if message.retained else line
 
     def _report_losses(self) -> None:
-        dropped = sum(each.dropped for each in self._subscriptions)
+        dropped = self._subscription.dropped
         if dropped:
             note(f"{dropped:,} messages were dropped: the output was slower than the bus")
         stats = self._bus.stats()

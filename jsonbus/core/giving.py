@@ -120,9 +120,9 @@ class Giving:
         if is_retained and not self._cache.has_newer(message):
             self._cache.note(message)
 
-    def subscribed(self, pattern: str, inbox: Inbox, now: float) -> None:
+    def subscribed(self, patterns: tuple[str, ...], inbox: Inbox, now: float) -> None:
         """A subscription of this node: give it what is here already."""
-        wants = _matcher((pattern,))
+        wants = _matcher(patterns)
         for message in self._cache.matching(wants):
             self._deliveries.add(inbox, message)
         others = self._router.local.subscribers_of

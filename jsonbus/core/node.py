@@ -342,25 +342,38 @@ class Node:
 
     def subscribe(self, pattern: str, sink: object, now: float) -> None:
         """Deliver messages that match to `sink`; it may have several patterns."""
+        self.subscribe_all((pattern,), sink, now)
+
+    def subscribe_all(self, patterns: tuple[str, ...], sink: object, now: float) -> None:
+        """The same for several patterns: all of them, or none if one is refused."""
         self._check_open()
-        pattern = check_pattern(pattern)
-        self._check_room(pattern)
+        patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
+        self._check_room(*patterns)
         inbox = self._inboxes.get(sink)
         if inbox is None:
             inbox = self._inboxes[sink] = Inbox(sink)
-        self._reliable.subscribing(pattern)
-        self._router.local.subscribe(pattern, inbox)
-        self._giving.subscribed(pattern, inbox, now)
+        for pattern in patterns:
+            self._reliable.subscribing(pattern)
+            self._router.local.subscribe(pattern, inbox)
+        self._giving.subscribed(patterns, inbox, now)
         self._own_patterns_changed(now)
 
     def unsubscribe(self, pattern: str, sink: object, now: float) -> bool:
         """End a subscription; what was not taken yet is still delivered."""
-        inbox = self._inboxes.get(sink)
-        if inbox is None or not self._router.local.unsubscribe(pattern, inbox):
+        return self.unsubscribe_all((pattern,), sink, now)
+
+    def unsubscribe_all(self, patterns: tuple[str, ...], sink: object, now: float) -> bool:
+        """The same for several patterns; False if there was none of them."""
+        inbox, local = self._inboxes.get(sink), self._router.local
+        if inbox is None:
             return False
-        if not self._router.local.patterns_of(inbox):
+        ended = [pattern for pattern in patterns if local.unsubscribe(pattern, inbox)]
+        if not ended:
+            return False
+        if not local.patterns_of(inbox):
             del self._inboxes[sink]
-        self._reliable.unsubscribed(pattern)
+        for pattern in ended:
+            self._reliable.unsubscribed(pattern)
         self._own_patterns_changed(now)
         return True
 
@@ -512,14 +525,14 @@ class Node:
             self.counters.events_dropped += 1
         self._events.append(event)
 
-    def _check_room(self, pattern: str) -> None:
+    def _check_room(self, *patterns: str) -> None:
         """Refuse a subscription that would make the own entry too large to be announced."""
         entry = self._membership.entry
-        size = entry_size_bytes(replace(entry, patterns=(*entry.patterns, pattern)))
+        size = entry_size_bytes(replace(entry, patterns=(*entry.patterns, *patterns)))
         if size > ENTRY_BYTES_MAX:
             raise LocalError(
                 f"{len(entry.patterns):,} subscriptions fill a datagram and leave no room for "
-                f"{pattern!r}: use patterns with wildcards instead"
+                f"{', '.join(map(repr, patterns)):.500}: use patterns with wildcards instead"
             )
 
     def _check_open(self) -> None:

@@ -45,7 +45,7 @@ class Request(Message):
         self.topic = topic
         self.value = value
         self.sequence = None
-        self._origin = origin
+        self.origin = origin
         self.request_key = request_key
         self.timeout_s = timeout_s
 

@@ -42,3 +42,14 @@ def check_count(count: object) -> int:
     if type(count) is int and count >= 1:
         return count
     raise ConfigError(f"count_max is {count!r}: give the number of messages to take at most")
+
+
+def check_patterns(patterns: Any) -> tuple[str, ...]:
+    """Several patterns, whatever they are; raises ConfigError if there is none."""
+    try:
+        given = tuple(patterns)
+    except TypeError:
+        given = ()
+    if not given or not all(isinstance(each, str) for each in given):
+        raise ConfigError(f"subscribe to a pattern, or to a list of patterns, not to {patterns!r}")
+    return given

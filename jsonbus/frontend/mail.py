@@ -19,6 +19,7 @@ from typing import Any
 from jsonbus.core.mailbox import Mailbox
 from jsonbus.core.message import Message, make_message
 from jsonbus.errors import PayloadError
+from jsonbus.frontend.checks import check_patterns
 from jsonbus.frontend.events import BusLog
 
 MAXSIZE_DEFAULT = 1024
@@ -51,7 +52,7 @@ class Mail:
 
     def __init__(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         *,
         maxsize: int,
         overflow: str,
@@ -59,7 +60,9 @@ class Mail:
         log: BusLog,
         discards: Discards,
     ) -> None:
-        self._pattern = pattern
+        #: What was subscribed to; nearly always one.
+        self.patterns = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
+        self._pattern = ", ".join(self.patterns)
         self._log = log
         self._discards = discards
         self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
@@ -74,7 +77,7 @@ class Mail:
 
     @property
     def pattern(self) -> str:
-        """The topic or pattern subscribed to."""
+        """The topic or pattern subscribed to; several are separated by commas."""
         return self._pattern
 
     @property

@@ -46,7 +46,7 @@ class Subscription(Mail):
 
     def __init__(
         self,
-        pattern: str,
+        pattern: str | Sequence[str],
         handler: Handler | None,
         *,
         maxsize: int,

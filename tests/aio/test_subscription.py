@@ -333,3 +333,18 @@ async def test_taking_many_waits_for_the_first_and_leaves_out_wrong_types() -> N
         await bus.publish("x", {"temp": 1.0})
         assert [each.value for each in await taking] == [Reading(1.0)]
         assert subscription.dropped == 1
+
+
+@asynctest
+async def test_what_several_patterns_match_comes_once_and_in_order() -> None:
+    async with buses() as open_bus:
+        reader, bus = open_bus(), open_bus()
+        subscription = reader.subscribe(["a/*", "*/last", "**", "b"])
+        assert await bus.wait_for_subscribers("b", timeout=30)
+        topics = ["a/x", "b", "c/last", "a/last", "b"] * 20
+        for topic in topics:
+            await bus.publish(topic, None)
+        assert [(await subscription.get(timeout=30)).topic for _ in topics] == topics
+        subscription.close()
+        assert await until(lambda: not bus.has_subscribers("b"))
+        assert subscription.dropped == 0

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from jsonbus import Message
 from jsonbus.cli import listening
 from jsonbus.cli.listening import Inbox
@@ -16,7 +14,7 @@ def message(value: object) -> Message:
 
 
 def test_messages_come_out_in_order_and_all_at_once() -> None:
-    inbox = Inbox(may_repeat=True)
+    inbox = Inbox()
     messages = [message(each) for each in range(5)]
     for each in messages:
         inbox.put(each)
@@ -24,19 +22,8 @@ def test_messages_come_out_in_order_and_all_at_once() -> None:
     assert inbox.take(0) == []
 
 
-def test_the_same_message_counts_once_even_after_it_was_taken() -> None:
-    inbox = Inbox(may_repeat=True)
-    first, second = message(1), message(1)
-    inbox.put(first)
-    inbox.put(first)
-    assert inbox.take(30) == [first]
-    inbox.put(first)
-    inbox.put(second)
-    assert inbox.take(30) == [second]
-
-
 def test_who_brings_waits_while_it_is_full() -> None:
-    inbox = Inbox(may_repeat=True)
+    inbox = Inbox()
     count = listening.INBOX_MESSAGES_MAX + 1
     bringing = threading.Thread(
         target=lambda: [inbox.put(message(each)) for each in range(count)], daemon=True
@@ -56,7 +43,7 @@ def test_who_brings_waits_while_it_is_full() -> None:
 
 
 def test_closing_lets_go_whoever_waits() -> None:
-    inbox = Inbox(may_repeat=True)
+    inbox = Inbox()
     bringing = threading.Thread(
         target=lambda: [inbox.put(message(each)) for each in range(3_000)], daemon=True
     )
@@ -64,12 +51,3 @@ def test_closing_lets_go_whoever_waits() -> None:
     inbox.close()
     bringing.join(30)
     assert not bringing.is_alive()
-
-
-def test_its_memory_of_messages_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "MAILBOX_MESSAGES_MAX", 50)
-    inbox = Inbox(may_repeat=True)
-    for each in range(150):
-        inbox.put(message(each))
-        inbox.take(0)
-    assert len(inbox._recent) == 100

@@ -318,3 +318,33 @@ def test_taking_many_makes_room_for_a_publisher_that_waits(open_bus: OpenBus) ->
         bus.publish("x", number)
     reader.join(60)
     assert taken == list(range(100))
+
+
+def test_what_several_patterns_match_comes_once_and_in_order(open_bus: OpenBus) -> None:
+    reader, bus = open_bus(), open_bus()
+    assert bus.wait_until_sure(timeout=30)  # it would be held, and then be nothing of the past
+    bus.publish("a/last", "kept", retain=True)
+    subscription = reader.subscribe(["a/*", "*/last", "**", "b"])
+    assert subscription.patterns == ("a/*", "*/last", "**", "b")
+    assert subscription.get(timeout=30).retained
+    assert bus.wait_for_subscribers("b", timeout=30)
+    topics = ["a/x", "b", "c/last", "a/last", "b"] * 20
+    for topic in topics:
+        bus.publish(topic, None)
+    assert [subscription.get(timeout=30).topic for _ in topics] == topics
+    again = reader.subscribe(("a/last", "a/**"))
+    assert again.get(timeout=30).topic == "a/last"
+    subscription.close()
+    again.close()
+    assert wait_until(lambda: not bus.has_subscribers("b"))
+    assert (subscription.pending, subscription.dropped, again.dropped) == (0, 0, 0)
+
+
+def test_several_patterns_are_taken_or_refused_together(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    for patterns in (["a", "b//c"], ["b", "jsonbus.x"]):
+        with pytest.raises(jsonbus.errors.InvalidTopicError):
+            bus.subscribe(patterns)
+    with pytest.raises(jsonbus.errors.ConfigError):
+        bus.subscribe([])
+    assert not bus.subscriptions()

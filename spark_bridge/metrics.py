@@ -1,0 +1,69 @@
+"""The bridge's counters for Prometheus, on a port of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .errors import BridgeError
+
+PREFIX = "jsonbus_bridge"
+
+#: Figures that go up and down; all others only grow.
+GAUGES = frozenset(
+    """
+    bytes segments blocks rows first end tail_rows rows_waiting connections staged_rows
+    staged_bytes queries messages_lost messages_waiting_for_repair
+    receive_buffer_obtained_bytes
+    """.split()
+)
+
+
+class Metrics:
+    """Serves the figures of `stats` under /metrics until `stop`; BridgeError if it cannot."""
+
+    def __init__(self, stats: Callable[[], dict[str, Any]], host: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(_BridgeCollector(stats))
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        except OSError as error:
+            raise BridgeError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror or error}"
+            ) from error
+        self.port: int = self._server.server_port
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _BridgeCollector(Collector):
+    def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._stats()
+        groups = stats.pop("groups")
+        for part, figures in stats.items():
+            for name, value in figures.items():
+                full = f"{PREFIX}_{part}_{name}"
+                kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
+                yield kind(full, f"{name.replace('_', ' ')} of the bridge's {part}", value=value)
+        lag = GaugeMetricFamily(
+            f"{PREFIX}_lag_rows", "rows that a group has not committed yet", labels=["group"]
+        )
+        misfits = CounterMetricFamily(
+            f"{PREFIX}_misfits", "values that did not fit a group's schema", labels=["group"]
+        )
+        for group, facts in groups.items():
+            if "lag" in facts:
+                lag.add_metric([group], facts["lag"])
+            misfits.add_metric([group], facts["misfits"])
+        yield lag
+        yield misfits

@@ -1,0 +1,73 @@
+"""The source of a batch query: what is in the log between two offsets, fixed when it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from .client import ask
+from .columns import check_schema
+from .errors import OptionError
+from .offsets import LogState, Offsets, Range
+from .options import Bound, SourceOptions
+from .planning import split
+from .reading import as_partitions, on_loss, read_partition
+from .starting import resolve_bound
+from .watcher import Watcher
+
+
+class JsonBusBatchReader(DataSourceReader):
+    """Planning and reading for one query."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        """OptionError if options or schema are not for a batch query."""
+        if options.has_limit:
+            raise OptionError(
+                "options maxRowsPerTrigger, maxBytesPerTrigger and minRowsPerTrigger are for "
+                "streaming queries: a batch query has no trigger; use endingOffsets"
+            )
+        check_schema(schema, options)
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        watcher = Watcher(options.bridge, options.token, options.timeout_s)
+        try:
+            states = watcher.look()
+        finally:
+            watcher.close()
+        starts = self._resolve(
+            "startingOffsets", options.starting_offsets or Bound(earliest=True), states
+        )
+        ends = self._resolve("endingOffsets", options.ending_offsets or Bound(latest=True), states)
+        ranges = [
+            Range(state.address, state.epoch, partition, start, end)
+            for state in states
+            for partition, (start, end) in enumerate(
+                zip(starts[state.address], ends[state.address], strict=True)
+            )
+            if start < end
+        ]
+        return as_partitions(split(ranges, options.min_partitions, options.max_rows_per_partition))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._schema, partition)
+
+    def _resolve(self, option: str, bound: Bound, states: list[LogState]) -> dict[str, Offsets]:
+        return resolve_bound(
+            option,
+            bound,
+            states,
+            self._find,
+            lambda cause, message: on_loss(self._options, cause, message),
+        )
+
+    def _find(self, state: LogState, time_us: int) -> Offsets:
+        body = {"op": "find", "time_us": time_us}
+        options = self._options
+        reply = ask(state.address, options.token, options.timeout_s, body, state.epoch)
+        return tuple(reply["offsets"])

@@ -1,0 +1,315 @@
+"""A connection to one bridge, and the pool that keeps one for the next task.
+
+A connection is *idle* when nothing of a reply is outstanding. Only an idle one goes back into the
+pool: a stream that was not drained (a LIMIT, a killed task), a timeout or any other failure closes
+it. A pooled one may have died of age meanwhile; that is looked at before it is used again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from .errors import ProtocolError, RefusedError, UnreachableError
+from .process import process_wide
+from .protocol import (
+    BLOCKS,
+    BROKEN,
+    CHUNK_BYTES,
+    CHUNK_FORMAT,
+    END,
+    HEADER_BYTES,
+    LENGTH_FORMAT,
+    MAGIC,
+    REPLY_BYTES_MAX,
+    VERSION,
+    Block,
+    decode_rows,
+    parse_block,
+)
+
+#: What is received at once: a chunk may be a whole segment of the log, and the first rows shall not
+#: wait for the last ones.
+WINDOW_BYTES = 2 << 20
+#: One try to connect; a host that does not answer must not use up the whole timeout.
+CONNECT_TRY_S = 5.0
+PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0
+
+
+class Connection:
+    """A connection that was welcomed. For one thread at a time.
+
+    Raises OSError when the connection broke or nothing came for `timeout_s`, RefusedError when the
+    bridge refused, ProtocolError when its bytes make no sense.
+    """
+
+    def __init__(self, address: str, token: str | None, timeout_s: float) -> None:
+        self.address = address
+        self.idle = False
+        self._timeout_s = timeout_s
+        self._socket = socket.create_connection(
+            split_address(address), timeout=min(timeout_s, CONNECT_TRY_S)
+        )
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(timeout_s)
+            welcome = self._greet(token)
+        except BaseException:
+            self._socket.close()
+            raise
+        #: The log that the bridge serves, and how many partitions it has.
+        self.log_id = str(welcome.get("log"))
+        self.partitions = int(welcome.get("partitions", 0))
+
+    def close(self) -> None:
+        self.idle = False
+        self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def is_alive(self) -> bool:
+        """Whether an idle connection can be used: the bridge neither closed it nor spoke."""
+        try:
+            self._socket.setblocking(False)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            self._socket.settimeout(self._timeout_s)
+            return True
+        except OSError:
+            pass
+        return False
+
+    def request(
+        self, body: dict[str, Any], wait_s: float = 0.0, attached: bytes = b""
+    ) -> dict[str, Any]:
+        """The reply, which may come `wait_s` later than any other."""
+        self.send(body, attached)
+        return self.receive(wait_s)
+
+    def send(self, body: dict[str, Any], attached: bytes = b"") -> None:
+        """A request, and the bytes that stand behind it; the reply is fetched with `receive`."""
+        self.idle = False
+        self._socket.sendall(_encode(body))
+        if attached:
+            self._socket.sendall(attached)
+
+    def receive(self, wait_s: float = 0.0) -> dict[str, Any]:
+        """The reply to what was sent."""
+        self._socket.settimeout(self._timeout_s + wait_s)
+        (length,) = struct.unpack(LENGTH_FORMAT, self._receive_exactly(4))
+        if length > REPLY_BYTES_MAX:
+            raise ProtocolError(f"what answers at {self.address} is no jsonbus bridge")
+        reply = _decode(self._receive_exactly(length), self.address)
+        refused = reply.get("ok") is not True
+        self.idle = reply.get("error") != "bad_token"  # behind which the bridge closes it
+        if refused:
+            raise RefusedError(self.address, reply)
+        return reply
+
+    def read(
+        self, partition: int, start: int, end: int, topics: tuple[str, ...], gaps: bool
+    ) -> Iterator[tuple[Block, pa.RecordBatch]]:
+        """The rows of a range that match, block by block; idle again when all were taken."""
+        self.request(
+            {
+                "op": "read",
+                "partition": partition,
+                "start": start,
+                "end": end,
+                "topics": list(topics),
+                "gaps": gaps,
+            }
+        )
+        self.idle = False
+        rows = 0
+        while True:
+            kind, length = struct.unpack(CHUNK_FORMAT, self._receive_exactly(CHUNK_BYTES))
+            if kind == BLOCKS:
+                for block, batch in self._receive_blocks(length):
+                    rows += batch.num_rows
+                    yield block, batch
+                continue
+            if kind not in (END, BROKEN) or length > REPLY_BYTES_MAX:
+                raise ProtocolError(f"the bridge at {self.address} sent a chunk of kind {kind!r}")
+            reply = _decode(self._receive_exactly(length), self.address)
+            if kind == BROKEN:
+                raise RefusedError(self.address, reply)
+            if reply.get("rows") != rows:
+                raise ProtocolError(
+                    f"the bridge at {self.address} announced {reply.get('rows')} rows, sent {rows}"
+                )
+            self.idle = True
+            return
+
+    def _greet(self, token: str | None) -> dict[str, Any]:
+        hello: dict[str, Any] = {
+            "op": "hello",
+            "version": VERSION,
+            "client": f"spark source, process {os.getpid()} on {socket.gethostname()}",
+        }
+        if token is not None:
+            hello["token"] = token
+        self._socket.sendall(MAGIC + _encode(hello))
+        return self.receive()
+
+    def _receive_blocks(self, remaining: int) -> Iterator[tuple[Block, pa.RecordBatch]]:
+        """The blocks of one chunk. Each window has memory of its own: batches may point into it."""
+        rest = memoryview(b"")
+        need = HEADER_BYTES
+        while remaining or rest:
+            missing = min(max(WINDOW_BYTES, need) - len(rest), remaining)
+            if len(rest) + missing < need:
+                raise ProtocolError(f"the bridge at {self.address} cut a block short")
+            buffer = pa.allocate_buffer(len(rest) + missing)
+            view = memoryview(buffer).cast("B")
+            view[: len(rest)] = rest
+            self._receive_into(view[len(rest) :])
+            remaining -= missing
+            position, need = 0, HEADER_BYTES
+            while len(view) - position >= HEADER_BYTES:
+                block = parse_block(view[position:])
+                if len(view) - position < block.size_bytes:
+                    need = block.size_bytes
+                    break
+                yield block, decode_rows(buffer.slice(position, block.size_bytes), block)
+                position += block.size_bytes
+            rest = view[position:]
+
+    def _receive_exactly(self, length: int) -> bytearray:
+        data = bytearray(length)
+        self._receive_into(memoryview(data))
+        return data
+
+    def _receive_into(self, view: memoryview) -> None:
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionResetError(f"the bridge at {self.address} closed the connection")
+            view = view[count:]
+
+
+class Patience:
+    """How long failures are endured: until the timeout after the first one in a row."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._failing_since: float | None = None
+        self._pause_s = PAUSE_MIN_S
+
+    def succeeded(self) -> None:
+        self._failing_since = None
+        self._pause_s = PAUSE_MIN_S
+
+    def failed(self, now: float) -> float | None:
+        """After a failure: the seconds to pause before the next try; None if it was the last."""
+        if self._failing_since is None:
+            self._failing_since = now
+        left_s = self._failing_since + self._timeout_s - now
+        if left_s <= 0:
+            return None
+        pause_s = min(self._pause_s, left_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        return pause_s
+
+
+@contextmanager
+def borrow(address: str, token: str | None, timeout_s: float) -> Iterator[Connection]:
+    """The pooled connection of this process, or a new one; kept for others if it ends up idle.
+
+    One try: raises as Connection does.
+    """
+    pool = process_wide("connections")
+    key = (os.getpid(), address, token)  # what a fork inherited belongs to the parent
+    connection = pool.pop(key, None)
+    if connection is not None and not connection.is_alive():
+        connection.close()
+        connection = None
+    if connection is None:
+        connection = Connection(address, token, timeout_s)
+    try:
+        yield connection
+    finally:
+        if not connection.idle or pool.setdefault(key, connection) is not connection:
+            connection.close()
+
+
+def close_pooled() -> None:
+    """Close what the pool holds."""
+    pool = process_wide("connections")
+    while pool:
+        pool.popitem()[1].close()
+
+
+def ask(
+    address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
+) -> dict[str, Any]:
+    """The reply to one request that may be repeated; tried for `timeout_s`.
+
+    Raises UnreachableError, RefusedError, and ProtocolError also if the log is not `log_id`.
+    """
+    patience = Patience(timeout_s)
+    while True:
+        try:
+            return tell(address, token, timeout_s, body, log_id)
+        except (OSError, RefusedError) as error:
+            if not is_passing(error):
+                raise
+            pause_s = patience.failed(time.monotonic())
+            if pause_s is None:
+                raise unreachable(address, timeout_s, error) from error
+            time.sleep(pause_s)
+
+
+def tell(
+    address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
+) -> dict[str, Any]:
+    """The reply to one request, tried once; also raises OSError."""
+    with borrow(address, token, timeout_s) as connection:
+        if connection.log_id != log_id:
+            raise ProtocolError(f"the log of the bridge at {address} was just replaced")
+        return connection.request(body)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a later try may go well: the bridge is down, on its way up, or busy."""
+    if isinstance(error, RefusedError):
+        return error.code == "busy"
+    return isinstance(error, OSError) and not isinstance(error, UnreachableError)
+
+
+def unreachable(address: str, timeout_s: float, error: BaseException) -> UnreachableError:
+    """The one sentence for a bridge that did not come back in time."""
+    return UnreachableError(
+        f"no bridge at {address} for {timeout_s:g} s ({error}): start it with `jsonbus bridge "
+        f"--listen {address}`, or correct the option `bridge`, or raise `connectTimeoutMs`"
+    )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an IPv6 host stands in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return struct.pack(LENGTH_FORMAT, len(text)) + text
+
+
+def _decode(text: bytearray, address: str) -> dict[str, Any]:
+    try:
+        reply = json.loads(text)
+    except (ValueError, RecursionError):
+        reply = None
+    if type(reply) is not dict:
+        raise ProtocolError(f"what answers at {address} is no jsonbus bridge")
+    return reply

@@ -1,0 +1,283 @@
+"""Every option of the source, parsed and checked once.
+
+Names are case-insensitive. Whatever is not in the tables below is an error that names it: an option
+with a typing mistake must not be an option without effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from .errors import OptionError
+
+DEFAULT_PORT = 7710
+TOPIC_BYTES_MAX = 255
+NAME_CHARACTERS_MAX = 200  # of a group, at the bridge
+LONG_POLL_MS_MAX = 60_000  # at the bridge
+PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
+
+#: In the JSON form of offsets, as in Kafka's.
+LATEST, EARLIEST = -1, -2
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_DURATION_UNITS_S = {
+    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading starts or ends: one of the four is set."""
+
+    latest: bool = False
+    earliest: bool = False
+    time_us: int | None = None
+    offsets: Mapping[str, Mapping[str, Any]] | None = None  # by bridge, then by partition
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options; each field is named like its option, in our spelling."""
+
+    bridge: tuple[str, ...] = (f"127.0.0.1:{DEFAULT_PORT}",)
+    topics: tuple[str, ...] = ("**",)
+    group: str = ""
+    starting_offsets: Bound | None = None
+    ending_offsets: Bound | None = None
+    max_rows_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_rows_per_trigger: int | None = None
+    max_trigger_delay: float = 900.0  # seconds, as in Kafka's source
+    min_partitions: int | None = None
+    max_rows_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    value_schema: str | None = None
+    value_mode: str = PERMISSIVE
+    include_gaps: bool = False
+    token: str | None = None
+    connect_timeout_ms: int = 30_000
+    long_poll_ms: int = 250
+
+    def __post_init__(self) -> None:
+        # A Python source is not told the name of its query, nor where its checkpoint is.
+        if not self.group:
+            object.__setattr__(self, "group", f"query-{uuid.uuid4().hex[:12]}")
+        low, high = self.min_rows_per_trigger, self.max_rows_per_trigger
+        if low is not None and high is not None and low > high:
+            raise OptionError(
+                f"minRowsPerTrigger is {low}, more than maxRowsPerTrigger ({high}): "
+                "no batch can have as many rows"
+            )
+
+    @property
+    def timeout_s(self) -> float:
+        return self.connect_timeout_ms / 1000
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether a batch is to have less, or more, than what there is."""
+        return (
+            self.max_rows_per_trigger is not None
+            or self.max_bytes_per_trigger is not None
+            or self.min_rows_per_trigger is not None
+        )
+
+
+def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> SourceOptions:
+    """The source's options out of all that Spark passes; OptionError names the one that is wrong.
+
+    `also_known`: names, in lower case, that are not the source's but no mistake either.
+    """
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        known = _NAMES.get(name.lower())
+        if known is None:
+            if name.lower() not in also_known:
+                raise _unknown(name)
+            continue
+        option, field, parse = known
+        try:
+            values[field] = parse(text.strip())
+        except (ValueError, OverflowError) as error:
+            shown = "the value" if field == "token" else repr(text)
+            raise OptionError(f"option {option}: {shown} {error}") from None
+    return SourceOptions(**values)
+
+
+def _unknown(name: str) -> OptionError:
+    if name.lower() == "path":
+        return OptionError("load() takes no path here: the option `bridge` names the bridge")
+    close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
+    hint = f": did you mean {_NAMES[close[0]][0]}?" if close else ""
+    known = ", ".join(option for option, _, _ in _NAMES.values())
+    return OptionError(f"unknown option {name!r}{hint} (the options are {known})")
+
+
+# Parsers: text without blanks around it to value. The text of a ValueError goes behind the value.
+
+
+def parse_bridges(text: str) -> tuple[str, ...]:
+    """`host:port[,host:port…]`, each in one spelling."""
+    addresses = tuple(_parse_address(each.strip()) for each in text.split(","))
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise ValueError(f"names {address} twice: its rows would be read twice")
+    return addresses
+
+
+def _parse_address(text: str) -> str:
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.%\w]+\]|[^\s:\[\]/]+)(?::(\d{1,5}))?", text)
+    port = int(match[2] or DEFAULT_PORT) if match else 0
+    if match is None or not 0 < port < 65_536:
+        raise ValueError(f"has {text!r}, which is no host:port")
+    return f"{match[1].lower()}:{port}"
+
+
+def _parse_topics(text: str) -> tuple[str, ...]:
+    patterns = json.loads(text) if text.startswith("[") else [p.strip() for p in text.split(",")]
+    if not all(isinstance(pattern, str) and _is_pattern(pattern) for pattern in patterns):
+        raise ValueError(
+            "is no list of patterns: levels separated by `/`, none empty, `*` and `**` only as "
+            "whole levels, patterns separated by commas (or a JSON array of them)"
+        )
+    return tuple(dict.fromkeys(patterns))
+
+
+def _is_pattern(pattern: str) -> bool:
+    levels = pattern.split("/")
+    return (
+        all(level and (level in ("*", "**") or "*" not in level) for level in levels)
+        and pattern.isprintable()
+        and len(pattern.encode(errors="replace")) <= TOPIC_BYTES_MAX
+    )
+
+
+def _parse_bound(text: str) -> Bound:
+    if text.lower() in ("earliest", "latest"):
+        return Bound(latest=text.lower() == "latest", earliest=text.lower() == "earliest")
+    if text.startswith("{"):
+        return Bound(offsets=_parse_offsets(text))
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            "is none of earliest, latest, a time like 2026-01-31T12:00:00Z, "
+            'and JSON like {"host:port": {"0": 17, "1": -1}} (-1: latest, -2: earliest)'
+        ) from None
+    # Spark's session time zone is not known here: a time without a zone is UTC.
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return Bound(time_us=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def _parse_offsets(text: str) -> dict[str, dict[str, Any]]:
+    form = json.loads(text)
+    parsed: dict[str, dict[str, Any]] = {}
+    for bridge, by_partition in form.items():
+        if not isinstance(by_partition, dict):
+            raise ValueError(f"has no object of partitions for {bridge!r}")
+        for name, offset in by_partition.items():
+            if name.isdecimal() and not (type(offset) is int and offset >= EARLIEST):
+                raise ValueError(f"has {offset!r} as offset of partition {name}")
+            # A whole offset, as a progress report or a checkpoint shows it, is welcome too.
+            if not name.isdecimal() and name not in ("epoch", "from", "initial"):
+                raise ValueError(f"has {name!r}, which is no number of a partition")
+        parsed[_parse_address(bridge)] = by_partition
+    return parsed
+
+
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("is no whole number from 1 up")
+    return int(text)
+
+
+def _parse_timeout(text: str) -> int:
+    if not text.isdecimal() or not 100 <= int(text) <= 86_400_000:
+        raise ValueError("is no whole number of milliseconds from 100 to a day")
+    return int(text)
+
+
+def _parse_long_poll(text: str) -> int:
+    if not text.isdecimal() or int(text) > LONG_POLL_MS_MAX:
+        raise ValueError(f"is no whole number of milliseconds from 0 to {LONG_POLL_MS_MAX:,}")
+    return int(text)
+
+
+def _parse_duration_s(text: str) -> float:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _DURATION_UNITS_S:
+        raise ValueError("is no duration like 500ms, 30s, 15m or 1h")
+    return float(match[1]) * _DURATION_UNITS_S[match[2]]
+
+
+def _parse_flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return text.lower() == "true"
+
+
+def _parse_name(text: str) -> str:
+    if not 0 < len(text) <= NAME_CHARACTERS_MAX or not text.isprintable():
+        raise ValueError(f"is no text of 1 to {NAME_CHARACTERS_MAX} characters without controls")
+    return text
+
+
+def _parse_token(text: str) -> str:
+    if not text:
+        raise ValueError("is empty: leave the option out if the bridge has no token")
+    return text
+
+
+def _parse_value_schema(text: str) -> str:
+    if not text:
+        raise ValueError("is empty: give columns like `id STRING, celsius DOUBLE`")
+    return text
+
+
+def _parse_value_mode(text: str) -> str:
+    if text.upper() not in (PERMISSIVE, FAILFAST):
+        raise ValueError(f"is neither {PERMISSIVE} nor {FAILFAST}")
+    return text.upper()
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "bridge": parse_bridges,
+    "topics": _parse_topics,
+    "group": _parse_name,
+    "startingOffsets": _parse_bound,
+    "endingOffsets": _parse_bound,
+    "maxRowsPerTrigger": _parse_count,
+    "maxBytesPerTrigger": _parse_count,
+    "minRowsPerTrigger": _parse_count,
+    "maxTriggerDelay": _parse_duration_s,
+    "minPartitions": _parse_count,
+    "maxRowsPerPartition": _parse_count,
+    "failOnDataLoss": _parse_flag,
+    "valueSchema": _parse_value_schema,
+    "valueMode": _parse_value_mode,
+    "includeGaps": _parse_flag,
+    "token": _parse_token,
+    "connectTimeoutMs": _parse_timeout,
+    "longPollMs": _parse_long_poll,
+}
+
+
+def _field_name(option: str) -> str:
+    return re.sub(r"([A-Z])", lambda match: "_" + match[1].lower(), option)
+
+
+#: By the option's name in lower case: the name, the field, the parser.
+_NAMES = {name.lower(): (name, _field_name(name), parse) for name, parse in _PARSERS.items()}
+assert {field for _, field, _ in _NAMES.values()} == {each.name for each in fields(SourceOptions)}

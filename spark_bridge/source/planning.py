@@ -1,0 +1,78 @@
+"""How much a batch takes, and into how many tasks it is split. Pure logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .offsets import Offsets, Range
+
+
+def share(sizes: Sequence[int], limit: int) -> list[int]:
+    """How much of each backlog a batch of at most `limit` rows takes: in proportion to the backlog.
+
+    Each that has something gets something, if the limit allows, so that a busy partition does not
+    hold up a quiet one for ever.
+    """
+    if sum(sizes) <= limit:
+        return list(sizes)
+    shares = [0] * len(sizes)
+    waiting = [index for index, size in enumerate(sizes) if size]
+    waiting.sort(key=lambda index: -sizes[index])
+    for index in waiting[:limit]:
+        shares[index] = 1
+    left = limit - sum(shares)
+    if left:
+        rest = [size - 1 if size else 0 for size in sizes]
+        total = sum(rest)
+        for index in waiting:
+            shares[index] += left * rest[index] // total
+        # What rounding left over, one each to those that lost most by it.
+        losers = sorted(waiting, key=lambda index: -(left * rest[index] % total))
+        for index in losers[: limit - sum(shares)]:
+            shares[index] += 1
+    return shares
+
+
+def limit_rows(
+    begins: Mapping[str, Offsets], ends: Mapping[str, Offsets], max_rows: int
+) -> dict[str, Offsets]:
+    """Ends, by bridge, of a batch of at most that many rows."""
+    places = [(name, index) for name, each in begins.items() for index in range(len(each))]
+    sizes = [max(0, ends[name][index] - begins[name][index]) for name, index in places]
+    limited = {name: list(each) for name, each in begins.items()}
+    for (name, index), rows in zip(places, share(sizes, max_rows), strict=True):
+        limited[name][index] += rows
+    return {name: tuple(each) for name, each in limited.items()}
+
+
+def count_rows(begins: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:
+    """Offsets between, those that the topics leave out included."""
+    return sum(
+        max(0, end - begin)
+        for name, each in begins.items()
+        for begin, end in zip(each, ends[name], strict=True)
+    )
+
+
+def split(ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None) -> list[Range]:
+    """The ranges, cut so that none has more rows than `max_rows` and, if there are rows enough,
+    there are at least `min_partitions` of them, of about the same size."""
+    parts = [1 if max_rows is None else -(-_rows(each) // max_rows) for each in ranges]
+    if min_partitions is not None and sum(parts) < min_partitions:
+        total = sum(map(_rows, ranges))
+        parts = [
+            max(least, min(_rows(each), -(-min_partitions * _rows(each) // total)))
+            for each, least in zip(ranges, parts, strict=True)
+        ]
+    return [
+        each._replace(
+            start=each.start + _rows(each) * index // count,
+            end=each.start + _rows(each) * (index + 1) // count,
+        )
+        for each, count in zip(ranges, parts, strict=True)
+        for index in range(count)
+    ]
+
+
+def _rows(each: Range) -> int:
+    return each.end - each.start

@@ -1,0 +1,37 @@
+"""What lives as long as the process: pooled connections, warnings that were given.
+
+The package may travel by value. Then every task that Spark sends to a worker brings a copy of these
+functions with module variables of its own, and a pool kept in such a variable would be a new one
+for each task. So what belongs to the process is kept where all copies find it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import ModuleType
+from typing import Any
+
+_HOME = "_jsonbus_source_process"
+_WARNINGS_MAX = 1000  # causes that are remembered: a bound, no limit that anybody meets
+
+_logger = logging.getLogger("spark_bridge.source")
+
+
+def process_wide(name: str) -> dict[Any, Any]:
+    """A dict of that name, the same for the whole process. Any thread."""
+    home = sys.modules.setdefault(_HOME, ModuleType(_HOME))
+    kept: dict[Any, Any] = home.__dict__.setdefault(name, {})
+    return kept
+
+
+def warn_once(cause: str, message: str) -> None:
+    """A warning on the log, the first time for its cause; any other time it is a debug line.
+
+    Nobody configures logging in Spark's Python processes, so it comes out on standard error: of
+    the driver for what is planned, of the executor for what is read.
+    """
+    warned = process_wide("warned")
+    is_new = cause not in warned and len(warned) < _WARNINGS_MAX
+    warned.setdefault(cause, True)
+    _logger.log(logging.WARNING if is_new else logging.DEBUG, "jsonbus: %s", message)

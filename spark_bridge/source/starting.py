@@ -1,0 +1,76 @@
+"""Where reading starts or ends, out of the options startingOffsets and endingOffsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .errors import OptionError
+from .offsets import LogState, Offsets, OnLoss, expired_message
+from .options import EARLIEST, LATEST, Bound
+
+
+def resolve_bound(
+    option: str,
+    bound: Bound,
+    states: Iterable[LogState],
+    find: Callable[[LogState, int], Offsets],
+    on_loss: OnLoss,
+) -> dict[str, Offsets]:
+    """The offsets that `option` stands for now, by bridge. `find` asks a bridge for a time."""
+    states = list(states)
+    if bound.earliest:
+        return {state.address: state.first for state in states}
+    if bound.latest:
+        return {state.address: state.end for state in states}
+    if bound.time_us is not None:
+        return {state.address: find(state, bound.time_us) for state in states}
+    given = bound.offsets or {}
+    served = {state.address for state in states}
+    for address in given:
+        if address not in served:
+            raise OptionError(f"option {option}: {address} is not in the option `bridge`")
+    return {
+        state.address: _from_json(option, given.get(state.address), state, on_loss)
+        for state in states
+    }
+
+
+def _from_json(
+    option: str, given: Mapping[str, Any] | None, state: LogState, on_loss: OnLoss
+) -> Offsets:
+    names = [str(partition) for partition in range(len(state.end))]
+    if given is None or not set(names) == {name for name in given if name.isdecimal()}:
+        raise OptionError(
+            f"option {option}: the bridge at {state.address} has the partitions "
+            f"0 to {len(names) - 1}, and each needs an offset (-1: latest, -2: earliest)"
+        )
+    epoch = given.get("epoch", state.epoch)
+    if epoch != state.epoch:
+        raise OptionError(
+            f"option {option}: these offsets are of the log {epoch}, "
+            f"the bridge at {state.address} has the log {state.epoch}"
+        )
+    return tuple(
+        _one_offset(option, int(given[name]), partition, state, on_loss)
+        for partition, name in enumerate(names)
+    )
+
+
+def _one_offset(option: str, offset: int, partition: int, state: LogState, on_loss: OnLoss) -> int:
+    first, end = state.first[partition], state.end[partition]
+    if offset == LATEST:
+        return end
+    if offset == EARLIEST:
+        return first
+    if offset > end:
+        raise OptionError(
+            f"option {option}: partition {partition} of the bridge at {state.address} "
+            f"ends at {end}, before the offset {offset}"
+        )
+    if offset < first:
+        on_loss(
+            f"expired {state.epoch} {partition}",
+            expired_message(state.address, partition, offset, first),
+        )
+    return max(offset, first)

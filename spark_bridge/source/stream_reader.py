@@ -1,0 +1,141 @@
+"""The source of a streaming query.
+
+Spark makes one of these in a Python process of the driver, for offsets and planning, and sends
+another one to the executors, for `read` alone. What is called when, as Spark 4.3 has it; 4.0 and
+4.1 know no limits, and call `latestOffset` without arguments:
+
+    initialOffset        before the first batch, twice; again if that batch has to be repeated
+    latestOffset         for each trigger; waits a little for news (longPollMs)
+    reportLatestOffset   for the progress report, behind it
+    partitions           for each batch, also for one that was begun before a restart
+    commit               for a batch while the next one is made; for the last one never
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from .client import tell
+from .columns import check_schema
+from .errors import OptionError, SourceError
+from .intake import Intake
+from .offsets import Place, dump, load, ranges_between
+from .options import SourceOptions
+from .planning import split
+from .process import warn_once
+from .reading import as_partitions, on_loss, read_partition
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before Spark 4.2: no limits, and nobody asks for them
+    if not TYPE_CHECKING:
+
+        class SupportsTriggerAvailableNow:
+            """Spark does not know it yet."""
+
+        ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = None
+
+
+class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets, planning and reading for one query."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        """OptionError if options or schema are not for a streaming query."""
+        if options.ending_offsets is not None:
+            raise OptionError("option endingOffsets is for batch queries: a stream has no end")
+        check_schema(schema, options)
+        self._options = options
+        self._schema = schema
+        self._intake: Intake | None = None  # made when needed: it cannot be sent to executors
+        self._initial: dict[str, Any] | None = None
+        #: The last end that was given out or asked for: Spark before 4.2 tells no start.
+        self._given: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            self._initial = dump(self._take_in().first_places())
+        return self._initial
+
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        if start is None:
+            start = self._given or self._initial
+        # Spark asks for all there is when the trigger is to ignore limits (Trigger.Once). A start
+        # that is not known cannot be limited either: the end might be before it.
+        is_unlimited = type(limit).__name__ == "ReadAllAvailable" or start is None
+        limited = self._options.has_limit and not is_unlimited
+        end = self._take_in().advance(load(start or {}), limited)
+        if end is None and start is not None:
+            return start
+        self._given = dump(end or {})
+        return self._given
+
+    def getDefaultReadLimit(self) -> Any:
+        """Tells Spark that there is a limit; how they work together, the options know."""
+        options = self._options
+        if options.max_rows_per_trigger is not None:
+            return ReadMaxRows(options.max_rows_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_rows_per_trigger is not None:
+            return ReadMinRows(options.min_rows_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._take_in().stop_at_what_is_there()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the logs ended when the bridges were last heard: the difference is the lag."""
+        states = self._take_in().last_states()
+        return dump({state.address: Place(state.epoch, state.end) for state in states}) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._given = end
+        states = {state.epoch: state for state in self._take_in().states()}
+        ranges = ranges_between(load(start), load(end), states, self._on_loss)
+        options = self._options
+        return as_partitions(split(ranges, options.min_partitions, options.max_rows_per_partition))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell the bridges how far the query is. It is for people to see: it fails nothing."""
+        options = self._options
+        states = {state.epoch: state.address for state in self._take_in().last_states()}
+        for place in load(end).values():
+            body = {"op": "commit", "group": options.group, "offsets": list(place.offsets)}
+            address = states.get(place.epoch)
+            if address is None:
+                continue
+            try:
+                tell(address, options.token, options.timeout_s, body, place.epoch)
+            except (SourceError, OSError) as error:
+                warn_once(
+                    f"commit {address}",
+                    f"cannot tell the bridge at {address} how far the query is: {error}",
+                )
+
+    def stop(self) -> None:
+        if self._intake is not None:
+            self._intake.close()
+
+    def _take_in(self) -> Intake:
+        if self._intake is None:
+            self._intake = Intake(self._options, self._on_loss)
+        return self._intake
+
+    def _on_loss(self, cause: str, message: str) -> None:
+        on_loss(self._options, cause, message)
