@@ -159,7 +159,9 @@ class Partition:
         assert rest
         oldest.file.delete()
         self.view = self.view._replace(segments=tuple(rest))
-        sync_directory(self._directory)
+        # What a crash brings back of it is deleted again: nobody has to be sure of its end.
+        with suppress(OSError):
+            sync_directory(self._directory)
         return oldest.end - oldest.first
 
     def close(self) -> None:

@@ -238,6 +238,34 @@ def test_retention_by_size_deletes_the_oldest_of_all_partitions(tmp_path: Path) 
         assert list(read_values(log, 1)) == list(range(log.first()[1], 480))
 
 
+def test_retention_goes_on_after_what_it_could_not_delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    with OffsetLog(
+        tmp_path, partitions=2, seal_rows=2, segment_bytes=1, retention_s=100.0, now=clock
+    ) as log:
+        for _ in range(3):
+            log.append({each: make_values("a", "b", at_us=clock.us) for each in range(2)})
+        clock.at += 200
+        right = Path.unlink
+
+        def refuse(path: Path, missing_ok: bool = False) -> None:
+            if path.parent.name == "partition-0" and path.suffix == ".index":
+                raise PermissionError(13, "Permission denied")
+            right(path, missing_ok)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", refuse)
+            for expired in (6, 0):
+                assert log.expire() == expired
+                assert log.first() == [0, 6]
+                assert read_values(log) == dict(enumerate("ababab"))
+        assert caplog.text.count("WARNING") == 1 and "Permission denied" in caplog.text
+        assert log.expire() == 6
+        assert (log.first(), log.end()) == ([6, 6], [6, 6])
+
+
 def test_rows_are_readable_while_retention_deletes_them(tmp_path: Path) -> None:
     clock = Clock()
     with OffsetLog(

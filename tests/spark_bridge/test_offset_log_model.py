@@ -126,6 +126,7 @@ class LogMachine(RuleBasedStateMachine):
         start = [
             first + int(low * (last - first)) for first, last in zip(self.firsts, end, strict=True)
         ]
+        assert self.log.limit(start, end, 1 << 40) == end
         found = self.log.limit(start, end, max_bytes)
         assert found == end or sum(found) > sum(start)
         assert all(a <= b <= c for a, b, c in zip(start, found, end, strict=True))
