@@ -49,8 +49,9 @@ def crashes(before: Files, after: Files) -> Iterator[Files]:
     ]
     (name,) = grown
     behind = {key: value for key, value in after.items() if key.endswith(".log")} | before
-    old = before.get(name, b"")
-    for length in {*range(len(old), len(after[name]), 41), len(after[name])}:
+    old_bytes, new_bytes = len(before.get(name, b"")), len(after[name])
+    step = max((new_bytes - old_bytes) // 20, 1) | 1  # odd: not only where blocks may begin
+    for length in (*range(old_bytes, new_bytes, step), new_bytes):
         yield behind | {name: after[name][:length]}
         # The file has its new length already, but not all of its content.
         missing = len(after[name]) - length

@@ -267,13 +267,17 @@ def test_a_failed_sync_keeps_nothing_and_the_next_append_goes_on(tmp_path: Path)
     partition.close()
 
 
-def test_after_a_failed_sync_damage_is_noticed_before_the_next_append(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [f"{0:020d}.log", "tail.log"])
+def test_after_a_failed_sync_damage_is_noticed_before_the_next_append(
+    tmp_path: Path, name: str
+) -> None:
     partition = open_partition(tmp_path)
     append(partition, make_values(*"abcdefgh"))
+    append(partition, make_values("i"))
     assert partition.stage(make_values("x")) is not None
     partition.reject()
-    path = partition.view.segments[0].file.path
-    os.truncate(path, path.stat().st_size // 2)
+    path = tmp_path / "partition" / name
+    os.truncate(path, 100)
     for _ in range(2):
         with pytest.raises(LogCorruptError):
             partition.stage(make_values("y"))
