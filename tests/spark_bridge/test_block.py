@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.block import (
@@ -23,6 +23,9 @@ from spark_bridge.block import (
     parse_header,
 )
 from tests.spark_bridge.log_rows import make_batch, make_row, make_values
+
+# A busy machine is no failure.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_a_block_gives_back_the_rows_it_was_made_of() -> None:
@@ -75,6 +78,7 @@ def test_rows_are_numbered_from_any_offset(count: int) -> None:
     assert rows.column("offset").to_pylist() == list(range(first, first + count))
 
 
+@UNHURRIED
 @given(
     st.lists(st.integers(0, 300), min_size=1, max_size=60), st.integers(1, 20), st.integers(1, 4000)
 )
@@ -105,6 +109,7 @@ def test_a_block_without_topics_and_one_with_unknown_topics_differ() -> None:
         assert decode_topics(block, header) == topics
 
 
+@UNHURRIED
 @given(st.binary(max_size=HEADER_BYTES * 2))
 def test_bytes_that_are_no_header_are_none(data: bytes) -> None:
     assert parse_header(data) is None

@@ -3,13 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.errors import OffsetOutOfRangeError, RequestError
 from spark_bridge.offset_log import OffsetLog
 from spark_bridge.places import share_bytes
 from tests.spark_bridge.log_rows import make_batch, make_row, make_values
+
+# A busy machine is no failure.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_a_time_is_found_although_the_clock_jumps(tmp_path: Path) -> None:
@@ -32,6 +35,7 @@ def test_a_time_is_found_in_the_tail(tmp_path: Path) -> None:
         assert log.find(10) == [0, 3]
 
 
+@UNHURRIED
 @given(
     st.lists(st.floats(0, 1e9), min_size=1, max_size=8),
     st.floats(0, 1e10),
