@@ -179,11 +179,13 @@ class OffsetLog:
                 offset = max(start[number], end[number])
                 raise OffsetOutOfRangeError(number, offset, view.first, view.end)
             ranges.append((view, max(start[number], min(view.first, end[number])), end[number]))
-        shares = share_bytes([count_bytes(*each) for each in ranges], max_bytes)
-        return [
-            min(upper, max(lower + 1, find_bytes(view, lower, upper, share)))
-            for (view, lower, upper), share in zip(ranges, shares, strict=True)
-        ]
+        wanted = [count_bytes(*each) for each in ranges]
+        ends = []
+        for each, want, share in zip(ranges, wanted, share_bytes(wanted, max_bytes), strict=True):
+            _, lower, upper = each
+            found = upper if share >= want else find_bytes(*each, share)
+            ends.append(min(upper, max(lower + 1, found)))
+        return ends
 
     def expire(self) -> int:
         """Delete what is too old or too much, in whole segments; returns how many rows.

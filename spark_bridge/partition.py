@@ -88,7 +88,7 @@ class Partition:
             raise
         self.torn_bytes_cut = self._writer.torn_bytes_cut + self._tail.torn_bytes_cut
         self._tail_since_at = settings.now()
-        self.view = View(tuple(segments), self._tail.batches, self._tail.end)
+        self.view = self._make_view(tuple(segments))
 
     @property
     def size_bytes(self) -> int:
@@ -133,7 +133,7 @@ class Partition:
         else:
             self._tail.confirm(staged.rows, staged.plain_bytes, staged.block_bytes)
         self.rows_appended += self._tail.end - self.view.end
-        self.view = View(segments, self._tail.batches, self._tail.end)
+        self.view = self._make_view(segments)
 
     def reject(self) -> None:
         """The sync of what was staged failed: it is not kept.
@@ -159,7 +159,9 @@ class Partition:
         assert rest
         oldest.file.delete()
         self.view = self.view._replace(segments=tuple(rest))
-        sync_directory(self._directory)
+        # What a crash brings back of it is deleted again: nobody has to be sure of its end.
+        with suppress(OSError):
+            sync_directory(self._directory)
         return oldest.end - oldest.first
 
     def close(self) -> None:
@@ -180,6 +182,10 @@ class Partition:
             batches[:1] = cut_rows(head, settings.seal_rows, BLOCK_BYTES_MAX)
         self._staged = _Staged(self._writer.write(batches))
         return self._writer.fd
+
+    def _make_view(self, segments: tuple[Segment, ...]) -> View:
+        tail = self._tail
+        return View(segments, tail.batches, tail.plain_bytes, tail.end)
 
     def _is_seal_due(self, rows: int, plain_bytes: int) -> bool:
         settings = self._settings

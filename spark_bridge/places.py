@@ -45,7 +45,7 @@ def count_bytes(view: View, start: int, end: int) -> float:
         for entry in segment.entries(start, end):
             rows = min(end, entry.end) - max(start, entry.first)
             total += entry.plain_bytes * rows / entry.rows
-    return total + float(sum(batch.nbytes for batch in view.tail_of(start, end)))
+    return total + _tail_row_bytes(view) * max(end - max(start, view.sealed_end), 0)
 
 
 def find_bytes(view: View, start: int, end: int, bytes_max: float) -> int:
@@ -61,13 +61,10 @@ def find_bytes(view: View, start: int, end: int, bytes_max: float) -> int:
             if row_bytes * (high - low) > left:
                 return low + math.floor(left / row_bytes)
             left -= row_bytes * (high - low)
-    offset = max(start, view.sealed_end)
-    for batch in view.tail_of(start, end):
-        rows, size_bytes = int(batch.num_rows), int(batch.nbytes)
-        if size_bytes > left:
-            return offset + math.floor(left * rows / size_bytes)
-        left -= size_bytes
-        offset += rows
+    low = max(start, view.sealed_end)
+    row_bytes = _tail_row_bytes(view)
+    if row_bytes * (end - low) > left:
+        return low + math.floor(left / row_bytes)
     return end
 
 
@@ -80,6 +77,10 @@ def share_bytes(wanted: list[float], bytes_max: float) -> list[float]:
         shares[number] = min(wanted[number], left / (len(wanted) - rank))
         left -= shares[number]
     return shares
+
+
+def _tail_row_bytes(view: View) -> float:
+    return view.tail_bytes / max(view.end - view.sealed_end, 1)
 
 
 def _find_row(rows: pa.RecordBatch, time_us: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from .errors import LogCorruptError
 from .partition import Partition
 
+_Subject = TypeVar("_Subject")
 _logger = logging.getLogger("jsonbus.bridge")
 
 
@@ -21,32 +23,39 @@ class Retention:
         self._bytes_max = bytes_max
         self._age_max_s = age_max_s
         self._now = now
+        self._has_warned = False
 
     def apply(self, partitions: Sequence[Partition]) -> int:
         """Delete what is not to be kept, and return how many rows that were."""
-        rows = 0
+        before = self.rows_expired
+        for partition in partitions:
+            self._attempt(self._drop_expired, partition)
+        self._attempt(self._drop_excess, partitions)
+        return self.rows_expired - before
+
+    def _attempt(self, drop: Callable[[_Subject], None], subject: _Subject) -> None:
         try:
-            for partition in partitions:
-                while self._is_oldest_expired(partition):
-                    if len(partition.view.segments) == 1:
-                        # An empty one takes its place: its name remembers where the log goes on.
-                        partition.roll()
-                    rows += self._drop(partition)
-            while self._is_too_much(partitions):
-                able = [each for each in partitions if len(each.view.segments) > 1]
-                if not able:
-                    break
-                # The oldest of all partitions, so that what is left reaches back equally far.
-                rows += self._drop(min(able, key=_oldest_us))
+            drop(subject)
         except (OSError, LogCorruptError) as error:
             # A disk without room for a name, or too many open files: there is a next time.
-            _logger.debug("! retention stopped: %s", error)
-        return rows
+            level = logging.DEBUG if self._has_warned else logging.WARNING
+            _logger.log(level, "old rows could not be deleted and will be later: %s", error)
+            self._has_warned = True
 
-    def _drop(self, partition: Partition) -> int:
-        rows = partition.drop_oldest()
-        self.rows_expired += rows
-        return rows
+    def _drop_expired(self, partition: Partition) -> None:
+        while self._is_oldest_expired(partition):
+            if len(partition.view.segments) == 1:
+                # An empty one takes its place: its name remembers where the log goes on.
+                partition.roll()
+            self.rows_expired += partition.drop_oldest()
+
+    def _drop_excess(self, partitions: Sequence[Partition]) -> None:
+        while self._is_too_much(partitions):
+            able = [each for each in partitions if len(each.view.segments) > 1]
+            if not able:
+                return
+            # The oldest of all partitions, so that what is left reaches back equally far.
+            self.rows_expired += min(able, key=_oldest_us).drop_oldest()
 
     def _is_oldest_expired(self, partition: Partition) -> bool:
         oldest = partition.view.segments[0]

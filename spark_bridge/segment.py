@@ -58,11 +58,14 @@ class SegmentFile:
             return self._kept
 
     def delete(self) -> None:
-        """Delete the file and its index. Its bytes go when the last reader lets go of it."""
-        self._kept = LogFile(self.path)
-        self.path.unlink()
+        """Delete the file and its index. Its bytes go when the last reader lets go of it.
+
+        May be repeated after an OSError, and is nothing if somebody else deleted them.
+        """
         with suppress(FileNotFoundError):
-            self.path.with_suffix(INDEX_SUFFIX).unlink()
+            self._kept = self.open()
+        self.path.unlink(missing_ok=True)
+        self.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

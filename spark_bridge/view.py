@@ -15,6 +15,7 @@ class View(NamedTuple):
 
     segments: tuple[Segment, ...]
     tail: tuple[pa.RecordBatch, ...]
+    tail_bytes: int  # what its rows take uncompressed
     end: int
 
     @property
