@@ -40,7 +40,12 @@ from .errors import OptionError
 Convert = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"-?\d{1,19}")
-_INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_INTEGER_BITS: dict[type[DataType], int] = {
+    ByteType: 8,
+    ShortType: 16,
+    IntegerType: 32,
+    LongType: 64,
+}
 #: Text that stands for a number which JSON cannot write; as in Spark.
 _SPECIAL_NUMBERS = {
     "NaN": float("nan"),

@@ -167,6 +167,31 @@ def test_a_stream_can_be_written_by_rows(
     assert sorted(outlet.values(ROWS)) == list(range(ROWS))
 
 
+def test_writes_of_foreach_batch_that_name_their_batch_go_out_once(
+    spark: SparkSession, outlet: Outlet, tmp_path: Path
+) -> None:
+    """Spark does not let Python sinks take output mode "update": this is the way to publish it."""
+    fails = [True, False]
+
+    def publish(rows: DataFrame, batch: int) -> None:
+        save(rows, outlet.address, query="sums", batch=str(batch))
+        if fails.pop(0):
+            raise RuntimeError("the driver fails here")
+
+    totals = numbers(spark).groupBy("topic").agg({"value": "sum"}).toDF("topic", "value")
+    for is_first in (True, False):
+        writing = totals.writeStream.foreachBatch(publish).outputMode("update").trigger(once=True)
+        query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        if is_first:
+            with pytest.raises(Exception, match="the driver fails here"):
+                query.awaitTermination(120)
+        else:
+            assert query.awaitTermination(120)
+    assert outlet.values(1) == [sum(range(ROWS))]
+    stats = outlet.stats()
+    assert (stats["batches_repeated"], stats["rows_published"]) == (1, 1)
+
+
 def test_values_of_all_types_are_published_as_json(spark: SparkSession, outlet: Outlet) -> None:
     value = """
         struct(
@@ -233,6 +258,9 @@ def test_what_is_wrong_is_said_when_the_query_starts(
     with pytest.raises(Exception, match="a bus cannot be overwritten"):
         rows = spark.range(1).selectExpr("'out/x' AS topic", "id AS value")
         rows.write.format("jsonbus").mode("overwrite").save()
+    with pytest.raises(Exception, match="leave out the options query and batch"):
+        writing = numbers(spark).writeStream.format("jsonbus").options(query="x", batch=1)
+        writing.start(checkpointLocation=str(tmp_path / "other")).awaitTermination(120)
     with pytest.raises(Exception, match="column extra has no place on the bus"):
         rows = numbers(spark).selectExpr("*", "1 AS extra")
         run(rows, "jsonbus", outlet.address, tmp_path / "checkpoint")

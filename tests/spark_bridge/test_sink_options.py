@@ -68,11 +68,20 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"bridge": "a:1,b:2"}, "the sink writes to one bridge, 2 are named"),
         ({"bridge": "a:b:c"}, "option bridge"),
         ({"connectTimeoutMs": "soon"}, "option connectTimeoutMs"),
+        ({"query": "averages"}, "the options query and batch go together"),
+        ({"batch": "1"}, "the options query and batch go together"),
+        ({"query": "averages", "batch": "-1"}, "option batch: '-1' is no whole number"),
+        ({"query": "", "batch": "1"}, "option query: '' is no name"),
     ],
 )
 def test_an_option_that_is_wrong_is_named(options: dict[str, str], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         parse_sink_options(options)
+
+
+def test_a_write_may_be_a_batch_of_a_named_query() -> None:
+    parsed = parse_sink_options({"query": "averages", "batch": "17"})
+    assert (parsed.query, parsed.batch) == ("averages", 17)
 
 
 @pytest.mark.parametrize(
