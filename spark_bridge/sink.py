@@ -24,7 +24,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 from .errors import BusyError, RequestError, StoreError, TooLargeError
 from .sink_rows import check_rows, read_rows
 from .sink_store import Part, Publication, SinkStore
+from .turns import Turns
 from .wire import STAGE_BYTES_MAX
 
 FILE_NAME = "sink.sqlite"
@@ -85,8 +85,8 @@ class Sink:
         self._value_bytes_max = value_bytes_max
         self._progress_rows = progress_rows
         self._store = SinkStore(directory / FILE_NAME)
-        self._changed = threading.Condition()  # guards all below
-        self._turns: dict[str, _Turn] = {}
+        self._turns = Turns()  # one publisher per query at a time
+        self._lock = threading.Lock()  # guards all below
         #: Where a batch stopped, by query: for a disk that did not take it.
         self._stopped: dict[str, tuple[int, int]] = {}
         self._counters = dict.fromkeys(_COUNTERS, 0)
@@ -145,7 +145,7 @@ class Sink:
         _check_numbers(batch=batch)
         for partition, attempt in partitions:
             _check_numbers(partition=partition, attempt=attempt)
-        with self._turn(query):
+        with self._turns.take(query):
             self._go_on(query)
             publication = self._store.mark(query, batch, partitions)
             if publication is None:
@@ -165,7 +165,7 @@ class Sink:
         To be called before the first request, once the bus is open.
         """
         for query in self._store.unfinished():
-            with self._turn(query):
+            with self._turns.take(query):
                 self._go_on(query)
         self._expire()
 
@@ -176,15 +176,14 @@ class Sink:
         rows_refused, which the bus did not take. rows_skipped: bad rows that were left out when
         they were staged.
         """
-        with self._changed:
+        with self._lock:
             counted = dict(self._counters)
         return {**self._store.figures(), **counted}
 
     def close(self) -> None:
         """Stop batches that are being published between two messages, and let go of the file."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.wait_for(lambda: not self._turns, _CLOSE_S)
+        self._is_closing = True
+        self._turns.wait_until_all_ended(_CLOSE_S)
         self._store.close()
 
     def _go_on(self, query: str) -> None:
@@ -192,7 +191,7 @@ class Sink:
         publication = self._store.resume(query)
         if publication is None:
             return
-        with self._changed:
+        with self._lock:
             batch, position = self._stopped.pop(query, (-1, 0))
         if batch == publication.batch:
             publication = publication._replace(position=position, is_exact=True)
@@ -255,7 +254,7 @@ class Sink:
     def _note_place(self, publication: Publication, position: int) -> None:
         """A batch stops in the middle: remember where, on disk if that works."""
         query, batch = publication.query, publication.batch
-        with self._changed:
+        with self._lock:
             self._stopped[query] = batch, position
         try:
             self._flush()
@@ -291,7 +290,7 @@ class Sink:
 
     def _expire(self) -> None:
         now = time.monotonic()
-        with self._changed:
+        with self._lock:
             if now < self._expires_at:
                 return
             self._expires_at = now + _EXPIRY_S
@@ -300,38 +299,14 @@ class Sink:
             _log.warning("%d rows were staged long ago and never published: dropped", dropped)
 
     def _count(self, counter: str, number: int = 1) -> None:
-        with self._changed:
+        with self._lock:
             self._counters[counter] += number
 
     def _warn_once(self, text: str, *values: object) -> None:
-        with self._changed:
+        with self._lock:
             is_first = text not in self._warned
             self._warned.add(text)
         _log.log(logging.WARNING if is_first else logging.DEBUG, text, *values)
-
-    @contextmanager
-    def _turn(self, query: str) -> Iterator[None]:
-        """One publisher per query at a time."""
-        with self._changed:
-            turn = self._turns.setdefault(query, _Turn())
-            turn.users += 1
-        try:
-            with turn.lock:
-                yield
-        finally:
-            with self._changed:
-                turn.users -= 1
-                if not turn.users:
-                    del self._turns[query]
-                    self._changed.notify_all()
-
-
-class _Turn:
-    """The lock of one query, and how many hold it or wait for it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
 
 
 def _check_id(name: str, value: object) -> None:
