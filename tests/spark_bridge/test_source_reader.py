@@ -182,9 +182,7 @@ def test_latest_starts_behind_what_was_there_and_keeps_that_start(
     assert q.values() == [5, 6, 7]
 
 
-def test_a_first_batch_that_is_repeated_reads_the_same_rows(
-    served: ServedLog, query: Make
-) -> None:
+def test_a_first_batch_that_is_repeated_reads_the_same_rows(served: ServedLog, query: Make) -> None:
     q = query(served, startingOffsets="latest")
     q.reader.initialOffset()
     served.publish(range(4))
@@ -284,9 +282,7 @@ def test_large_ranges_are_split_into_tasks(served: ServedLog, query: Make) -> No
     assert [json.loads(row[1]) for row in q.run()] == list(range(100))
 
 
-def test_the_latest_offset_is_reported_from_the_last_reply(
-    served: ServedLog, query: Make
-) -> None:
+def test_the_latest_offset_is_reported_from_the_last_reply(served: ServedLog, query: Make) -> None:
     served.publish(range(10))
     q = query(served, maxRowsPerTrigger="3")
     q.step()
@@ -458,9 +454,7 @@ def test_rows_that_expire_between_planning_and_reading_are_noticed(
         assert [json.loads(row[1]) for row in q.run()] == list(range(10_000, 20_000))
 
 
-def test_a_log_that_was_replaced_is_an_error_or_a_new_start(
-    served: ServedLog, query: Make
-) -> None:
+def test_a_log_that_was_replaced_is_an_error_or_a_new_start(served: ServedLog, query: Make) -> None:
     served.publish(range(5))
     strict, lenient = query(served), query(served, failOnDataLoss="false")
     assert strict.values() == lenient.values() == [0, 1, 2, 3, 4]
@@ -500,9 +494,7 @@ def test_a_bridge_that_moved_is_read_on(served: ServedLog, query: Make) -> None:
     assert list(q.ends[-1]) == [served.address]
 
 
-def test_a_bridge_may_be_added_and_removed(
-    open_log: Callable[..., ServedLog], query: Make
-) -> None:
+def test_a_bridge_may_be_added_and_removed(open_log: Callable[..., ServedLog], query: Make) -> None:
     one, other = open_log(partitions=1), open_log(partitions=3)
     one.publish([1])
     other.publish([2], partition=2)
@@ -593,7 +585,10 @@ def test_options_of_the_other_kind_of_query_are_refused() -> None:
 
 def test_a_batch_query_reads_what_was_there_when_it_was_planned(served: ServedLog) -> None:
     served.publish(range(10))
-    options = {"bridge": served.address, "endingOffsets": json.dumps({served.address: {"0": 8, "1": -1}})}
+    options = {
+        "bridge": served.address,
+        "endingOffsets": json.dumps({served.address: {"0": 8, "1": -1}}),
+    }
     reader = JsonBusDataSource(options).reader(SCHEMA)
     partitions = reader.partitions()
     served.publish(range(10))
