@@ -28,18 +28,16 @@ Costs: an append encodes each row once if the flush is large, else twice (tail, 
 only ever touched as Arrow columns. Reading whole blocks is a sendfile. Finding an offset is two
 binary searches in memory, whatever the size of the log.
 
-Locks: `_lock` is held by append, expire, stats and close. first, end, read, find and limit take
+Locks: `_lock` is held by append, expire and close. first, end, read, find, limit and stats take
 none: they use one View per partition, which never changes. Files that retention deletes stay open
 for those who still read them (segment.py).
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,28 +45,21 @@ from typing import Self
 import pyarrow as pa
 
 from .block import ROWS_WITHOUT_OFFSET
-from .disk import FULL_ERRNOS, DirectoryLock, make_directory
-from .errors import (
-    LogCorruptError,
-    LogError,
-    LogFullError,
-    LogWriteError,
-    OffsetOutOfRangeError,
-    RequestError,
-)
+from .disk import DirectoryLock, make_directory
+from .errors import LogError, OffsetOutOfRangeError, RequestError
+from .flush import Flusher, as_error
 from .log_meta import PARTITIONS_DEFAULT, load_or_create
-from .partition import Partition, Settings, View
+from .partition import Partition, Settings
 from .pieces import FileRun, Piece, RangeReader
 from .places import count_bytes, find_bytes, find_time, share_bytes
 from .retention import Retention
+from .view import View
 
 __all__ = ["FileRun", "OffsetLog", "Piece"]
 
 #: Retention deletes whole segments: with this many to a partition it is not far off what was asked.
 _SEGMENTS_KEPT_MIN = 8
 _SEGMENT_BYTES_MIN = 64 << 10
-#: Syncs that wait for the disk at once.
-_SYNCS_MAX = 8
 
 
 class OffsetLog:
@@ -92,36 +83,31 @@ class OffsetLog:
         Raises LogError, and below it LogLockedError and LogCorruptError.
         """
         self.directory = directory = Path(directory)
-        if retention_bytes is not None:
-            share = retention_bytes // ((partitions or PARTITIONS_DEFAULT) * _SEGMENTS_KEPT_MIN)
-            segment_bytes = min(segment_bytes, max(share, _SEGMENT_BYTES_MIN))
-        age_max_s = None if retention_s is None else retention_s / _SEGMENTS_KEPT_MIN
-        settings = Settings(segment_bytes, age_max_s, seal_rows, seal_bytes, now)
-        self._retention = Retention(retention_bytes, retention_s, now)
         self._lock = threading.Lock()
         self._is_closed = False
-        self._syncs = 0
+        self._retention = Retention(retention_bytes, retention_s, now)
         self._partitions: list[Partition] = []
         try:
             make_directory(directory)
             self._directory_lock = DirectoryLock(directory)
             try:
                 meta = load_or_create(directory, partitions, now)
+                if retention_bytes is not None:
+                    share = retention_bytes // (meta.partitions * _SEGMENTS_KEPT_MIN)
+                    segment_bytes = min(segment_bytes, max(share, _SEGMENT_BYTES_MIN))
+                age_max_s = None if retention_s is None else retention_s / _SEGMENTS_KEPT_MIN
+                settings = Settings(segment_bytes, age_max_s, seal_rows, seal_bytes, now)
                 for number in range(meta.partitions):
                     path = directory / f"partition-{number}"
                     self._partitions.append(Partition(path, settings))
             except BaseException:
-                for partition in self._partitions:
-                    partition.close()
-                self._directory_lock.release()
+                self._close_files()
                 raise
         except OSError as error:
             raise LogError(f"the log in {directory} cannot be opened: {error}") from error
         self.id = meta.id
         self.partitions = meta.partitions
-        self._pool = ThreadPoolExecutor(
-            min(_SYNCS_MAX, self.partitions), thread_name_prefix="jsonbus-log-sync"
-        )
+        self._flusher = Flusher(self._partitions)
 
     def first(self) -> list[int]:
         """The oldest offset that is kept, by partition. Never waits."""
@@ -145,11 +131,13 @@ class OffsetLog:
         with self._lock:
             self._check_open()
             segments = self._count_segments()
-            failures = self._write({n: rows for n, rows in batches.items() if rows.num_rows})
+            failures = self._flusher.flush(
+                {n: rows for n, rows in batches.items() if rows.num_rows}
+            )
             if failures or self._count_segments() != segments:
-                self._expire()
+                self._retention.apply(self._partitions)
         if failures:
-            raise self._as_error(failures)
+            raise as_error(failures, self.directory)
 
     def read(
         self,
@@ -204,26 +192,25 @@ class OffsetLog:
         """
         with self._lock:
             self._check_open()
-            self._write(dict.fromkeys(range(self.partitions)))
-            return self._expire()
+            self._flusher.flush(dict.fromkeys(range(self.partitions)))
+            return self._retention.apply(self._partitions)
 
     def stats(self) -> dict[str, int]:
-        """Counters: of what there is, and of what was done since the log was opened."""
-        with self._lock:
-            views = [each.view for each in self._partitions]
-            segments = [segment for view in views for segment in view.segments]
-            return {
-                "rows": sum(view.end - view.first for view in views),
-                "bytes": sum(each.size_bytes for each in self._partitions),
-                "segments": len(segments),
-                "blocks": sum(each.blocks for each in segments),
-                "tail_rows": sum(each.tail_rows for each in self._partitions),
-                "rows_appended": sum(each.rows_appended for each in self._partitions),
-                "rows_expired": self._retention.rows_expired,
-                "seals": sum(each.seals for each in self._partitions),
-                "syncs": self._syncs,
-                "torn_bytes_cut": sum(each.torn_bytes_cut for each in self._partitions),
-            }
+        """Counters: what there is, and what was done since the log was opened. Never waits."""
+        views = [each.view for each in self._partitions]
+        segments = [segment for view in views for segment in view.segments]
+        return {
+            "rows": sum(view.end - view.first for view in views),
+            "bytes": sum(each.size_bytes for each in self._partitions),
+            "segments": len(segments),
+            "blocks": sum(each.blocks for each in segments),
+            "tail_rows": sum(view.end - view.sealed_end for view in views),
+            "rows_appended": sum(each.rows_appended for each in self._partitions),
+            "rows_expired": self._retention.rows_expired,
+            "seals": sum(each.seals for each in self._partitions),
+            "syncs": self._flusher.syncs,
+            "torn_bytes_cut": sum(each.torn_bytes_cut for each in self._partitions),
+        }
 
     def close(self) -> None:
         """Give the directory free. What is being read can be read to its end; again is nothing."""
@@ -231,10 +218,8 @@ class OffsetLog:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._pool.shutdown()
-            for partition in self._partitions:
-                partition.close()
-            self._directory_lock.release()
+            self._flusher.close()
+            self._close_files()
 
     def __enter__(self) -> Self:
         return self
@@ -247,60 +232,13 @@ class OffsetLog:
     ) -> None:
         self.close()
 
-    def _write(self, batches: dict[int, pa.RecordBatch | None]) -> dict[int, Exception]:
-        """Stage, sync and confirm; what went wrong, by partition."""
-        failures: dict[int, Exception] = {}
-        dirty: dict[int, int] = {}  # partition: descriptor
-        for number, rows in batches.items():
-            try:
-                fd = self._partitions[number].stage(rows)
-            except (OSError, LogCorruptError) as error:
-                failures[number] = error
-            else:
-                if fd is not None:
-                    dirty[number] = fd
-        for number, failure in self._sync(dirty).items():
-            if failure is None:
-                self._partitions[number].confirm()
-            else:
-                self._partitions[number].reject()
-                failures[number] = failure
-        return failures
-
-    def _sync(self, dirty: dict[int, int]) -> dict[int, Exception | None]:
-        """Sync all descriptors at once; what each ended with."""
-        self._syncs += len(dirty)
-        if len(dirty) > 1:
-            return dict(zip(dirty, self._pool.map(_try_sync, dirty.values()), strict=True))
-        return {number: _try_sync(fd) for number, fd in dirty.items()}
-
-    def _expire(self) -> int:
-        return self._retention.apply(self._partitions)
+    def _close_files(self) -> None:
+        for partition in self._partitions:
+            partition.close()
+        self._directory_lock.release()
 
     def _count_segments(self) -> int:
         return sum(len(each.view.segments) for each in self._partitions)
-
-    def _as_error(self, failures: dict[int, Exception]) -> LogWriteError:
-        numbers = tuple(sorted(failures))
-        named = ", ".join(map(str, numbers))
-        is_full = all(
-            isinstance(each, OSError) and each.errno in FULL_ERRNOS for each in failures.values()
-        )
-        cause = failures[numbers[0]]
-        error: LogWriteError
-        if is_full:
-            error = LogFullError(
-                f"the disk has no room for partitions {named} of the log in {self.directory} "
-                f"({cause}): make room, or keep less",
-                numbers,
-            )
-        else:
-            error = LogWriteError(
-                f"partitions {named} of the log in {self.directory} did not take rows: {cause}",
-                numbers,
-            )
-        error.__cause__ = cause
-        return error
 
     def _view(self, partition: int) -> View:
         if not 0 <= partition < self.partitions:
@@ -310,11 +248,3 @@ class OffsetLog:
     def _check_open(self) -> None:
         if self._is_closed:
             raise LogError(f"the log in {self.directory} is closed")
-
-
-def _try_sync(fd: int) -> Exception | None:
-    try:
-        os.fdatasync(fd)
-    except OSError as error:
-        return error
-    return None

@@ -12,7 +12,6 @@ Readers take `view` and work on that: it never changes, and getting it waits for
 
 from __future__ import annotations
 
-import bisect
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +21,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from .block import combine_rows, cut_rows, number_rows
+from .block import BLOCK_BYTES_MAX, combine_rows, cut_rows, number_rows
+from .block_index import BlockEntry
 from .disk import sync_directory
 from .errors import LogCorruptError
 from .segment import (
@@ -30,15 +30,11 @@ from .segment import (
     LOG_SUFFIX,
     Segment,
     SegmentWriter,
-    Written,
     create_segment,
     open_complete,
 )
 from .tail import TAIL_NAME, Tail
-
-#: A block takes at most so many bytes uncompressed, unless one row takes more: what a reader has to
-#: hold at once.
-BLOCK_BYTES_MAX = 4 << 20
+from .view import View
 
 #: Rows wait in the tail no longer than this: retention cannot take them there.
 TAIL_AGE_MAX_S = 600.0
@@ -58,45 +54,14 @@ class Settings:
     now: Callable[[], float]
 
 
-class View(NamedTuple):
-    """What a partition has on disk at one moment. There is always a last segment, maybe empty."""
-
-    segments: tuple[Segment, ...]
-    tail: tuple[pa.RecordBatch, ...]
-    end: int
-
-    @property
-    def first(self) -> int:
-        """The oldest offset that is kept."""
-        return self.segments[0].first
-
-    @property
-    def sealed_end(self) -> int:
-        """Where the segments end and the tail begins."""
-        return self.segments[-1].end
-
-    def segments_of(self, start: int, end: int) -> tuple[Segment, ...]:
-        """The segments that have any of the offsets from start to end - 1."""
-        low = bisect.bisect_right(self.segments, start, key=_first) - 1
-        high = bisect.bisect_left(self.segments, end, key=_first)
-        return self.segments[max(low, 0) : high]
-
-    def tail_of(self, start: int, end: int) -> list[pa.RecordBatch]:
-        """The rows of the tail from start to end - 1."""
-        rows = []
-        first = self.sealed_end
-        for batch in self.tail:
-            low, high = max(start - first, 0), min(end - first, batch.num_rows)
-            if low < high:
-                rows.append(batch.slice(low, high - low))
-            first += batch.num_rows
-        return rows
-
-
 class _Staged(NamedTuple):
-    written: Written | None  # to the segment, and then with all of the tail; else to the tail
-    rows: pa.RecordBatch | None
-    block_bytes: int
+    """Written and not known to be on disk: either to the segment, with all of the tail …"""
+
+    entries: list[BlockEntry] | None
+    #: … or to the tail.
+    rows: pa.RecordBatch | None = None
+    plain_bytes: int = 0
+    block_bytes: int = 0
 
 
 class Partition:
@@ -126,11 +91,6 @@ class Partition:
         self.view = View(tuple(segments), self._tail.batches, self._tail.end)
 
     @property
-    def tail_rows(self) -> int:
-        """How many rows wait to be sealed."""
-        return self._tail.rows
-
-    @property
     def size_bytes(self) -> int:
         """What the partition takes on disk, indexes aside."""
         return sum(each.size_bytes for each in self.view.segments) + self._tail.size_bytes
@@ -144,15 +104,19 @@ class Partition:
         self._verify_if_suspect()
         if rows is None and not (self._tail.rows and self._is_tail_old()):
             return None
-        numbered = None if rows is None else number_rows(rows, self.view.end)
         try:
-            if numbered is None or self._is_seal_due(numbered):
+            if rows is None:
+                return self._stage_seal(None)
+            numbered = number_rows(rows, self.view.end)
+            plain_bytes = numbered.nbytes
+            if self._is_seal_due(numbered.num_rows, plain_bytes):
                 return self._stage_seal(numbered)
             if not self._tail.rows:
                 self._tail_since_at = self._settings.now()
-            self._staged = _Staged(None, numbered, self._tail.write(numbered))
+            block_bytes = self._tail.write(numbered, plain_bytes)
+            self._staged = _Staged(None, numbered, plain_bytes, block_bytes)
             return self._tail.fd
-        except OSError:
+        except BaseException:
             self._undo()
             raise
 
@@ -161,13 +125,13 @@ class Partition:
         staged, self._staged = self._staged, None
         assert staged is not None
         segments = self.view.segments
-        if staged.written is not None:
-            self._writer.confirm(staged.written)
+        if staged.entries is not None:
+            self._writer.confirm(staged.entries)
             self._tail.clear(self._writer.segment.end)
             segments = (*segments[:-1], self._writer.segment)
             self.seals += 1
         else:
-            self._tail.confirm(staged.rows, staged.block_bytes)
+            self._tail.confirm(staged.rows, staged.plain_bytes, staged.block_bytes)
         self.rows_appended += self._tail.end - self.view.end
         self.view = View(segments, self._tail.batches, self._tail.end)
 
@@ -214,17 +178,16 @@ class Partition:
             # Not all at once: only a little of a large flush has to be copied.
             head = combine_rows([*self._tail.batches, *batches[:1]])
             batches[:1] = cut_rows(head, settings.seal_rows, BLOCK_BYTES_MAX)
-        self._staged = _Staged(self._writer.write(batches), None, 0)
+        self._staged = _Staged(self._writer.write(batches))
         return self._writer.fd
 
-    def _is_seal_due(self, rows: pa.RecordBatch) -> bool:
+    def _is_seal_due(self, rows: int, plain_bytes: int) -> bool:
         settings = self._settings
-        count, size_bytes = rows.num_rows, rows.nbytes
         return (
-            self._tail.rows + count >= settings.seal_rows
-            or self._tail.plain_bytes + size_bytes >= settings.seal_bytes
-            or count * _LARGE_PART >= settings.seal_rows
-            or size_bytes * _LARGE_PART >= settings.seal_bytes
+            self._tail.rows + rows >= settings.seal_rows
+            or self._tail.plain_bytes + plain_bytes >= settings.seal_bytes
+            or rows * _LARGE_PART >= settings.seal_rows
+            or plain_bytes * _LARGE_PART >= settings.seal_bytes
             or (self._tail.rows > 0 and self._is_tail_old())
         )
 
@@ -251,7 +214,10 @@ class Partition:
             self._is_suspect = True
 
     def _verify_if_suspect(self) -> None:
-        if self._is_suspect:
+        # Something staged and neither confirmed nor rejected: the append was interrupted.
+        if self._is_suspect or self._staged is not None:
+            self._staged = None
+            self._is_suspect = True
             self._writer.verify()
             self._tail.verify()
             self._is_suspect = False
@@ -297,7 +263,3 @@ def _check_chain(segments: list[Segment]) -> None:
                 f"ends with {before.end}: bring the files back from a copy, or start a new log in "
                 f"an empty directory"
             )
-
-
-def _first(segment: Segment) -> int:
-    return segment.first

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .block import (
+    BLOCK_BYTES_MAX,
     HEADER_BYTES,
     combine_rows,
     decode_rows,
@@ -28,9 +29,9 @@ from .block import (
 )
 from .block_index import BlockEntry
 from .disk import LogFile
-from .partition import BLOCK_BYTES_MAX, View
 from .recovery import corrupt
 from .segment import Segment
+from .view import View
 
 #: Rows that are gathered into one block of a reply.
 _GATHER_ROWS = 8192

@@ -7,8 +7,8 @@ import math
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .partition import View
 from .pieces import read_rows
+from .view import View
 
 
 def find_time(view: View, time_us: int) -> int:
@@ -84,6 +84,6 @@ def share_bytes(wanted: list[float], bytes_max: float) -> list[float]:
 
 def _find_row(rows: pa.RecordBatch, time_us: int) -> int:
     """The first row received at that time or later; -1 if there is none."""
-    times = rows.column("received_at").cast(pa.int64())
+    times = rows.column("received_at").view(pa.int64())
     row: int = pc.index(pc.greater_equal(times, time_us), True).as_py()
     return row

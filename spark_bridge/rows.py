@@ -34,7 +34,7 @@ class Gap(NamedTuple):
     topic: str | None  # None: some topics or other
     node: str | None
     incarnation: int | None
-    count: int
+    missing: int
     at: float  # seconds since 1970
 
 
@@ -167,7 +167,7 @@ def _make_gap_rows(gaps: list[Gap]) -> pa.RecordBatch:
             times,
             times,
             pa.array([False] * count, pa.bool_()),
-            pa.array([gap.count for gap in gaps], pa.int64()),
+            pa.array([gap.missing for gap in gaps], pa.int64()),
         ],
         schema=ROWS_WITHOUT_OFFSET,
     )

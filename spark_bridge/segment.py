@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -125,12 +124,6 @@ def open_complete(path: Path) -> Segment:
     return _empty(path, first, packed).plus(entries)
 
 
-class Written(NamedTuple):
-    """Blocks in the file of a segment that are not known to be on disk."""
-
-    entries: list[BlockEntry]
-
-
 class SegmentWriter:
     """Appends to the last segment of a partition. One thread at a time."""
 
@@ -154,8 +147,8 @@ class SegmentWriter:
             self.close()
             raise
 
-    def write(self, batches: Sequence[pa.RecordBatch]) -> Written:
-        """Write rows, a block for each batch, numbered already. Raises OSError: then `undo`."""
+    def write(self, batches: Sequence[pa.RecordBatch]) -> list[BlockEntry]:
+        """Write numbered rows, a block for each batch. Raises OSError: then `undo`."""
         entries: list[BlockEntry] = []
         blocks: list[bytes] = []
         position = self.segment.size_bytes
@@ -170,16 +163,16 @@ class SegmentWriter:
             entries.append(describe_block(block, header, position))
             position += len(block)
         write_at(self.fd, self.segment.size_bytes, blocks)
-        return Written(entries)
+        return entries
 
-    def confirm(self, written: Written) -> None:
+    def confirm(self, entries: Sequence[BlockEntry]) -> None:
         """What was written is on disk: it belongs to the segment."""
-        packed = [each.pack() for each in written.entries]
+        packed = [each.pack() for each in entries]
         # A hole that a failed write leaves in the index has no checksum: it is made anew then.
         with suppress(OSError):
             write_at(self._index_fd, len(self._entries) * ENTRY_BYTES, packed)
         self._entries.extend(packed)
-        self.segment = self.segment.plus(written.entries)
+        self.segment = self.segment.plus(entries)
 
     def undo(self) -> None:
         """Take back what was written and not confirmed, on disk too."""

@@ -28,9 +28,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jsonbus.errors import InvalidTopicError, PayloadError
+from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 
-from .errors import RequestError, StoreError, TooLargeError
+from .errors import BusyError, RequestError, StoreError, TooLargeError
 from .sink_rows import check_rows, read_rows
 from .sink_store import Part, Publication, SinkStore
 from .wire import STAGE_BYTES_MAX
@@ -108,9 +108,9 @@ class Sink:
     ) -> int:
         """Keep the rows of a task, on disk when this returns; how many are kept.
 
-        `rows` is an Arrow IPC stream. A task may send several, as parts 0, 1, …; part 0 replaces
-        all that the same attempt staged before. `run` tells apart the starts of a query.
-        `skip_bad` leaves out rows that the bus would refuse.
+        `rows` is an Arrow IPC stream. A task may send several, as parts 0, 1, …; one that comes
+        again replaces itself. `attempt` is a number that only one try of one task has, `run` one
+        start of the query. `skip_bad` leaves out rows that the bus would refuse.
 
         Rows of a batch that is out already are checked, and forgotten. Raises RequestError (with
         row, topic and reason), TooLargeError, BusyError, StoreError, StoreFullError.
@@ -137,9 +137,9 @@ class Sink:
         """Publish what these attempts, (partition, attempt), staged: (rows published, repeated).
 
         Returns when the batch is on the bus; `repeated`: it was before, and nothing was sent. Who
-        asks for a batch that another thread publishes waits for that. What the bus wants of
-        `publish` it raises here, too; then the next call goes on where this one stopped.
-        RequestError if an attempt is not staged; StoreError, StoreFullError.
+        asks for a batch that another thread publishes waits for that. After an error in the middle
+        the next call goes on where this one stopped. Raises RequestError if an attempt is not
+        staged, BusyError while the bridge is being closed, StoreError, StoreFullError.
         """
         _check_id("query", query)
         _check_numbers(batch=batch)
@@ -206,7 +206,7 @@ class Sink:
         try:
             for topic, value, retain in self._rows(publication):
                 if self._is_closing:
-                    raise StoreError("the bridge is being closed: the rest is sent at its start")
+                    raise BusyError("the bridge is being closed: ask again when it is back")
                 self._send_row(topic, value, retain)
                 position += 1
                 if position % self._progress_rows == 0:
@@ -239,6 +239,8 @@ class Sink:
         try:
             if not self._publish_row(topic, value, retain=retain, reliable=True):
                 self._count("rows_suppressed")
+        except ClosedError as error:
+            raise BusyError("the bridge has left the bus: ask again when it is back") from error
         except (InvalidTopicError, PayloadError) as error:
             # Rows are checked when they are staged. One that the bus refuses in spite of that
             # must not stop the query: it would be retried for ever.

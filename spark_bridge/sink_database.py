@@ -74,9 +74,16 @@ class SinkDatabase:
         """The same for a result of one row with one column."""
         return self.do(statement, values)[0][0]
 
+    def give_back(self, pages_free_max: int, pages: int) -> None:
+        """Shrink the file by so many pages, if more than the first number are free."""
+        with self.reading():
+            if self.value("PRAGMA freelist_count") > pages_free_max:
+                # As a script: a single statement would be stepped, and shrink, only once.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """For statements that change nothing, or that are a transaction of their own."""
+        """For statements that change no row."""
         with self._lock, self._translated():
             yield
 

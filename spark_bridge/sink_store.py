@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import BusyError, RequestError, TooLargeError
+from .errors import BusyError, RequestError, StoreError, TooLargeError
 from .sink_database import SinkDatabase
 
 #: What all queries may have staged: on the disk beside the log, whose size people plan.
@@ -82,20 +83,20 @@ class SinkStore:
     def stage(self, part: Part, rows: int, body: bytes) -> bool:
         """Keep the rows of a part; False if the batch is decided, and nothing needs to be kept.
 
-        Part 0 replaces all that the same attempt staged; the others have to come in order.
-        Raises BusyError and TooLargeError.
+        A part that comes again replaces itself; a new one has to be the attempt's next. Raises
+        BusyError and TooLargeError.
         """
         size_bytes = len(body) + PART_OVERHEAD_BYTES
         with self._database.transaction():
             if part.batch <= self._decided(part.query):
                 return False
             self._delete(
-                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part >= ?", part[:5]
+                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part = ?", part[:5]
             )
-            if part.part and self._count_parts(part) != part.part:
+            if self._count_parts_before(part) != part.part:
                 raise RequestError(
-                    f"part {part.part} of {_describe(part)} came, but the part before it is not "
-                    "here: let the task stage its rows again from part 0"
+                    f"part {part.part} of {_describe(part)} came, but the parts before it are not "
+                    "here: let the task stage its rows again, as another attempt"
                 )
             self._make_room(part, size_bytes)
             self._database.do(
@@ -195,7 +196,8 @@ class SinkStore:
                 "WHERE is_write = ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
                 (is_write, is_write, WRITES_MAX if is_write else QUERIES_MAX),
             )
-        self._return_pages()
+        with suppress(StoreError):  # the batch is out and noted, whatever becomes of free pages
+            self._database.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged for a batch, unless it is decided."""
@@ -281,22 +283,16 @@ class SinkStore:
         )
         return int(value)
 
-    def _count_parts(self, part: Part) -> int:
+    def _count_parts_before(self, part: Part) -> int:
         value = self._database.value(
             "SELECT count(*) FROM parts WHERE query = ? AND batch = ? AND partition = ? "
-            "AND attempt = ?",
-            part[:4],
+            "AND attempt = ? AND part < ?",
+            part[:5],
         )
         return int(value)
 
     def _staged_bytes(self) -> int:
         return int(self._database.value("SELECT bytes FROM totals"))
-
-    def _return_pages(self) -> None:
-        """Give disk space back after a large batch, a little at a time."""
-        with self._database.reading():
-            if self._database.value("PRAGMA freelist_count") > PAGES_FREE_MAX:
-                self._database.do(f"PRAGMA incremental_vacuum({PAGES_RETURNED})")
 
     def _delete(self, condition: str, values: tuple[Any, ...]) -> None:
         self._database.do(f"DELETE FROM parts WHERE {condition}", values)

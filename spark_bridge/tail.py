@@ -50,16 +50,17 @@ class Tail:
         """How many wait to be sealed."""
         return self.end - self.first
 
-    def write(self, rows: pa.RecordBatch) -> int:
+    def write(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
         """Write numbered rows as a block, and return its size. Raises OSError: then `undo`."""
-        block = encode_block(rows, self.end, self.end + rows.num_rows, None)
+        end = self.end + rows.num_rows
+        block = encode_block(rows, self.end, end, None, plain_bytes=plain_bytes)
         write_at(self.fd, self.size_bytes, (block,))
         return len(block)
 
-    def confirm(self, rows: pa.RecordBatch, block_bytes: int) -> None:
+    def confirm(self, rows: pa.RecordBatch, plain_bytes: int, block_bytes: int) -> None:
         """What was written is on disk: it belongs to the tail."""
         self.size_bytes += block_bytes
-        self._add(rows)
+        self._add(rows, plain_bytes)
 
     def clear(self, sealed_end: int) -> None:
         """All rows are on disk in the segment, which ends there: forget them."""
@@ -101,13 +102,14 @@ class Tail:
                 if header.first > self.end:
                     raise corrupt(self._path, good_bytes, f"offset {self.end} is missing")
                 # The segment may have part of it, if a crash tore what was being sealed.
-                self._add(decode_rows(block, header).slice(self.end - header.first))
+                rows = decode_rows(block, header).slice(self.end - header.first)
+                self._add(rows, rows.nbytes)
             good_bytes += header.size_bytes
         self.torn_bytes_cut = os.fstat(self.fd).st_size - good_bytes
         self.size_bytes = good_bytes if self.batches else 0
         cut_back(self.fd, self.size_bytes)
 
-    def _add(self, rows: pa.RecordBatch) -> None:
+    def _add(self, rows: pa.RecordBatch, plain_bytes: int) -> None:
         batches = (*self.batches, rows)
         recent = batches[-_COMBINE_BATCHES:]
         if len(recent) == _COMBINE_BATCHES and all(
@@ -116,4 +118,4 @@ class Tail:
             batches = (*batches[:-_COMBINE_BATCHES], combine_rows(recent))
         self.batches = batches
         self.end += rows.num_rows
-        self.plain_bytes += rows.nbytes
+        self.plain_bytes += plain_bytes

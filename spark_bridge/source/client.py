@@ -88,15 +88,19 @@ class Connection:
             pass
         return False
 
-    def request(self, body: dict[str, Any], wait_s: float = 0.0) -> dict[str, Any]:
+    def request(
+        self, body: dict[str, Any], wait_s: float = 0.0, attached: bytes = b""
+    ) -> dict[str, Any]:
         """The reply, which may come `wait_s` later than any other."""
-        self.send(body)
+        self.send(body, attached)
         return self.receive(wait_s)
 
-    def send(self, body: dict[str, Any]) -> None:
-        """A request whose reply is fetched with `receive`."""
+    def send(self, body: dict[str, Any], attached: bytes = b"") -> None:
+        """A request, and the bytes that stand behind it; the reply is fetched with `receive`."""
         self.idle = False
         self._socket.sendall(_encode(body))
+        if attached:
+            self._socket.sendall(attached)
 
     def receive(self, wait_s: float = 0.0) -> dict[str, Any]:
         """The reply to what was sent."""

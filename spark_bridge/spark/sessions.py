@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
+from ..source import register
 from .java import find_java
 
 #: For every master. The UI opens a port, and progress bars write over whatever else is printed.
@@ -62,7 +63,7 @@ def session(
     for key, value in _settings(is_local, config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    _register(spark, by_value)
+    register(spark, by_value=by_value)
     return spark
 
 
@@ -80,13 +81,3 @@ def _settings(is_local: bool, config: Mapping[str, str]) -> dict[str, str]:
 def _version() -> tuple[int, int]:
     major, minor, *_ = pyspark_version.split(".")
     return int(major), int(minor)
-
-
-def _register(spark: SparkSession, by_value: bool) -> None:
-    import importlib
-
-    try:
-        source = importlib.import_module("spark_bridge.source")
-    except ModuleNotFoundError:
-        return
-    source.register(spark, by_value=by_value)

@@ -115,6 +115,10 @@ class Desk:
     def start_python(self, script: str) -> Process:
         return self._started(Process([sys.executable, "-c", script], self.port))
 
+    def start_command(self, args: Sequence[str], **streams: int) -> Process:
+        """Start any program."""
+        return self._started(Process(args, self.port, **streams))
+
     def start_shell(self, script: str, port: int | None = None) -> Process:
         """Start a shell; in the script, `jsonbus` is the command line."""
         # A function would be another shell in a pipeline, between us and the command's signals.
