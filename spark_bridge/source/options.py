@@ -15,6 +15,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from pyspark.sql.types import DataType
+
+from .ddl import parse_value_schema
 from .errors import OptionError
 
 DEFAULT_PORT = 7710
@@ -25,6 +28,13 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
+
+#: A table of Spark's catalog (CREATE TABLE … USING jsonbus OPTIONS …) has its options under names
+#: with this prefix, and properties besides them.
+_TABLE_PREFIX = "option."
+_OF_TABLES = frozenset(
+    {"owner", "provider", "external", "location", "is_managed_location", "comment", "collation"}
+)
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS_S = {
@@ -62,7 +72,7 @@ class SourceOptions:
     min_partitions: int | None = None
     max_rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
-    value_schema: str | None = None
+    value_schema: DataType | None = None
     value_mode: str = PERMISSIVE
     include_gaps: bool = False
     token: str | None = None
@@ -100,11 +110,12 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
     `also_known`: names, in lower case, that are not the source's but no mistake either.
     """
     values: dict[str, Any] = {}
-    for name, text in given.items():
-        known = _NAMES.get(name.lower())
+    for full_name, text in given.items():
+        name = full_name.lower().removeprefix(_TABLE_PREFIX)
+        known = _NAMES.get(name)
         if known is None:
-            if name.lower() not in also_known:
-                raise _unknown(name)
+            if name not in also_known | _OF_TABLES:
+                raise _unknown(full_name)
             continue
         option, field, parse = known
         try:
@@ -240,12 +251,6 @@ def _parse_token(text: str) -> str:
     return text
 
 
-def _parse_value_schema(text: str) -> str:
-    if not text:
-        raise ValueError("is empty: give columns like `id STRING, celsius DOUBLE`")
-    return text
-
-
 def _parse_value_mode(text: str) -> str:
     if text.upper() not in (PERMISSIVE, FAILFAST):
         raise ValueError(f"is neither {PERMISSIVE} nor {FAILFAST}")
@@ -265,7 +270,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "minPartitions": _parse_count,
     "maxRowsPerPartition": _parse_count,
     "failOnDataLoss": _parse_flag,
-    "valueSchema": _parse_value_schema,
+    "valueSchema": parse_value_schema,
     "valueMode": _parse_value_mode,
     "includeGaps": _parse_flag,
     "token": _parse_token,

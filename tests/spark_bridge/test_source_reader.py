@@ -335,7 +335,7 @@ def test_a_bridge_that_is_down_at_the_start_is_waited_for(served: ServedLog, que
 
 def test_a_bridge_that_stays_down_ends_the_query_with_one_sentence(query: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = "127.0.0.1:%d" % closed.getsockname()[1]
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
     q = query(bridge=address, connectTimeoutMs="200")
     with pytest.raises(UnreachableError, match=f"no bridge at {address} for 0.2 s"):
         q.step()
@@ -561,6 +561,7 @@ def test_values_that_do_not_fit_fail_the_query_if_that_is_wanted(
         (StructType(), "schema is empty"),
         (StructType().add("colour", StringType()), "has a column colour"),
         (StructType().add("offset", StringType()), "offset is BIGINT, not STRING"),
+        (StructType().add("offset", LongType(), nullable=False), "leave out its NOT NULL"),
         (StructType().add("topic", StringType()).add("topic", StringType()), "twice"),
         (StructType().add("gap", LongType()), "includeGaps=true"),
         (
