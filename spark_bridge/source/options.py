@@ -29,12 +29,9 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
 
-#: A table of Spark's catalog (CREATE TABLE … USING jsonbus OPTIONS …) has its options under names
-#: with this prefix, and properties besides them.
-_TABLE_PREFIX = "option."
-_OF_TABLES = frozenset(
-    {"owner", "provider", "external", "location", "is_managed_location", "comment", "collation"}
-)
+#: What Spark passes, as of 4.3, when a table of its catalog is made with a Python source. Such a
+#: table is never given its own options again, and would read from the default bridge.
+_OF_TABLES = "owner"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS_S = {
@@ -110,12 +107,11 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
     `also_known`: names, in lower case, that are not the source's but no mistake either.
     """
     values: dict[str, Any] = {}
-    for full_name, text in given.items():
-        name = full_name.lower().removeprefix(_TABLE_PREFIX)
-        known = _NAMES.get(name)
+    for name, text in given.items():
+        known = _NAMES.get(name.lower())
         if known is None:
-            if name not in also_known | _OF_TABLES:
-                raise _unknown(full_name)
+            if name.lower() not in also_known:
+                raise _unknown(name)
             continue
         option, field, parse = known
         try:
@@ -129,6 +125,11 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
 def _unknown(name: str) -> OptionError:
     if name.lower() == "path":
         return OptionError("load() takes no path here: the option `bridge` names the bridge")
+    if name.lower() == _OF_TABLES:
+        return OptionError(
+            "Spark does not keep the options of a table with a Python source: use CREATE TEMPORARY "
+            "VIEW … USING jsonbus OPTIONS (…) instead of CREATE TABLE"
+        )
     close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
     hint = f": did you mean {_NAMES[close[0]][0]}?" if close else ""
     known = ", ".join(option for option, _, _ in _NAMES.values())

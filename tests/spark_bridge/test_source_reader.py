@@ -509,19 +509,31 @@ def test_a_bridge_may_be_added_and_removed(open_log: Callable[..., ServedLog], q
     assert q.values() == [3]
 
 
-def test_spark_before_4_2_tells_no_start(served: ServedLog, query: Make) -> None:
+def test_spark_before_4_2_tells_no_start_and_gets_the_same_rows(
+    served: ServedLog, query: Make
+) -> None:
+    served.publish(range(10))
+    q = query(served, startingOffsets="latest", maxRowsPerTrigger="4")
+    end = q.reader.latestOffset()  # before anybody asked for the initial offset
+    served.publish(range(10, 20))
+    assert q.reader.partitions(q.reader.initialOffset(), end) == []
+    end = q.reader.latestOffset()
+    assert end[served.address]["0"] == 14
+    # After a restart the offset of the checkpoint comes with the batch, not before.
+    again = q.restart()
+    later = again.latestOffset()
+    assert later[served.address]["0"] == 20
+    assert again.partitions(end, later)[0].value[3:] == (14, 20)
+    assert again.latestOffset() == later
+
+
+def test_spark_before_4_2_reads_from_the_first_row_if_it_is_told_so(
+    served: ServedLog, query: Make
+) -> None:
     served.publish(range(10))
     q = query(served, maxRowsPerTrigger="4")
-    reader = q.reader
-    start = reader.initialOffset()
-    end = reader.latestOffset()
-    assert end[served.address]["0"] == 4
-    assert len(reader.partitions(start, end)) == 1
-    assert reader.latestOffset()[served.address]["0"] == 8
-    # After a restart the checkpoint's offset comes with the first batch, not before.
-    again = q.restart()
-    assert again.latestOffset()[served.address]["0"] == 10
-    assert again.partitions(end, again.latestOffset())[0].value[3:] == (4, 10)
+    end = q.reader.latestOffset()
+    assert q.reader.partitions(q.reader.initialOffset(), end)[0].value[3:] == (0, 10)
 
 
 def test_gaps_are_rows_only_if_they_are_wanted(served: ServedLog, query: Make) -> None:
