@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.spark_bridge.served_log import ServedLog
+from tests.spark_bridge.served_log import ServedLog, serving
 
 # The bus half is tested where Spark is not installed, too.
 if importlib.util.find_spec("pyspark") is None:
@@ -23,18 +21,10 @@ def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
     from spark_bridge.source.client import close_pooled
     from spark_bridge.source.process import process_wide
 
-    opened: list[ServedLog] = []
-    numbers = itertools.count()
     process_wide("warned").clear()
-
-    def open_one(**options: Any) -> ServedLog:
-        opened.append(ServedLog(tmp_path / f"log-{next(numbers)}", **options))
-        return opened[-1]
-
-    yield open_one
-    close_pooled()
-    for each in opened:
-        each.stop()
+    with serving(tmp_path) as open_one:
+        yield open_one
+        close_pooled()
 
 
 @pytest.fixture

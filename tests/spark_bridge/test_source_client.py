@@ -53,7 +53,7 @@ def scripted(*replies: bytes) -> Iterator[str]:
 
         thread = threading.Thread(target=play)
         thread.start()
-        yield "127.0.0.1:%d" % listening.getsockname()[1]
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
         thread.join()
 
 
@@ -131,7 +131,7 @@ def test_a_refusal_leaves_the_connection_usable(served: ServedLog) -> None:
 
 def test_no_bridge_is_one_sentence_with_the_address_and_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = "127.0.0.1:%d" % closed.getsockname()[1]
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(UnreachableError, match=f"no bridge at {address} for 0.2 s .*start it with"):
         ask(address, None, 0.2, {"op": "stats"}, "L")
 

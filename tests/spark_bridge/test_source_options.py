@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+)
 
 from spark_bridge.source.errors import OptionError
 from spark_bridge.source.options import Bound, SourceOptions, parse_options
@@ -115,6 +126,17 @@ def test_durations_have_units(text: str, seconds: float) -> None:
         ("maxRowsPerPartition", "0"),
         ("failOnDataLoss", "maybe"),
         ("valueSchema", " "),
+        ("valueSchema", "a"),
+        ("valueSchema", "a FOO"),
+        ("valueSchema", "a INT NOT NULL"),
+        ("valueSchema", "a INT, a STRING"),
+        ("valueSchema", "a INT b INT"),
+        ("valueSchema", "a STRUCT<b INT"),
+        ("valueSchema", "a MAP<INT, INT>"),
+        ("valueSchema", "a DECIMAL(39,0)"),
+        ("valueSchema", "a DECIMAL(5,6)"),
+        ("valueSchema", "a VARIANT"),
+        ("valueSchema", "STRUCT<a: INT>, b INT"),
         ("valueMode", "DROPMALFORMED"),
         ("includeGaps", "1"),
         ("token", ""),
@@ -140,3 +162,33 @@ def test_a_path_is_told_where_it_belongs() -> None:
 def test_a_least_number_of_rows_above_the_largest_is_refused() -> None:
     with pytest.raises(OptionError, match="minRowsPerTrigger is 9, more than maxRowsPerTrigger"):
         parse(minRowsPerTrigger="9", maxRowsPerTrigger="8")
+
+
+@pytest.mark.parametrize(
+    ("text", "data_type"),
+    [
+        ("a INT", StructType().add("a", IntegerType())),
+        (
+            "a: integer , `b c``d` String COMMENT 'it''s, here'",
+            StructType().add("a", IntegerType()).add("b c`d", StringType()),
+        ),
+        ("STRUCT<a: INT>", StructType().add("a", IntegerType())),
+        ("struct STRING", StructType().add("struct", StringType())),
+        ("ARRAY<DOUBLE>", ArrayType(DoubleType())),
+        ("map<string, dec(12, 3)>", MapType(StringType(), DecimalType(12, 3))),
+        (
+            "x ARRAY<STRUCT<y: TIMESTAMP_NTZ, z: DECIMAL>>",
+            StructType().add(
+                "x",
+                ArrayType(StructType().add("y", TimestampNTZType()).add("z", DecimalType(10, 0))),
+            ),
+        ),
+    ],
+)
+def test_value_schemas_are_written_as_in_sql(text: str, data_type: DataType) -> None:
+    assert parse(valueSchema=text).value_schema == data_type
+
+
+def test_a_table_of_the_catalog_is_refused_since_spark_forgets_its_options() -> None:
+    with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
+        parse(owner="me", bridge="a:1")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spark_bridge import block, requests, wire
 from spark_bridge.source import options, protocol
 

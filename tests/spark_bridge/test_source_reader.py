@@ -182,9 +182,7 @@ def test_latest_starts_behind_what_was_there_and_keeps_that_start(
     assert q.values() == [5, 6, 7]
 
 
-def test_a_first_batch_that_is_repeated_reads_the_same_rows(
-    served: ServedLog, query: Make
-) -> None:
+def test_a_first_batch_that_is_repeated_reads_the_same_rows(served: ServedLog, query: Make) -> None:
     q = query(served, startingOffsets="latest")
     q.reader.initialOffset()
     served.publish(range(4))
@@ -284,9 +282,7 @@ def test_large_ranges_are_split_into_tasks(served: ServedLog, query: Make) -> No
     assert [json.loads(row[1]) for row in q.run()] == list(range(100))
 
 
-def test_the_latest_offset_is_reported_from_the_last_reply(
-    served: ServedLog, query: Make
-) -> None:
+def test_the_latest_offset_is_reported_from_the_last_reply(served: ServedLog, query: Make) -> None:
     served.publish(range(10))
     q = query(served, maxRowsPerTrigger="3")
     q.step()
@@ -339,7 +335,7 @@ def test_a_bridge_that_is_down_at_the_start_is_waited_for(served: ServedLog, que
 
 def test_a_bridge_that_stays_down_ends_the_query_with_one_sentence(query: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = "127.0.0.1:%d" % closed.getsockname()[1]
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
     q = query(bridge=address, connectTimeoutMs="200")
     with pytest.raises(UnreachableError, match=f"no bridge at {address} for 0.2 s"):
         q.step()
@@ -458,9 +454,7 @@ def test_rows_that_expire_between_planning_and_reading_are_noticed(
         assert [json.loads(row[1]) for row in q.run()] == list(range(10_000, 20_000))
 
 
-def test_a_log_that_was_replaced_is_an_error_or_a_new_start(
-    served: ServedLog, query: Make
-) -> None:
+def test_a_log_that_was_replaced_is_an_error_or_a_new_start(served: ServedLog, query: Make) -> None:
     served.publish(range(5))
     strict, lenient = query(served), query(served, failOnDataLoss="false")
     assert strict.values() == lenient.values() == [0, 1, 2, 3, 4]
@@ -500,9 +494,7 @@ def test_a_bridge_that_moved_is_read_on(served: ServedLog, query: Make) -> None:
     assert list(q.ends[-1]) == [served.address]
 
 
-def test_a_bridge_may_be_added_and_removed(
-    open_log: Callable[..., ServedLog], query: Make
-) -> None:
+def test_a_bridge_may_be_added_and_removed(open_log: Callable[..., ServedLog], query: Make) -> None:
     one, other = open_log(partitions=1), open_log(partitions=3)
     one.publish([1])
     other.publish([2], partition=2)
@@ -517,19 +509,31 @@ def test_a_bridge_may_be_added_and_removed(
     assert q.values() == [3]
 
 
-def test_spark_before_4_2_tells_no_start(served: ServedLog, query: Make) -> None:
+def test_spark_before_4_2_tells_no_start_and_gets_the_same_rows(
+    served: ServedLog, query: Make
+) -> None:
+    served.publish(range(10))
+    q = query(served, startingOffsets="latest", maxRowsPerTrigger="4")
+    end = q.reader.latestOffset()  # before anybody asked for the initial offset
+    served.publish(range(10, 20))
+    assert q.reader.partitions(q.reader.initialOffset(), end) == []
+    end = q.reader.latestOffset()
+    assert end[served.address]["0"] == 14
+    # After a restart the offset of the checkpoint comes with the batch, not before.
+    again = q.restart()
+    later = again.latestOffset()
+    assert later[served.address]["0"] == 20
+    assert again.partitions(end, later)[0].value[3:] == (14, 20)
+    assert again.latestOffset() == later
+
+
+def test_spark_before_4_2_reads_from_the_first_row_if_it_is_told_so(
+    served: ServedLog, query: Make
+) -> None:
     served.publish(range(10))
     q = query(served, maxRowsPerTrigger="4")
-    reader = q.reader
-    start = reader.initialOffset()
-    end = reader.latestOffset()
-    assert end[served.address]["0"] == 4
-    assert len(reader.partitions(start, end)) == 1
-    assert reader.latestOffset()[served.address]["0"] == 8
-    # After a restart the checkpoint's offset comes with the first batch, not before.
-    again = q.restart()
-    assert again.latestOffset()[served.address]["0"] == 10
-    assert again.partitions(end, again.latestOffset())[0].value[3:] == (4, 10)
+    end = q.reader.latestOffset()
+    assert q.reader.partitions(q.reader.initialOffset(), end)[0].value[3:] == (0, 10)
 
 
 def test_gaps_are_rows_only_if_they_are_wanted(served: ServedLog, query: Make) -> None:
@@ -569,6 +573,7 @@ def test_values_that_do_not_fit_fail_the_query_if_that_is_wanted(
         (StructType(), "schema is empty"),
         (StructType().add("colour", StringType()), "has a column colour"),
         (StructType().add("offset", StringType()), "offset is BIGINT, not STRING"),
+        (StructType().add("offset", LongType(), nullable=False), "leave out its NOT NULL"),
         (StructType().add("topic", StringType()).add("topic", StringType()), "twice"),
         (StructType().add("gap", LongType()), "includeGaps=true"),
         (
@@ -593,7 +598,10 @@ def test_options_of_the_other_kind_of_query_are_refused() -> None:
 
 def test_a_batch_query_reads_what_was_there_when_it_was_planned(served: ServedLog) -> None:
     served.publish(range(10))
-    options = {"bridge": served.address, "endingOffsets": json.dumps({served.address: {"0": 8, "1": -1}})}
+    options = {
+        "bridge": served.address,
+        "endingOffsets": json.dumps({served.address: {"0": 8, "1": -1}}),
+    }
     reader = JsonBusDataSource(options).reader(SCHEMA)
     partitions = reader.partitions()
     served.publish(range(10))
