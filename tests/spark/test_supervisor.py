@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_bridge.spark import supervise
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
 from tests.spark.jvm import command_line, descendants
@@ -22,6 +21,8 @@ RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 def test_a_query_goes_on_after_its_python_process_was_killed(
     spark: SparkSession, bridge: Bridge, tmp_path: Path
 ) -> None:
+    from spark_bridge.spark import supervise
+
     def start() -> StreamingQuery:
         source = spark.readStream.format("jsonbus").option("bridge", bridge.address)
         rows = source.option("startingOffsets", "earliest").load()
@@ -32,25 +33,26 @@ def test_a_query_goes_on_after_its_python_process_was_killed(
         rows = spark.read.schema("value STRING").parquet(str(tmp_path / "rows"))
         return sorted(int(row.value) for row in rows.collect())
 
+    others = _runners(spark)
     supervisor = supervise(start, backoff_s=0)
     first = supervisor.query
     bridge.publish("numbers", range(100))
     first.processAllAvailable()
     assert written() == list(range(100))
-    [runner] = _runners(spark)
+    [runner] = _runners(spark) - others
     os.kill(runner, signal.SIGKILL)
     bridge.publish("numbers", range(100, 200))
     assert wait_until(lambda: supervisor.restarts == 1, timeout_s=120)
     supervisor.query.processAllAvailable()
     assert written() == list(range(200))
     assert supervisor.query.id == first.id  # the checkpoint's
-    assert _runners(spark) != [runner]
+    assert len(_runners(spark) - others - {runner}) == 1
     supervisor.stop()
     assert supervisor.wait()
     assert not supervisor.query.isActive
 
 
-def _runners(spark: SparkSession) -> list[int]:
+def _runners(spark: SparkSession) -> set[int]:
     """The processes that answer for Python sources, one for each query."""
     jvm = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
-    return [pid for pid in descendants(jvm) if RUNNER in command_line(pid)]
+    return {pid for pid in descendants(jvm) if RUNNER in command_line(pid)}
