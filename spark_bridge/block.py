@@ -183,7 +183,7 @@ def decode_rows(block: bytes | memoryview, header: BlockHeader) -> pa.RecordBatc
 def number_rows(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
     """Rows with the columns of ROWS_WITHOUT_OFFSET, numbered from `first` on."""
     columns = rows.columns
-    columns.insert(_OFFSET, pc.add(_count_up_to(rows.num_rows), pa.scalar(first, pa.int64())))
+    columns.insert(_OFFSET, pc.add(count_up_to(rows.num_rows), pa.scalar(first, pa.int64())))
     return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
 
@@ -212,7 +212,7 @@ def distinct_topics(rows: pa.RecordBatch) -> list[str] | None:
     return found
 
 
-def _count_up_to(count: int) -> pa.Array:
+def count_up_to(count: int) -> pa.Array:
     """0, 1, … count - 1. Arrow makes no ranges in its older versions, and Python is slow at it."""
     global _counting
     numbers = _counting

@@ -1,19 +1,14 @@
 """From the bus into the log, by the public API.
 
-The handler collects messages and makes rows of them, a thousand at a time, in the thread that
-received them. To hand messages to another thread would cost more than the rows: two threads that
-compute take the interpreter from each other, and messages that live longer meet colder memory and
-Python's collector of cycles. A second thread *flushes*: it appends the rows to the log, which
-returns when they are on disk, and mostly waits for that. A lone message is flushed at once; while
-more come, flushes begin `sync_s` apart, so that the disk is synced a bounded number of times.
+The handler collects messages in a lot, in the thread that received them; rows.py tells why. A
+second thread *flushes*: it makes rows of the lot and appends them to the log, which returns when
+they are on disk. A lone message is flushed at once; while more come, flushes begin `sync_s` apart,
+so that the disk is synced a bounded number of times.
 
-Rows that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
+Lots that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
 holds up receiving, the kernel's buffer fills, and reliable publishers are asked again for what was
 dropped. What a disk refuses, because it is full or broken, is counted by topic and dropped; as soon
 as it takes rows again, gap records say what is missing, and where.
-
-Only one thread adds to the lot, the one that runs the handler, and only at its end; whoever takes
-from it, takes from its start, and holds the lock.
 """
 
 from __future__ import annotations
@@ -31,21 +26,22 @@ import jsonbus
 
 from .errors import LogWriteError
 from .offset_log import OffsetLog
-from .rows import Gap, RowMaker, combine_rows
+from .rows import Gap, Lot, RowMaker
 
 logger = logging.getLogger("jsonbus.bridge")
 
 #: Messages that wait for the handler; more than a datagram has.
 MAILBOX_MESSAGES_MAX = 16_384
 
-#: Messages that become rows in one go. Fewer make Arrow's overhead felt, more leave the cache.
-LOT_MESSAGES = 1_024
-
-#: Rows that wait for a flush: what a flood brings while the disk takes a second.
-PLAIN_BYTES_MAX = 128 << 20
+#: Lots that wait for a flush. One is enough for a flood and a disk that takes most of a second;
+#: large values fill several.
+LOTS_MAX = 2
 
 #: How long the flusher waits for a message before it looks whether there is something else to do.
 IDLE_S = 0.5
+
+#: How long a disk that refused rows is left alone: each try costs it two syncs a partition.
+REFUSED_PAUSE_S = 1.0
 
 #: How long `stop` waits until what was received is recorded.
 DRAIN_S = 10.0
@@ -78,10 +74,8 @@ class Recorder:
         self._maker = RowMaker(log.partitions)
         self._gaps: deque[Gap] = deque()
         self._unrecorded: Counter[str | None] = Counter()  # by topic, until a gap record tells
-        self._lot: list[jsonbus.Message] = []  # until they are rows
-        self._changed = threading.Condition()  # guards the rows, and who takes from the lot
-        self._rows: dict[int, list[pa.RecordBatch]] = {}  # by partition, until they are flushed
-        self._plain_bytes = 0  # that they take
+        self._changed = threading.Condition()  # guards the lots
+        self._lots = [Lot()]  # until they are flushed; the last one is being filled
         self._is_idle = False  # the flusher waits for the bell
         self._bell = threading.Event()
         self._is_refused = False
@@ -91,7 +85,11 @@ class Recorder:
         self._watch = bus.on_gap(self._note_gap)
         self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-flusher")
         self._subscription = bus.subscribe(
-            patterns, self._handle, maxsize=MAILBOX_MESSAGES_MAX, overflow="block"
+            patterns,
+            self._handle,
+            maxsize=MAILBOX_MESSAGES_MAX,
+            overflow="block",
+            in_batches=True,
         )
 
     def start(self) -> None:
@@ -120,7 +118,8 @@ class Recorder:
         return {
             "rows_recorded": self._rows_recorded,
             "rows_unrecorded": self._rows_unrecorded,
-            "rows_waiting": self._subscription.pending + len(self._lot),
+            "rows_waiting": self._subscription.pending
+            + sum(len(each.topics) for each in self._lots),
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
@@ -132,77 +131,63 @@ class Recorder:
         else:
             self._gaps_dropped += 1
 
-    def _handle(self, message: jsonbus.Message) -> None:
-        lot = self._lot
-        lot.append(message)
+    def _handle(self, messages: list[jsonbus.Message]) -> None:
+        with self._changed:
+            taken = self._lots[-1].add(messages)
+            while taken < len(messages):
+                self._changed.wait_for(
+                    lambda: len(self._lots) < LOTS_MAX or self._stopping.is_set()
+                )
+                self._lots.append(Lot())
+                taken += self._lots[-1].add(messages[taken:])
         if self._is_idle:
             self._is_idle = False
             self._bell.set()
-        elif len(lot) >= LOT_MESSAGES:
-            self._make_rows()
-            if self._plain_bytes > PLAIN_BYTES_MAX:
-                self._wait_for_room()
-
-    def _make_rows(self) -> None:
-        """Make rows of the lot; by the handler, or by the flusher."""
-        with self._changed:
-            lot = self._lot
-            messages = lot[:]
-            del lot[: len(messages)]  # one may just have been added
-            if not messages:
-                return
-            try:
-                for partition, rows in self._maker.make(messages):
-                    self._rows.setdefault(partition, []).append(rows)
-                    self._plain_bytes += rows.nbytes
-            except Exception:
-                # Nothing that comes from the bus may end the recording.
-                logger.exception("%d messages were not recorded: this is a bug", len(messages))
-                self._rows_unrecorded += len(messages)
-
-    def _wait_for_room(self) -> None:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._plain_bytes <= PLAIN_BYTES_MAX or self._stopping.is_set()
-            )
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wait_for_message()
             began_at = monotonic()
-            self._make_rows()
             self._flush()
-            self._stopping.wait(began_at + self._sync_s - monotonic())
-        self._make_rows()
+            # A disk that is full is not asked as often.
+            pause_s = REFUSED_PAUSE_S if self._is_refused else self._sync_s
+            self._stopping.wait(began_at + pause_s - monotonic())
         self._flush()
 
     def _wait_for_message(self) -> None:
         self._bell.clear()
         self._is_idle = True
         # A message that came before that is seen here; the next one rings.
-        if not self._lot and not self._rows and not self._stopping.is_set():
+        if not self._lots[-1].topics and not self._stopping.is_set():
             self._bell.wait(IDLE_S)
         self._is_idle = False
 
     def _flush(self) -> None:
         if self._gaps or self._unrecorded:
             self._record_gaps()
-        with self._changed:
-            waiting, self._rows = self._rows, {}
-            self._plain_bytes = 0
-            self._changed.notify_all()
-        if not waiting:
+        if not self._lots[-1].topics:
             return
-        rows = {partition: combine_rows(each) for partition, each in waiting.items()}
+        with self._changed:
+            lots, self._lots = self._lots, [Lot()]
+            self._changed.notify_all()
+        for lot in lots:
+            try:
+                self._append(self._maker.make(lot))
+            except Exception:
+                # Nothing that comes from the bus may end the recording.
+                logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
+                self._rows_unrecorded += len(lot.topics)
+        self._flushes += 1
+        self._appended()
+
+    def _append(self, rows: dict[int, pa.RecordBatch]) -> None:
         try:
             self._log.append(rows)
         except LogWriteError as error:
             self._refuse(error, [rows.pop(partition) for partition in error.partitions])
         else:
             self._accept()
-        self._flushes += 1
         self._rows_recorded += sum(each.num_rows for each in rows.values())
-        self._appended()
 
     def _record_gaps(self) -> None:
         gaps = list(self._gaps)

@@ -13,8 +13,12 @@ import pytest
 from tests.end_to_end import processes
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
+<<<<<<< HEAD
 from tests.spark.jvm import descendants, is_running
 from tests.spark_bridge.served_log import ServedLog, serving
+=======
+from tests.spark.jvm import SHORT_LIVED, descendants, is_running
+>>>>>>> d5415c900df0663d1ca16c2fc29775bbc9671b68
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,6 +64,7 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "tests",
         master="local[2]",
         config={
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
