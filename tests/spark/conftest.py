@@ -13,12 +13,8 @@ import pytest
 from tests.end_to_end import processes
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
-<<<<<<< HEAD
-from tests.spark.jvm import descendants, is_running
-from tests.spark_bridge.served_log import ServedLog, serving
-=======
 from tests.spark.jvm import SHORT_LIVED, descendants, is_running
->>>>>>> d5415c900df0663d1ca16c2fc29775bbc9671b68
+from tests.spark_bridge.served_log import ServedLog, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
