@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end import processes
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
-from tests.spark.jvm import descendants, is_running
+from tests.spark.jvm import SHORT_LIVED, descendants, is_running
 from tests.spark_bridge.served_log import ServedLog, serving
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "tests",
         master="local[2]",
         config={
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
