@@ -1,7 +1,7 @@
 """The bridge: a node of the bus with a log, a recorder, a sink and a server, put together.
 
-    bus  ──►  Recorder  ──►  OffsetLog  ──►  Server  ──►  Spark
-    bus  ◄──  Sink  ◄─────────────────────  Server  ◄──  Spark
+bus  ──►  Recorder  ──►  OffsetLog  ──►  Server  ──►  Spark
+bus  ◄──  Sink  ◄─────────────────────  Server  ◄──  Spark
 """
 
 from __future__ import annotations

@@ -72,9 +72,7 @@ class Recorder:
         self._gaps_dropped = 0
         self._stopping = threading.Event()
         self._watch = bus.on_gap(self._note_gap)
-        self._subscription = bus.subscribe(
-            patterns, maxsize=MAILBOX_MESSAGES_MAX, overflow="block"
-        )
+        self._subscription = bus.subscribe(patterns, maxsize=MAILBOX_MESSAGES_MAX, overflow="block")
         self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-recorder")
 
     def start(self) -> None:

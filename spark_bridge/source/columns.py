@@ -86,7 +86,9 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-def select(rows: pa.RecordBatch, partition: int, value: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+def select(
+    rows: pa.RecordBatch, partition: int, value: pa.Array, schema: pa.Schema
+) -> pa.RecordBatch:
     """The columns of the schema; no row is looked at."""
     arrays = []
     for name in schema.names:

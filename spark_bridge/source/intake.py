@@ -135,7 +135,9 @@ class Intake:
                     )
         return ends
 
-    def _limit_bytes(self, state: LogState, begin: Offsets, end: Offsets, max_bytes: int) -> Offsets:
+    def _limit_bytes(
+        self, state: LogState, begin: Offsets, end: Offsets, max_bytes: int
+    ) -> Offsets:
         reply = self._ask(
             state, {"op": "limit", "start": list(begin), "end": list(end), "max_bytes": max_bytes}
         )

@@ -178,7 +178,8 @@ def _check_place(place: Place, state: LogState, on_loss: OnLoss) -> Offsets:
             )
         elif offset > end:
             on_loss(
-                f"ahead {state.epoch} {partition}", ahead_message(state.address, partition, offset, end)
+                f"ahead {state.epoch} {partition}",
+                ahead_message(state.address, partition, offset, end),
             )
         begins.append(max(offset, first))
     return tuple(begins)

@@ -54,9 +54,7 @@ def count_rows(begins: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> in
     )
 
 
-def split(
-    ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None
-) -> list[Range]:
+def split(ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None) -> list[Range]:
     """The ranges, cut so that none has more rows than `max_rows` and, if there are rows enough,
     there are at least `min_partitions` of them, of about the same size."""
     parts = [1 if max_rows is None else -(-_rows(each) // max_rows) for each in ranges]

@@ -57,9 +57,7 @@ def _from_json(
     )
 
 
-def _one_offset(
-    option: str, offset: int, partition: int, state: LogState, on_loss: OnLoss
-) -> int:
+def _one_offset(option: str, offset: int, partition: int, state: LogState, on_loss: OnLoss) -> int:
     first, end = state.first[partition], state.end[partition]
     if offset == LATEST:
         return end

@@ -67,7 +67,9 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = dump(self._take_in().first_places())
         return self._initial
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
         if start is None:
             start = self._given or self._initial
         # Spark asks for all there is when the trigger is to ignore limits (Trigger.Once). A start
@@ -121,8 +123,10 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 tell(address, options.token, options.timeout_s, body, place.epoch)
             except (SourceError, OSError) as error:
-                warn_once(f"commit {address}", f"cannot tell the bridge at {address} how far the "
-                          f"query is: {error}")
+                warn_once(
+                    f"commit {address}",
+                    f"cannot tell the bridge at {address} how far the query is: {error}",
+                )
 
     def stop(self) -> None:
         if self._intake is not None:

@@ -126,9 +126,7 @@ class Watcher:
         self._exchange(lambda: False, 0.0, all_up=True)
         return self._checked()
 
-    def observe(
-        self, is_enough: Callable[[], bool], wait_s: float, all_up: bool
-    ) -> list[LogState]:
+    def observe(self, is_enough: Callable[[], bool], wait_s: float, all_up: bool) -> list[LogState]:
         """News until there is enough or the time is over; `all_up`: and every bridge answered.
 
         Bridges that were never up are waited for in any case.
