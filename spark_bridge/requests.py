@@ -27,11 +27,11 @@ from .errors import (
     StoreFullError,
     TooLargeError,
 )
-from .block import parse_header
 from .groups import Groups
-from .offset_log import OffsetLog
-from .pieces import FileRun, Piece
-from .sink import Sink
+from .log.block import parse_header
+from .log.offset_log import OffsetLog
+from .log.pieces import FileRun, Piece
+from .sink.sink import Sink
 
 logger = logging.getLogger("jsonbus.bridge")
 
@@ -219,7 +219,9 @@ class Requests:
         stage = functools.partial(
             self._sink.stage,
             _name(request, "query"),
-            *(_integer(request, each) for each in ("batch", "partition", "attempt")),
+            _integer(request, "batch"),
+            _integer(request, "partition"),
+            _integer(request, "attempt"),
             attached,
             part=_integer(request, "part") if "part" in request else 0,
             run=_name(request, "run") if "run" in request else "",

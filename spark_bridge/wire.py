@@ -23,10 +23,11 @@ reply is a length (4 bytes, big endian) and that many bytes of a JSON object in 
     stage    {"op":"stage","query":"id","batch":n,"partition":n,"attempt":n,"bytes":n} and, behind
              the request, that many bytes of an Arrow IPC stream with the columns topic, value
              (JSON text) and optionally retain
-             → {"ok":true,"rows":n}: on disk. Optional: "part":n, from 0 on and in order, for rows
-               in several requests (part 0 replaces all that the attempt staged before);
-               "run":"id", which differs whenever the query is started again; "skip_bad":true,
-               which leaves out rows that the bus would refuse (`rows` are those kept).
+             → {"ok":true,"rows":n}: on disk. `attempt` is a number that only one try of one task
+               has. Optional: "part":n, from 0 on and in order, for rows in several requests (a
+               part that comes again replaces itself); "run":"id", which differs whenever the
+               query is started again; "skip_bad":true, which leaves out rows that the bus would
+               refuse (`rows` are those kept).
     publish  {"op":"publish","query":"id","batch":n,"partitions":[[partition,attempt],…]}
              → {"ok":true,"published":n,"repeated":false}: the batch is on the bus. `repeated`: it
                was before, nothing was sent. May take long; may be asked again if no reply came.

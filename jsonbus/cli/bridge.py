@@ -30,35 +30,23 @@ RETENTION_HOURS = 168.0
 GROUPS_SHOWN_MAX = 3
 
 
-class Address(click.ParamType):
+def _read_address(text: str) -> tuple[str, int]:
     """`HOST:PORT`; `[HOST]:PORT` for IPv6."""
-
-    name = "address"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or int(port) > 65_535:
-            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
-        return host, int(port)
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is no HOST:PORT")
+    return host, int(port)
 
 
-class Size(click.ParamType):
-    """Bytes: `500M`, `20G`."""
-
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        try:
-            return int(read_bytes(str(value)))
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no number of bytes: use 500M, 20G", param, ctx)
+def _read_size(text: str) -> int:
+    try:
+        size = int(read_bytes(text))
+    except (ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise click.BadParameter(f"{text!r} is no number of bytes: use 500M, 20G")
+    return size
 
 
 @click.command(
@@ -79,7 +67,7 @@ In PySpark:
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @click.option(
     "--listen",
-    type=Address(),
+    type=_read_address,
     default="127.0.0.1:7710",
     show_default=True,
     metavar="HOST:PORT",
@@ -109,7 +97,7 @@ In PySpark:
 )
 @click.option(
     "--retention-bytes",
-    type=Size(),
+    type=_read_size,
     metavar="SIZE",
     help="Delete the oldest beyond so many bytes (k, M, G) [unlimited].",
 )

@@ -42,8 +42,6 @@ WINDOW_BYTES = 2 << 20
 #: One try to connect; a host that does not answer must not use up the whole timeout.
 CONNECT_TRY_S = 5.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0
-#: After these the bridge closes the connection.
-CLOSING_CODES = ("bad_request", "bad_token")
 
 
 class Connection:
@@ -90,15 +88,19 @@ class Connection:
             pass
         return False
 
-    def request(self, body: dict[str, Any], wait_s: float = 0.0) -> dict[str, Any]:
+    def request(
+        self, body: dict[str, Any], wait_s: float = 0.0, attached: bytes = b""
+    ) -> dict[str, Any]:
         """The reply, which may come `wait_s` later than any other."""
-        self.send(body)
+        self.send(body, attached)
         return self.receive(wait_s)
 
-    def send(self, body: dict[str, Any]) -> None:
-        """A request whose reply is fetched with `receive`."""
+    def send(self, body: dict[str, Any], attached: bytes = b"") -> None:
+        """A request, and the bytes that stand behind it; the reply is fetched with `receive`."""
         self.idle = False
         self._socket.sendall(_encode(body))
+        if attached:
+            self._socket.sendall(attached)
 
     def receive(self, wait_s: float = 0.0) -> dict[str, Any]:
         """The reply to what was sent."""
@@ -108,7 +110,7 @@ class Connection:
             raise ProtocolError(f"what answers at {self.address} is no jsonbus bridge")
         reply = _decode(self._receive_exactly(length), self.address)
         refused = reply.get("ok") is not True
-        self.idle = not (refused and reply.get("error") in CLOSING_CODES)
+        self.idle = reply.get("error") != "bad_token"  # behind which the bridge closes it
         if refused:
             raise RefusedError(self.address, reply)
         return reply

@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 
 from .batch_reader import JsonBusBatchReader
 from .columns import default_schema
+from .errors import OptionError
 from .options import SourceOptions, parse_options
+from .sink_options import SINK_OPTIONS
 from .stream_reader import JsonBusStreamReader
-
-#: Options of the sink alone, in lower case, and what Spark itself passes to a sink.
-SINK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
+from .writer import JsonBusBatchWriter, JsonBusStreamWriter
 
 
 class JsonBusDataSource(DataSource):
@@ -33,7 +33,7 @@ class JsonBusDataSource(DataSource):
     def name(cls) -> str:
         return "jsonbus"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return default_schema(self._parsed)
 
     def reader(self, schema: StructType) -> JsonBusBatchReader:
@@ -41,6 +41,16 @@ class JsonBusDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> JsonBusStreamReader:
         return JsonBusStreamReader(self._source_options(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> JsonBusBatchWriter:
+        """OptionError if rows are to be overwritten: what is on the bus cannot be called back."""
+        if overwrite:
+            raise OptionError('a bus cannot be overwritten: write with mode("append")')
+        return JsonBusBatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> JsonBusStreamWriter:
+        """`overwrite` is the output mode "complete": every batch publishes the whole result."""
+        return JsonBusStreamWriter(self.options, schema)
 
     def _source_options(self) -> SourceOptions:
         """Again, and now without the sink's: a source has no use for them."""

@@ -111,7 +111,8 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
             on_loss(
                 f"gone {address} {place.epoch}",
                 f"the query read the log {place.epoch} of the bridge at {address}, which no bridge "
-                "of the option `bridge` has any more: name it again, or set failOnDataLoss=false to go on without it",
+                "of the option `bridge` has any more: name it again, or set failOnDataLoss=false "
+                "to go on without it",
             )
     return begins
 

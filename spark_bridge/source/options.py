@@ -15,14 +15,23 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from pyspark.sql.types import DataType
+
+from .ddl import parse_value_schema
 from .errors import OptionError
 
 DEFAULT_PORT = 7710
 TOPIC_BYTES_MAX = 255
+NAME_CHARACTERS_MAX = 200  # of a group, at the bridge
+LONG_POLL_MS_MAX = 60_000  # at the bridge
 PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
+
+#: What Spark passes, as of 4.3, when a table of its catalog is made with a Python source. Such a
+#: table is never given its own options again, and would read from the default bridge.
+_OF_TABLES = "owner"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS_S = {
@@ -60,7 +69,7 @@ class SourceOptions:
     min_partitions: int | None = None
     max_rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
-    value_schema: str | None = None
+    value_schema: DataType | None = None
     value_mode: str = PERMISSIVE
     include_gaps: bool = False
     token: str | None = None
@@ -116,6 +125,11 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
 def _unknown(name: str) -> OptionError:
     if name.lower() == "path":
         return OptionError("load() takes no path here: the option `bridge` names the bridge")
+    if name.lower() == _OF_TABLES:
+        return OptionError(
+            "Spark does not keep the options of a table with a Python source: use CREATE TEMPORARY "
+            "VIEW … USING jsonbus OPTIONS (…) instead of CREATE TABLE"
+        )
     close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
     hint = f": did you mean {_NAMES[close[0]][0]}?" if close else ""
     known = ", ".join(option for option, _, _ in _NAMES.values())
@@ -201,15 +215,15 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse_milliseconds(text: str) -> int:
-    if not text.isdecimal() or int(text) > 86_400_000:
-        raise ValueError("is no whole number of milliseconds from 0 to a day")
+def _parse_timeout(text: str) -> int:
+    if not text.isdecimal() or not 100 <= int(text) <= 86_400_000:
+        raise ValueError("is no whole number of milliseconds from 100 to a day")
     return int(text)
 
 
-def _parse_timeout(text: str) -> int:
-    if _parse_milliseconds(text) < 100:
-        raise ValueError("is less than 100 milliseconds, in which nothing can be reached")
+def _parse_long_poll(text: str) -> int:
+    if not text.isdecimal() or int(text) > LONG_POLL_MS_MAX:
+        raise ValueError(f"is no whole number of milliseconds from 0 to {LONG_POLL_MS_MAX:,}")
     return int(text)
 
 
@@ -227,14 +241,14 @@ def _parse_flag(text: str) -> bool:
 
 
 def _parse_name(text: str) -> str:
-    if not text or len(text.encode(errors="replace")) > TOPIC_BYTES_MAX or not text.isprintable():
-        raise ValueError(f"is no name of 1 to {TOPIC_BYTES_MAX} bytes that can be printed")
+    if not 0 < len(text) <= NAME_CHARACTERS_MAX or not text.isprintable():
+        raise ValueError(f"is no text of 1 to {NAME_CHARACTERS_MAX} characters without controls")
     return text
 
 
-def _parse_value_schema(text: str) -> str:
+def _parse_token(text: str) -> str:
     if not text:
-        raise ValueError("is empty: give columns like `id STRING, celsius DOUBLE`")
+        raise ValueError("is empty: leave the option out if the bridge has no token")
     return text
 
 
@@ -257,12 +271,12 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "minPartitions": _parse_count,
     "maxRowsPerPartition": _parse_count,
     "failOnDataLoss": _parse_flag,
-    "valueSchema": _parse_value_schema,
+    "valueSchema": parse_value_schema,
     "valueMode": _parse_value_mode,
     "includeGaps": _parse_flag,
-    "token": _parse_name,
+    "token": _parse_token,
     "connectTimeoutMs": _parse_timeout,
-    "longPollMs": _parse_milliseconds,
+    "longPollMs": _parse_long_poll,
 }
 
 

@@ -19,8 +19,8 @@ def register(spark: Any, by_value: bool = False) -> None:
         spark.dataSource.register(JsonBusDataSource)
         return
     package = sys.modules[__package__]
-    register_pickle_by_value(package)
+    register_pickle_by_value(package)  # type: ignore[no-untyped-call]  # pyspark's copy has none
     try:
         spark.dataSource.register(JsonBusDataSource)
     finally:
-        unregister_pickle_by_value(package)
+        unregister_pickle_by_value(package)  # type: ignore[no-untyped-call]

@@ -1,0 +1,33 @@
+"""Logs behind real servers, for the tests of the Spark half that need no Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark_bridge.served_log import ServedLog, serving
+
+# The bus half is tested where Spark is not installed, too.
+if importlib.util.find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_source_*"]
+
+
+@pytest.fixture
+def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serve a new log: `open_log(partitions=1, token="secret")`."""
+    from spark_bridge.source.client import close_pooled
+    from spark_bridge.source.process import process_wide
+
+    process_wide("warned").clear()
+    with serving(tmp_path) as open_one:
+        yield open_one
+        close_pooled()
+
+
+@pytest.fixture
+def served(open_log: Callable[..., ServedLog]) -> ServedLog:
+    """One log of two partitions."""
+    return open_log()

@@ -1,0 +1,100 @@
+"""A bridge without a bus: a log that the test fills itself, behind the real server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonbus
+from spark_bridge.groups import Groups
+from spark_bridge.log.offset_log import OffsetLog
+from spark_bridge.requests import Requests
+from spark_bridge.server import Server
+from spark_bridge.sink.sink import Sink
+from tests.spark_bridge.log.log_rows import make_batch, make_row
+
+
+class ServedLog:
+    """Serves from its making on; `stop` and `start` are a restart at the same address."""
+
+    def __init__(
+        self, directory: Path, *, partitions: int = 2, token: str | None = None, **log: Any
+    ) -> None:
+        self._directory = directory
+        self._token = token
+        self._log_options = {"partitions": partitions, **log}
+        self._port = 0
+        self.groups = Groups()
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        self.log = OffsetLog(self._directory, **self._log_options)
+        self._sink = Sink(self._directory, lambda *args, **kwargs: True)
+        self._server = Server(self._make_requests, token=self._token)
+        _, self._port = self._server.start("127.0.0.1", self._port)
+
+    def stop(self) -> None:
+        self._sink.close()
+        self._server.stop()
+        self.log.close()
+
+    def move(self) -> None:
+        """Serve the same log at another address."""
+        self.stop()
+        self._port = 0
+        self.start()
+
+    def replace(self) -> None:
+        """Serve a new, empty log at the same address."""
+        self.stop()
+        shutil.rmtree(self._directory)
+        self.start()
+
+    def append(self, partition: int, rows: Iterable[dict[str, Any]]) -> None:
+        self.log.append({partition: make_batch(rows)})
+        self._server.appended()
+
+    def publish(self, values: Iterable[Any], topic: str = "t", partition: int = 0) -> None:
+        """Rows with these values as JSON."""
+        self.append(partition, [make_row(json.dumps(each), topic) for each in values])
+
+    def stats(self) -> dict[str, int]:
+        return self._server.stats()
+
+    def _make_requests(self, readers: Executor, publishers: Executor) -> Requests:
+        return Requests(
+            self.log,
+            self._sink,
+            self.groups,
+            name=f"bridge of {jsonbus.__version__}",
+            readers=readers,
+            publishers=publishers,
+            stats=lambda: {},
+        )
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serves new logs, until all of them are stopped: `open_log(partitions=1, token="secret")`."""
+    opened: list[ServedLog] = []
+    numbers = itertools.count()
+
+    def open_log(**options: Any) -> ServedLog:
+        opened.append(ServedLog(folder / f"log-{next(numbers)}", **options))
+        return opened[-1]
+
+    try:
+        yield open_log
+    finally:
+        for each in opened:
+            each.stop()
