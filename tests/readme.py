@@ -39,7 +39,8 @@ TIMEOUT_S = 120.0
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STAYS = re.compile(
-    r"jsonbus (sub|serve|node|bridge) (?!.*(--count|--once))|for message in|while True|--listen|--stay"
+    r"jsonbus (sub|serve|node|bridge) (?!.*(--count|--once))|for message in|while True"
+    r"|--listen|--stay"
 )
 _WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
