@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_bridge.errors import BusyError, RequestError, StoreError, TooLargeError
-from spark_bridge.sink.sink import store as sink_store
+from spark_bridge.sink import store as sink_store
 from spark_bridge.sink.store import PART_OVERHEAD_BYTES, Part, SinkStore
 
 BODY = b"x" * 1000

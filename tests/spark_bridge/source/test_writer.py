@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 )
 
 from spark_bridge import wire
+from spark_bridge.sink import store
 from spark_bridge.sink.rows import check_rows, read_rows
-from spark_bridge.sink.sink import store
 from spark_bridge.source import writer
 from spark_bridge.source.sink_options import SinkColumns, find_columns, parse_sink_options
 from spark_bridge.source.writer import _as_batches, _encode, _gather
