@@ -12,11 +12,11 @@ import pytest
 from tests.spark_bridge.served_log import ServedLog, serving
 
 if TYPE_CHECKING:
-    from tests.spark_bridge.spark_query import Query
+    from tests.spark_bridge.source.spark_query import Query
 
 # The bus half is tested where Spark is not installed, too.
 if importlib.util.find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_source_*"]
+    collect_ignore_glob = ["source/*"]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def served(open_log: Callable[..., ServedLog]) -> ServedLog:
 @pytest.fixture
 def query() -> Iterator[Callable[..., Query]]:
     """A streaming query on logs: `query(served, maxRowsPerTrigger="5")`."""
-    from tests.spark_bridge.spark_query import Query
+    from tests.spark_bridge.source.spark_query import Query
 
     made: list[Query] = []
 

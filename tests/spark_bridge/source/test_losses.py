@@ -18,7 +18,7 @@ from spark_bridge.source.errors import (
 )
 from tests.helpers import wait_until
 from tests.spark_bridge.served_log import ServedLog
-from tests.spark_bridge.spark_query import Query
+from tests.spark_bridge.source.spark_query import Query
 
 Make = Callable[..., Query]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.source.errors import DataLossError, SourceError
@@ -20,6 +20,9 @@ from spark_bridge.source.offsets import (
     ranges_between,
     resolve,
 )
+
+#: No time limits: the machine may be busy.
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 A = LogState("a:1", "A", (0, 0), (10, 5))
 
@@ -49,6 +52,7 @@ def places() -> st.SearchStrategy[Place]:
     )
 
 
+@BUSY
 @given(st.dictionaries(st.text(), places()))
 def test_offsets_have_one_form_and_come_back_from_it(given_places: dict[str, Place]) -> None:
     form = dump(given_places)

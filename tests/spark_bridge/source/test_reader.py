@@ -19,7 +19,7 @@ from spark_bridge.source.errors import (
 from tests.helpers import wait_until
 from tests.spark_bridge.log.log_rows import make_row
 from tests.spark_bridge.served_log import ServedLog
-from tests.spark_bridge.spark_query import SCHEMA, Query
+from tests.spark_bridge.source.spark_query import SCHEMA, Query
 
 Make = Callable[..., Query]
 
