@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import jsonbus
 
 from .errors import LogWriteError
-from .offset_log import OffsetLog
+from .log.offset_log import OffsetLog
 from .rows import Gap, Lot, RowMaker
 
 logger = logging.getLogger("jsonbus.bridge")

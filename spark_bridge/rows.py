@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 import jsonbus
 
-from .block import ROWS, ROWS_WITHOUT_OFFSET, count_up_to
+from .log.block import ROWS, ROWS_WITHOUT_OFFSET, count_up_to
 
 #: Topics whose partition is remembered; beyond, they are computed anew. A topic takes 100 bytes.
 TOPICS_REMEMBERED_MAX = 100_000

@@ -19,7 +19,7 @@ from tests.spark.queries import (
     wait_for,
     why_it_fails,
 )
-from tests.spark_bridge.log_rows import make_row
+from tests.spark_bridge.log.log_rows import make_row
 from tests.spark_bridge.served_log import ServedLog
 
 if TYPE_CHECKING:

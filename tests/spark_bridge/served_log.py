@@ -13,11 +13,11 @@ from typing import Any
 
 import jsonbus
 from spark_bridge.groups import Groups
-from spark_bridge.offset_log import OffsetLog
+from spark_bridge.log.offset_log import OffsetLog
 from spark_bridge.requests import Requests
 from spark_bridge.server import Server
-from spark_bridge.sink import Sink
-from tests.spark_bridge.log_rows import make_batch, make_row
+from spark_bridge.sink.sink import Sink
+from tests.spark_bridge.log.log_rows import make_batch, make_row
 
 
 class ServedLog:
