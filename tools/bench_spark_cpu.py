@@ -19,7 +19,7 @@ class Cpu(NamedTuple):
 
     jvm: float  # Spark itself
     driver: float  # the program that started it
-    workers: float  # Python processes that Spark started: sources in the driver, tasks
+    workers: float  # what Spark started: Python for offsets and for tasks
     bridge: float
 
     @property
@@ -47,17 +47,16 @@ class Processes:
         return Cpu(
             jvm=_clock(self._jvm),
             driver=_clock(os.getpid()),
-            workers=tree_cpu_s(self._jvm) - _clock(self._jvm),
+            workers=children_cpu_s(self._jvm),
             bridge=_clock(self._bridge) if self._bridge is not None else 0.0,
         )
 
 
-def tree_cpu_s(root: int) -> float:
-    """Of a process, its children and theirs, those that have ended (and were noticed) included."""
-    total = 0.0
-    for pid in [root, *descendants(root)]:
-        total += _clock(pid) + _ended_children_s(pid)
-    return total
+def children_cpu_s(root: int) -> float:
+    """Of all that a process started, and they; those that have ended (and were noticed) too."""
+    running = descendants(root)
+    ended_s = sum(map(_ended_children_s, [root, *running]))
+    return ended_s + sum(map(_clock, running))
 
 
 def descendants(root: int) -> list[int]:

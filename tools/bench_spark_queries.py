@@ -30,6 +30,7 @@ class Flow:
     seconds: float  # in batches: Spark's triggerExecution
     cpu: Cpu  # from the query's start to its last batch
     steps_ms: dict[str, float]  # median of each of Spark's durationMs
+    triggers_ms: tuple[float, ...]  # each batch's triggerExecution
 
     @property
     def rows_per_s(self) -> float:
@@ -58,7 +59,7 @@ def run_to_the_end(
     processes = stage.processes(bridge)
     writer = sink(frame).trigger(availableNow=True)
     before = processes.read()
-    query = _start(stage, writer)
+    query = start(stage, writer)
     try:
         ended = query.awaitTermination(TIMEOUT_S)
         cpu = processes.read().since(before)
@@ -81,7 +82,7 @@ def run_until(
     """Batch after batch without pause (ProcessingTime 0), until there is enough."""
     processes = stage.processes(bridge)
     before = processes.read()
-    query = _start(stage, sink(frame))
+    query = start(stage, sink(frame))
     try:
         started(query)
         wait_for(query, lambda: is_enough(query))
@@ -125,9 +126,9 @@ def wait_for(query: StreamingQuery, condition: Callable[[], bool]) -> None:
         time.sleep(LOOK_S)
 
 
-def make_flow(progress: Sequence[Any], cpu: Cpu, skip: int = 0) -> Flow:
-    """From Spark's progress reports; batches without rows do not count, nor the first `skip`."""
-    reports = [each for each in progress if each["numInputRows"]][skip:]
+def make_flow(progress: Sequence[Any], cpu: Cpu) -> Flow:
+    """From Spark's progress reports; batches without rows do not count."""
+    reports = [each for each in progress if each["numInputRows"]]
     if not reports:
         raise RunError("a query had no batch with rows")
     steps: dict[str, list[float]] = {}
@@ -140,8 +141,10 @@ def make_flow(progress: Sequence[Any], cpu: Cpu, skip: int = 0) -> Flow:
         seconds=sum(steps["triggerExecution"]) / 1e3,
         cpu=cpu,
         steps_ms={name: statistics.median(each) for name, each in steps.items()},
+        triggers_ms=tuple(steps["triggerExecution"]),
     )
 
 
-def _start(stage: Stage, writer: DataStreamWriter) -> StreamingQuery:
+def start(stage: Stage, writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query with a checkpoint of its own."""
     return writer.option("checkpointLocation", str(stage.new_path("checkpoint"))).start()

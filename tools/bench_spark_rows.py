@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_bridge.block import ROWS_WITHOUT_OFFSET
-from spark_bridge.offset_log import OffsetLog
+from spark_bridge.log.block import ROWS_WITHOUT_OFFSET
+from spark_bridge.log.offset_log import OffsetLog
 
 #: Rows of one append to one partition, and how many different such batches there are.
 BATCH_ROWS = 1 << 16
@@ -77,7 +77,7 @@ def rows_like_these(frame: Any) -> Any:
     """The rate source's timestamp and number, made into the same columns; text of that size."""
     return frame.selectExpr(
         f"concat('sensors/room-', value % {ROOMS}, '/climate') AS topic",
-        "concat('{\"sensor\":\"kitchen-', 10 + value % 90, '\",\"temperature\":', 10 + value % 20,"
+        'concat(\'{"sensor":"kitchen-\', 10 + value % 90, \'","temperature":\', 10 + value % 20,'
         " '.', 10 + value % 89, ',\"humidity\":', 10 + value % 80, '.2,\"battery\":0.', "
         "10 + value % 90, '}') AS value",
         f"'{NODE}' AS node",

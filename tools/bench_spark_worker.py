@@ -125,9 +125,7 @@ class Subscriber:
     def __init__(self, told: dict[str, Any]) -> None:
         self._bus = jsonbus.Bus(port=told["port"], interface="lo")
         self.received = 0
-        self._bus.subscribe(
-            "**", self._handle, maxsize=MAILBOX_MESSAGES_MAX, overflow="block"
-        )
+        self._bus.subscribe("**", self._handle, maxsize=MAILBOX_MESSAGES_MAX, overflow="block")
         self.facts: dict[str, Any] = {}
 
     def report(self) -> dict[str, Any]:
