@@ -231,5 +231,9 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 def _set_up(writer: asyncio.StreamWriter) -> None:
     writer.transport.set_write_buffer_limits(SEND_BUFFER_BYTES)
     sock = writer.get_extra_info("socket")
+    # asyncio sets it only on sockets that know their protocol, which those of a listening socket
+    # made by socket.create_server do not. Without it, half of the small replies take 40 ms: they
+    # wait for a receipt of what was sent before, and the client delays that.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A client whose machine is gone is noticed in the end, and its connection given back.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
