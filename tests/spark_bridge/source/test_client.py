@@ -80,7 +80,7 @@ def _sockets_between(descriptor: int) -> Iterator[socket.socket]:
     """Copies of both ends of a connection: the server runs in this process."""
     client_end = socket.socket(fileno=os.dup(descriptor))
     yield client_end
-    for path in Path("/proc/self/fd").iterdir():
+    for path in list(Path("/proc/self/fd").iterdir()):  # without the copies made below
         if not path.is_socket():
             continue
         other = socket.socket(fileno=os.dup(int(path.name)))
