@@ -11,9 +11,8 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from time import time
+from time import monotonic
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -80,10 +79,11 @@ class Bridge:
                 flush=self.bus.flush,
                 value_bytes_max=self.bus.config.value_bytes_max,
             )
+            # The order of ending is the reverse: first the sink, since the recorder shall have what
+            # goes out, and since the server waits for the batches on their way.
+            opened.callback(self._sink.close)
             self._server = Server(self._make_requests, token=token)
             opened.callback(self._server.stop)
-            # Before the server stops: it waits for batches on their way out, which this ends.
-            opened.callback(self._sink.close)
             self._recorder = Recorder(
                 self.bus,
                 self.log,
@@ -93,6 +93,7 @@ class Bridge:
             )
             self._recorder.start()
             opened.callback(self._recorder.stop)
+            opened.callback(self._sink.close)
             self._sink.recover()
             try:
                 self.address = self._server.start(*listen)
@@ -115,7 +116,7 @@ class Bridge:
             "sink": self._sink.stats(),
             "server": self._server.stats(),
             "bus": self.bus.stats(),
-            "groups": self._groups.describe(self.log.end(), time()),
+            "groups": self._groups.describe(self.log.end(), monotonic()),
         }
 
     def close(self) -> None:
@@ -146,9 +147,15 @@ class Bridge:
 
     def _keep(self) -> None:
         """Apply the retention, now and then."""
-        expire = partial(self._stopping.wait, EXPIRE_S)
-        while not expire():
+        has_warned = False
+        while not self._stopping.wait(EXPIRE_S):
             try:
                 self.log.expire()
-            except (BridgeError, OSError) as error:
-                logger.error("old segments cannot be removed: %s", error)
+            except Exception as error:
+                if not isinstance(error, BridgeError | OSError):
+                    logger.exception("old segments cannot be removed: this is a bug")
+                elif not has_warned:
+                    logger.error("old segments cannot be removed: %s", error)
+                has_warned = True
+            else:
+                has_warned = False
