@@ -7,6 +7,7 @@ bus  ◄──  Sink  ◄──────────────────�
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -72,6 +73,7 @@ class Bridge:
                     retention_s=retention_s,
                 )
             )
+            self._directory = os.stat(data_dir)
             self.bus = opened.enter_context(jsonbus.Bus(**settings))
             self._sink = Sink(
                 data_dir,
@@ -146,16 +148,26 @@ class Bridge:
         )
 
     def _keep(self) -> None:
-        """Apply the retention, now and then."""
-        has_warned = False
+        """Apply the retention, now and then; and look whether there still is a log."""
+        complaint = None
         while not self._stopping.wait(EXPIRE_S):
-            try:
-                self.log.expire()
-            except Exception as error:
-                if not isinstance(error, BridgeError | OSError):
-                    logger.exception("old segments cannot be removed: this is a bug")
-                elif not has_warned:
-                    logger.error("old segments cannot be removed: %s", error)
-                has_warned = True
-            else:
-                has_warned = False
+            before, complaint = complaint, self._tend_log()
+            if complaint is not None and complaint != before:
+                logger.error("%s", complaint)
+
+    def _tend_log(self) -> str | None:
+        """What is wrong, in one sentence."""
+        try:
+            self.log.expire()
+            if not os.path.samestat(os.stat(self.log.directory), self._directory):
+                raise FileNotFoundError
+        except FileNotFoundError:
+            return (
+                f"{self.log.directory} was moved or deleted while the bridge runs: what is "
+                "recorded will not be found again; start the bridge anew"
+            )
+        except (BridgeError, OSError) as error:
+            return f"old segments cannot be removed: {error}"
+        except Exception:
+            logger.exception("old segments cannot be removed: this is a bug")
+        return None

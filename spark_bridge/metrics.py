@@ -19,8 +19,8 @@ REQUEST_S = 10.0
 #: Figures that go up and down; all others only grow.
 GAUGES = frozenset(
     """
-    bytes segments blocks rows tail_rows rows_waiting connections staged_rows staged_bytes queries
-    messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
+    bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
+    staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
     nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
     """.split()
 )

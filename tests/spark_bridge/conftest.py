@@ -1,4 +1,4 @@
-"""Logs behind real servers, for the tests of the Spark half that need no Spark."""
+"""Logs behind real servers, and those of them that the Spark half talks to without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from tests.spark_bridge.served_log import ServedLog, serving
 
 # The bus half is tested where Spark is not installed, too.
 if importlib.util.find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_source_*"]
+    collect_ignore_glob = ["source/*"]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serve a new log, for clients that know nothing of Spark."""
+    with serving(tmp_path) as serve_one:
+        yield serve_one
 
 
 @pytest.fixture
