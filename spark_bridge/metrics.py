@@ -20,8 +20,9 @@ REQUEST_S = 10.0
 GAUGES = frozenset(
     """
     bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
-    staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
-    nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
+    staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair
+    messages_waiting_to_be_sure nodes_known values_retained receive_buffer_asked_bytes
+    receive_buffer_obtained_bytes
     """.split()
 )
 

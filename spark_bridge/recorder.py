@@ -3,7 +3,7 @@
 The handler collects messages in a lot, in the thread that received them; rows.py tells why. A
 second thread *flushes*: it makes rows of the lot and appends them to the log, which returns when
 they are on disk. A lone message is flushed at once; while more come, flushes begin `sync_s` apart,
-so that the disk is synced a bounded number of times.
+or when there is no room for more, so that the disk is synced a bounded number of times.
 
 Lots that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
 holds up receiving, the kernel's buffer fills, and reliable publishers are asked again for what was
@@ -83,6 +83,7 @@ class Recorder:
         self._lots = [Lot()]  # until they are flushed; the last one is being filled
         self._is_idle = False  # the flusher waits for the bell
         self._bell = threading.Event()
+        self._is_full = threading.Event()  # the handler waits for a flush; or this one ends
         self._is_refused = False
         self._messages = 0  # that were handled
         self._rows_flushing = 0
@@ -118,6 +119,7 @@ class Recorder:
             self._stopping.set()
             self._changed.notify_all()
         self._bell.set()
+        self._is_full.set()
         self._thread.join()
 
     @property
@@ -149,6 +151,7 @@ class Recorder:
             taken = self._lots[-1].add(messages)
             while taken < len(messages):
                 self._bell.set()
+                self._is_full.set()
                 self._changed.wait_for(
                     lambda: len(self._lots) < LOTS_MAX or self._stopping.is_set()
                 )
@@ -164,10 +167,13 @@ class Recorder:
         while not self._stopping.is_set():
             self._wait_for_message()
             began_at = monotonic()
-            self._flush()
-            # A disk that is full is not asked as often.
-            pause_s = REFUSED_PAUSE_S if self._is_refused else self._sync_s
-            self._stopping.wait(began_at + pause_s - monotonic())
+            if not self._flush():
+                continue
+            if self._is_refused:
+                # A disk that is full is not asked as often.
+                self._stopping.wait(began_at + REFUSED_PAUSE_S - monotonic())
+            else:
+                self._is_full.wait(began_at + self._sync_s - monotonic())
         self._flush()
         self._record_gaps()
 
@@ -179,10 +185,12 @@ class Recorder:
             self._bell.wait(IDLE_S)
         self._is_idle = False
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """Give the log what there is; False if there was nothing."""
         with self._changed:
             lots = [each for each in self._lots if each.topics]
             self._lots = [Lot()]
+            self._is_full.clear()
             self._rows_flushing = sum(len(each.topics) for each in lots)
             self._changed.notify_all()
         for lot in lots:
@@ -193,11 +201,11 @@ class Recorder:
                 logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
                 self._note_unrecorded(Counter(lot.topics))
             self._rows_flushing -= len(lot.topics)
-        if lots:
-            self._flushes += 1
-            self._appended()
-        else:
-            self._record_gaps()
+        if not lots:
+            return self._record_gaps()
+        self._flushes += 1
+        self._appended()
+        return True
 
     def _append(self, rows: dict[int, pa.RecordBatch]) -> None:
         try:
@@ -208,13 +216,16 @@ class Recorder:
             self._accept()
         self._rows_recorded += sum(each.num_rows for each in rows.values())
 
-    def _record_gaps(self) -> None:
-        """Record what is missing, as far as the disk takes it; the rest is told later."""
+    def _record_gaps(self) -> bool:
+        """Record what is missing, as far as the disk takes it; the rest is told later.
+
+        False if nothing is missing.
+        """
         gaps = list(self._gaps)
         now = time()
         told = [*gaps, *(Gap(topic, None, None, n, now) for topic, n in self._unrecorded.items())]
         if not told:
-            return
+            return False
         refused: tuple[int, ...] = ()
         try:
             self._log.append(self._maker.make_gaps(told))
@@ -234,6 +245,7 @@ class Recorder:
         if recorded:
             self._gaps_recorded += recorded
             self._appended()
+        return True
 
     def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
         """Rows of some partitions were not taken: count them, and say so once."""
