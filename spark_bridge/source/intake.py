@@ -92,7 +92,7 @@ class Intake:
         states = self._watcher.states()
         if len(states) < len(self._options.bridge):
             return 0
-        offsets = _offsets(resolve(start, states, lambda cause, message: None))
+        offsets = _offsets(resolve(start, states, lambda *told: None))
         return count_rows(offsets, self._available(offsets))
 
     def _available(self, begins: Mapping[str, Offsets]) -> dict[str, Offsets]:

@@ -78,7 +78,7 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Spark before 4.2, in the first call: a new query, or one that goes on at an offset
             # which is told with the batch. For a new one, the end has to carry its begin; for the
             # other, it must not be before that offset, so it cannot be limited.
-            start = dump(self._take_in().first_places(lambda cause, message: None))
+            start = dump(self._take_in().first_places(lambda *told: None))
             limited = False
         end = self._take_in().advance(load(start), limited)
         if end is None:
@@ -141,5 +141,5 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._intake = Intake(self._options, self._on_loss)
         return self._intake
 
-    def _on_loss(self, cause: str, message: str) -> None:
-        on_loss(self._options, cause, message)
+    def _on_loss(self, cause: str, fact: str, advice: str) -> None:
+        on_loss(self._options, cause, fact, advice)

@@ -23,6 +23,9 @@ from spark_bridge.spark import session, supervise
 #: What tells a row from all others, and what it carries.
 COLUMNS = ("topic", "value", "partition", "offset")
 
+#: Leaves the processor to whoever is still starting: without it one query never rests.
+EVERY = "200 milliseconds"
+
 
 def main(bridge: str, folder: Path, java_options: str) -> None:
     spark = session(
@@ -38,14 +41,16 @@ def main(bridge: str, folder: Path, java_options: str) -> None:
     def start_parquet() -> StreamingQuery:
         rows = read(spark, bridge, "parquet")
         writer = rows.writeStream.format("parquet").option("path", str(folder / "rows.parquet"))
-        return writer.option("checkpointLocation", str(folder / "parquet")).start()
+        writer = writer.option("checkpointLocation", str(folder / "parquet"))
+        return writer.trigger(processingTime=EVERY).start()
 
     def start_store() -> StreamingQuery:
         def store(rows: DataFrame, batch: int) -> None:
             store_batch(folder / "rows.sqlite", batch, rows)
 
         writer = read(spark, bridge, "sqlite").writeStream.foreachBatch(store)
-        return writer.option("checkpointLocation", str(folder / "sqlite")).start()
+        writer = writer.option("checkpointLocation", str(folder / "sqlite"))
+        return writer.trigger(processingTime=EVERY).start()
 
     supervisors = [
         supervise(start, restarts_max=100, backoff_s=0.1, backoff_max_s=1.0)

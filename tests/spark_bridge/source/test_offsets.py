@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.source.errors import DataLossError, SourceError
@@ -21,19 +21,22 @@ from spark_bridge.source.offsets import (
     resolve,
 )
 
+#: No time limits: the machine may be busy.
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 A = LogState("a:1", "A", (0, 0), (10, 5))
 
 
-def fail(cause: str, message: str) -> None:
-    raise DataLossError(message)
+def fail(cause: str, fact: str, advice: str) -> None:
+    raise DataLossError(fact)
 
 
 class Warnings:
     def __init__(self) -> None:
         self.messages: list[str] = []
 
-    def __call__(self, cause: str, message: str) -> None:
-        self.messages.append(message)
+    def __call__(self, cause: str, fact: str, advice: str) -> None:
+        self.messages.append(fact)
 
 
 def places() -> st.SearchStrategy[Place]:
@@ -49,6 +52,7 @@ def places() -> st.SearchStrategy[Place]:
     )
 
 
+@BUSY
 @given(st.dictionaries(st.text(), places()))
 def test_offsets_have_one_form_and_come_back_from_it(given_places: dict[str, Place]) -> None:
     form = dump(given_places)
@@ -89,10 +93,19 @@ def test_a_bridge_that_was_added_is_read_from_its_first_offset() -> None:
     begins = resolve({"a:1": Place("A", (10, 5))}, [A, b], fail)
     assert begins["b:1"] == Begin((4,), True)
     end = end_after(begins, {"a:1": (10, 5), "b:1": (9,)}, {"a:1": "A", "b:1": "B"})
-    # Retention goes on meanwhile: the batch that is repeated must begin where it began.
-    later = LogState("b:1", "B", (6,), (20,))
+    later = LogState("b:1", "B", (4,), (20,))
     ranges = ranges_between({"a:1": Place("A", (10, 5))}, end, {"A": A, "B": later}, fail)
     assert ranges == [Range("b:1", "B", 0, 4, 9)]
+
+
+def test_a_batch_that_is_repeated_is_told_what_expired_meanwhile() -> None:
+    start, end = {"a:1": Place("A", (2, 0))}, {"a:1": Place("A", (9, 0))}
+    state = A._replace(first=(6, 0))
+    with pytest.raises(DataLossError, match=r"offset 2 of partition 0 .* begins at 6"):
+        ranges_between(start, end, {"A": state}, fail)
+    assert ranges_between(start, end, {"A": state}, Warnings()) == [Range("a:1", "A", 0, 6, 9)]
+    gone = {"A": A._replace(first=(9, 0))}
+    assert ranges_between(start, end, gone, Warnings()) == []
 
 
 def test_a_new_log_at_an_address_where_the_old_one_moved_away_from_is_an_added_bridge() -> None:

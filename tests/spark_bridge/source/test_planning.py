@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.source.offsets import Range
@@ -10,7 +10,11 @@ from spark_bridge.source.planning import limit_rows, share, split
 
 SIZES = st.lists(st.integers(0, 10_000), max_size=12)
 
+#: No time limits: the machine may be busy.
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+
+@BUSY
 @given(SIZES, st.integers(1, 20_000))
 def test_a_batch_takes_all_or_exactly_the_limit(sizes: list[int], limit: int) -> None:
     shares = share(sizes, limit)
@@ -18,6 +22,7 @@ def test_a_batch_takes_all_or_exactly_the_limit(sizes: list[int], limit: int) ->
     assert all(0 <= part <= size for part, size in zip(shares, sizes, strict=True))
 
 
+@BUSY
 @given(SIZES, st.integers(12, 20_000))
 def test_no_partition_with_rows_is_left_out_if_the_limit_allows(
     sizes: list[int], limit: int
@@ -52,6 +57,7 @@ RANGES = st.lists(
 COUNTS = st.none() | st.integers(1, 50)
 
 
+@BUSY
 @given(RANGES, COUNTS, COUNTS)
 def test_splitting_keeps_every_row_once_and_in_order(
     ranges: list[Range], least: int | None, most: int | None
