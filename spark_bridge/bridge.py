@@ -20,7 +20,7 @@ from typing import Any, Unpack
 import jsonbus
 from jsonbus.config import BusSettings
 
-from .errors import BridgeError
+from .errors import BridgeError, StoreError, explain
 from .groups import Groups
 from .log.offset_log import OffsetLog
 from .recorder import Recorder
@@ -96,14 +96,17 @@ class Bridge:
             self._recorder.start()
             opened.callback(self._recorder.stop)
             opened.callback(self._sink.close)
-            self._sink.recover()
+            try:
+                self._sink.recover()
+            except StoreError as error:
+                # A full disk, most likely: what there is can still be read. And a query that asks
+                # again for its batch has it go on.
+                logger.error("batches on their way to the bus have to wait: %s", error)
             try:
                 self.address = self._server.start(*listen)
             except OSError as error:
                 host, port = listen
-                raise BridgeError(
-                    f"cannot listen on {host}:{port}: {error.strerror or error}"
-                ) from error
+                raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
             self._keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")
             self._keeper.start()
             opened.callback(self._keeper.join)

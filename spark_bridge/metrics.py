@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .errors import BridgeError
+from .errors import BridgeError, explain
 
 PREFIX = "jsonbus_bridge"
 
@@ -36,9 +36,7 @@ class Metrics:
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
-            raise BridgeError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}"
-            ) from error
+            raise BridgeError(f"cannot serve metrics on {host}:{port}: {explain(error)}") from error
         self.port: int = self._server.server_port
         # A thread serves each connection: one that says nothing must not keep it.
         handler = cast(type, self._server.RequestHandlerClass)
