@@ -45,9 +45,7 @@ def as_readings(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
             ]
         ),
     )
-    value = F.coalesce(
-        parsed.getField(settings.value_field), F.col("value").try_cast(DoubleType())
-    )
+    value = F.coalesce(parsed.getField(settings.value_field), F.col("value").try_cast(DoubleType()))
     taken_at = _as_time(parsed.getField(settings.time_field))
     at = F.when(taken_at <= F.col("received_at"), taken_at).otherwise(
         F.least("timestamp", "received_at")
