@@ -19,7 +19,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .config import BusConfig
-    from .core.message import Message
+    from .core.message import Message, Origin
     from .core.topics import topic_matches
     from .core.views import Explanation, NodeInfo
     from .frontend.gaps import GapEvent
@@ -36,6 +36,7 @@ __all__ = [
     "Message",
     "NodeEvent",
     "NodeInfo",
+    "Origin",
     "TopicQueue",
     "__version__",
     "errors",
@@ -51,6 +52,7 @@ _HOMES = {
     "Message": ".core.message",
     "NodeEvent": ".frontend.presence",
     "NodeInfo": ".core.views",
+    "Origin": ".core.message",
     "TopicQueue": ".topic_queue",
     "topic_matches": ".core.topics",
 }

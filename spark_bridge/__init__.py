@@ -5,7 +5,7 @@
 
 Two halves that share no import. The bus half (recorder, log, server) runs without pyspark; the
 Spark half (`source/`, `spark/`, `pipeline.py`) runs where the bus is not installed. What they
-have to agree on is written down in `wire.py` and `block.py`.
+have to agree on is written down in `wire.py` and `log/block.py`.
 """
 
 from __future__ import annotations

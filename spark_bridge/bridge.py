@@ -22,11 +22,11 @@ from jsonbus.config import BusSettings
 
 from .errors import BridgeError
 from .groups import Groups
-from .offset_log import OffsetLog
+from .log.offset_log import OffsetLog
 from .recorder import Recorder
 from .requests import Requests
 from .server import Server
-from .sink import Sink
+from .sink.sink import Sink
 
 logger = logging.getLogger("jsonbus.bridge")
 

@@ -1,15 +1,14 @@
 """From the bus into the log, by the public API.
 
-One thread takes what the subscription has, makes rows of it and appends them: a flush. The log
-returns when they are on disk. A lone message is flushed at once; while more come, flushes begin
-`sync_s` apart, so that each takes many messages and the disk is synced a bounded number of times.
-The thread asks for nothing in between: a thread that is woken for every datagram would cost as much
-as the rows.
+The handler collects messages in a lot, in the thread that received them; rows.py tells why. A
+second thread *flushes*: it makes rows of the lot and appends them to the log, which returns when
+they are on disk. A lone message is flushed at once; while more come, flushes begin `sync_s` apart,
+so that the disk is synced a bounded number of times.
 
-The subscription blocks when it is full: if the disk is slower than the bus, receiving stops, the
-kernel's buffer fills, and reliable publishers are asked again for what was dropped. What a disk
-refuses, because it is full or broken, is counted by topic and dropped; as soon as it takes rows
-again, gap records say what is missing, and where.
+Lots that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
+holds up receiving, the kernel's buffer fills, and reliable publishers are asked again for what was
+dropped. What a disk refuses, because it is full or broken, is counted by topic and dropped; as soon
+as it takes rows again, gap records say what is missing, and where.
 """
 
 from __future__ import annotations
@@ -18,26 +17,34 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from time import monotonic, time
+from time import monotonic, sleep, time
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import jsonbus
-from jsonbus.errors import ClosedError
 
 from .errors import LogWriteError
-from .offset_log import OffsetLog
-from .rows import Gap, Messages, RowMaker
+from .log.offset_log import OffsetLog
+from .rows import Gap, Lot, RowMaker
 
 logger = logging.getLogger("jsonbus.bridge")
 
-#: Messages that wait for a flush. At a million a second, twice what comes during one that takes
-#: 20 ms and a pause of 20 ms.
-MAILBOX_MESSAGES_MAX = 65_536
+#: Messages that wait for the handler; more than a datagram has.
+MAILBOX_MESSAGES_MAX = 16_384
 
-#: Messages in one flush: what comes during a pause, in a flood.
-FLUSH_MESSAGES_MAX = 32_768
+#: Lots that wait for a flush. One is enough for a flood and a disk that takes most of a second;
+#: large values fill several.
+LOTS_MAX = 2
 
-#: How long the thread waits for a message before it looks whether there is something else to do.
+#: How long the flusher waits for a message before it looks whether there is something else to do.
 IDLE_S = 0.5
+
+#: How long a disk that refused rows is left alone: each try costs it two syncs a partition.
+REFUSED_PAUSE_S = 1.0
+
+#: How long `stop` waits until what was received is recorded.
+DRAIN_S = 10.0
 
 #: Topics whose unrecorded messages are counted one by one; of all others, the sum.
 UNRECORDED_TOPICS_MAX = 1_000
@@ -67,23 +74,39 @@ class Recorder:
         self._maker = RowMaker(log.partitions)
         self._gaps: deque[Gap] = deque()
         self._unrecorded: Counter[str | None] = Counter()  # by topic, until a gap record tells
+        self._changed = threading.Condition()  # guards the lots
+        self._lots = [Lot()]  # until they are flushed; the last one is being filled
+        self._is_idle = False  # the flusher waits for the bell
+        self._bell = threading.Event()
         self._is_refused = False
         self._rows_recorded = self._rows_unrecorded = self._gaps_recorded = self._flushes = 0
         self._gaps_dropped = 0
         self._stopping = threading.Event()
         self._watch = bus.on_gap(self._note_gap)
-        self._subscription = bus.subscribe(patterns, maxsize=MAILBOX_MESSAGES_MAX, overflow="block")
-        self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-recorder")
+        self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-flusher")
+        self._subscription = bus.subscribe(
+            patterns,
+            self._handle,
+            maxsize=MAILBOX_MESSAGES_MAX,
+            overflow="block",
+            in_batches=True,
+        )
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         """Record what has been received, and end."""
-        self._stopping.set()
-        self._thread.join()
-        self._watch.close()
+        give_up_at = monotonic() + DRAIN_S
+        while self._subscription.pending and monotonic() < give_up_at:
+            sleep(0.001)
         self._subscription.close()
+        self._watch.close()
+        self._stopping.set()
+        self._bell.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join()
 
     @property
     def is_refused(self) -> bool:
@@ -95,7 +118,8 @@ class Recorder:
         return {
             "rows_recorded": self._rows_recorded,
             "rows_unrecorded": self._rows_unrecorded,
-            "rows_waiting": self._subscription.pending,
+            "rows_waiting": self._subscription.pending
+            + sum(len(each.topics) for each in self._lots),
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
@@ -107,46 +131,63 @@ class Recorder:
         else:
             self._gaps_dropped += 1
 
+    def _handle(self, messages: list[jsonbus.Message]) -> None:
+        with self._changed:
+            taken = self._lots[-1].add(messages)
+            while taken < len(messages):
+                self._changed.wait_for(
+                    lambda: len(self._lots) < LOTS_MAX or self._stopping.is_set()
+                )
+                self._lots.append(Lot())
+                taken += self._lots[-1].add(messages[taken:])
+        if self._is_idle:
+            self._is_idle = False
+            self._bell.set()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
-            messages = self._take(IDLE_S)
+            self._wait_for_message()
             began_at = monotonic()
-            if not messages and not self._gaps and not self._unrecorded:
-                continue
-            try:
-                self._flush(messages)
-            except Exception:
-                logger.exception("recording failed, and goes on: this is a bug")
-                self._rows_unrecorded += len(messages)
-            if len(messages) < FLUSH_MESSAGES_MAX:
-                self._stopping.wait(began_at + self._sync_s - monotonic())
-        while messages := self._take(0):
-            self._flush(messages)
+            self._flush()
+            # A disk that is full is not asked as often.
+            pause_s = REFUSED_PAUSE_S if self._is_refused else self._sync_s
+            self._stopping.wait(began_at + pause_s - monotonic())
+        self._flush()
 
-    def _take(self, timeout_s: float) -> list[jsonbus.Message]:
-        try:
-            return self._subscription.get_many(FLUSH_MESSAGES_MAX, timeout_s)
-        except TimeoutError:
-            return []
-        except ClosedError:
-            self._stopping.set()
-            return []
+    def _wait_for_message(self) -> None:
+        self._bell.clear()
+        self._is_idle = True
+        # A message that came before that is seen here; the next one rings.
+        if not self._lots[-1].topics and not self._stopping.is_set():
+            self._bell.wait(IDLE_S)
+        self._is_idle = False
 
-    def _flush(self, messages: list[jsonbus.Message]) -> None:
+    def _flush(self) -> None:
         if self._gaps or self._unrecorded:
             self._record_gaps()
-        if not messages:
+        if not self._lots[-1].topics:
             return
-        for taken, rows in self._maker.make(messages):
+        with self._changed:
+            lots, self._lots = self._lots, [Lot()]
+            self._changed.notify_all()
+        for lot in lots:
             try:
-                self._log.append(rows)
-            except LogWriteError as error:
-                self._refuse(error, taken)
-            else:
-                self._accept()
+                self._append(self._maker.make(lot))
+            except Exception:
+                # Nothing that comes from the bus may end the recording.
+                logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
+                self._rows_unrecorded += len(lot.topics)
         self._flushes += 1
-        self._rows_recorded += len(messages)
         self._appended()
+
+    def _append(self, rows: dict[int, pa.RecordBatch]) -> None:
+        try:
+            self._log.append(rows)
+        except LogWriteError as error:
+            self._refuse(error, [rows.pop(partition) for partition in error.partitions])
+        else:
+            self._accept()
+        self._rows_recorded += sum(each.num_rows for each in rows.values())
 
     def _record_gaps(self) -> None:
         gaps = list(self._gaps)
@@ -166,17 +207,15 @@ class Recorder:
         self._gaps_recorded += sum(place(gap.topic) not in refused for gap in told)
         self._appended()
 
-    def _refuse(self, error: LogWriteError, messages: Messages) -> None:
+    def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
         """Rows of some partitions were not taken: count them, and say so once."""
-        refused = set(error.partitions)
-        topics = [
-            each.topic for each in messages if self._maker.partition_of(each.topic) in refused
-        ]
-        for topic, count in Counter(topics).items():
-            is_known = topic in self._unrecorded or len(self._unrecorded) < UNRECORDED_TOPICS_MAX
-            self._unrecorded[topic if is_known else None] += count
-        self._rows_unrecorded += len(topics)
-        self._rows_recorded -= len(topics)
+        for rows in refused:
+            for each in pc.value_counts(rows.column("topic")).to_pylist():
+                topic, count = each["values"], each["counts"]
+                is_known = topic in self._unrecorded
+                has_room = len(self._unrecorded) < UNRECORDED_TOPICS_MAX
+                self._unrecorded[topic if is_known or has_room else None] += count
+            self._rows_unrecorded += rows.num_rows
         if not self._is_refused:
             self._is_refused = True
             logger.error("nothing is recorded: %s", error)

@@ -18,7 +18,6 @@ import jsonbus
 from jsonbus.errors import InvalidTopicError
 
 from . import wire
-from .block import parse_header
 from .errors import (
     BridgeError,
     BusyError,
@@ -29,9 +28,10 @@ from .errors import (
     TooLargeError,
 )
 from .groups import Groups
-from .offset_log import OffsetLog
-from .pieces import FileRun, Piece
-from .sink import Sink
+from .log.block import parse_header
+from .log.offset_log import OffsetLog
+from .log.pieces import FileRun, Piece
+from .sink.sink import Sink
 
 logger = logging.getLogger("jsonbus.bridge")
 

@@ -1,31 +1,33 @@
 """From messages to rows: the recorder's hot path.
 
-What is done once per message is an item in a comprehension and one `dumps`; all else is done once
-per datagram (what its messages share is one object, `message.origin`) or by Arrow, column by
-column. A loop in Python over messages and columns would cost ten times as much.
+A *lot* collects messages in the thread that receives them. Once per message it does one `dumps` and
+two items of comprehensions; all else is done once per datagram, whose messages share an origin and
+have consecutive numbers: that is a *run*. No message outlives its datagram, so its memory is used
+again while it is warm, and Python's collector of cycles never meets it. Rows are made of lots
+later, by Arrow, column by column, mostly without the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import jsonbus
 
-from .block import ROWS, ROWS_WITHOUT_OFFSET
+from .log.block import ROWS, ROWS_WITHOUT_OFFSET, count_up_to
 
 #: Topics whose partition is remembered; beyond, they are computed anew. A topic takes 100 bytes.
 TOPICS_REMEMBERED_MAX = 100_000
 
-#: Rows of one partition that are made in one go; a column of Arrow's ends at 2 GiB.
-PLAIN_BYTES_MAX = 64 << 20
+#: Text that a lot takes; a column of Arrow's ends at 2 GiB, and rows are made in memory.
+LOT_BYTES_MAX = 64 << 20
 
-
-Messages = Sequence[jsonbus.Message]
+_TIME = ROWS.field("received_at").type
 
 
 class Gap(NamedTuple):
@@ -38,139 +40,137 @@ class Gap(NamedTuple):
     at: float  # seconds since 1970
 
 
+class Lot:
+    """Messages on their way to become rows. One thread at a time."""
+
+    __slots__ = ("ends", "firsts", "origins", "plain_bytes", "texts", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.texts: list[bytes] = []  # values as JSON, those of one call separated by newlines
+        self.plain_bytes = 0
+        # Runs: their origins, first sequences less their place among all rows, and ends.
+        self.origins: list[jsonbus.Origin] = []
+        self.firsts: list[int | None] = []
+        self.ends: list[int] = []
+
+    def add(self, messages: Sequence[jsonbus.Message]) -> int:
+        """Take messages, as many as there is room for; returns how many."""
+        if self.plain_bytes > LOT_BYTES_MAX:
+            return 0
+        text = _dump(messages)
+        if len(text) > LOT_BYTES_MAX and len(messages) > 1:
+            return self.add(messages[: len(messages) // 2])
+        self.texts.append(text)
+        self.plain_bytes += len(text)
+        start = len(self.topics)
+        self.topics += [message.topic for message in messages]
+        first, last = messages[0], messages[-1]
+        if first.origin is last.origin:
+            a, b = first.sequence, last.sequence
+            if a is not None and b is not None and b - a + 1 == len(messages):
+                self._add_run(first.origin, a, start, len(self.topics))
+                return len(messages)
+        for place, message in enumerate(messages, start):
+            self._add_run(message.origin, message.sequence, place, place + 1)
+        return len(messages)
+
+    def _add_run(self, origin: jsonbus.Origin, sequence: int | None, start: int, end: int) -> None:
+        self.origins.append(origin)
+        self.firsts.append(None if sequence is None else sequence - start)
+        self.ends.append(end)
+
+
 class RowMaker:
-    """Makes rows of messages, by partition. A topic is always in one partition: its order stays."""
+    """Makes rows, by partition. A topic is always in one partition, so that its order stays."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
-        self._partition_of: dict[str, int] = {}
+        self._partition_of: dict[str | None, int] = {None: 0}
 
     def partition_of(self, topic: str | None) -> int:
         """Where a topic's messages go, for as long as the log lives; unknown topics go to 0."""
-        if topic is None:
-            return 0
-        if len(self._partition_of) >= TOPICS_REMEMBERED_MAX:
-            self._partition_of.clear()
-        partition = zlib.crc32(topic.encode()) % self._partitions
-        self._partition_of[topic] = partition
+        partition = self._partition_of.get(topic)
+        if partition is None:
+            assert topic is not None
+            if len(self._partition_of) >= TOPICS_REMEMBERED_MAX:
+                self._partition_of = {None: 0}
+            partition = zlib.crc32(topic.encode()) % self._partitions
+            self._partition_of[topic] = partition
         return partition
 
-    def make(self, messages: Messages) -> Iterator[tuple[Messages, dict[int, pa.RecordBatch]]]:
-        """Messages, and their rows in order by partition; only partitions that got some.
-
-        Nearly always all of them in one go; large values make it several, one behind the other.
-        """
-        rows = {
-            partition: _make_rows(each)
-            for partition, each in enumerate(self._split(messages))
-            if each
-        }
-        if len(messages) > 1 and any(
-            each is None or each.nbytes > PLAIN_BYTES_MAX for each in rows.values()
-        ):
-            half = len(messages) // 2
-            yield from self.make(messages[:half])
-            yield from self.make(messages[half:])
-        else:
-            yield messages, rows
+    def make(self, lot: Lot) -> dict[int, pa.RecordBatch]:
+        """The rows of a lot, in order, by partition; only partitions that got some."""
+        return self._split(_make_rows(lot)) if lot.topics else {}
 
     def make_gaps(self, gaps: Sequence[Gap]) -> dict[int, pa.RecordBatch]:
         """The gap records, by partition."""
-        parts: dict[int, list[Gap]] = {}
-        for gap in gaps:
-            parts.setdefault(self.partition_of(gap.topic), []).append(gap)
-        return {partition: _make_gap_rows(each) for partition, each in parts.items()}
+        return self._split(_make_gap_rows(gaps))
 
-    def _split(self, messages: Messages) -> list[list[jsonbus.Message]]:
-        if self._partitions == 1:
-            return [list(messages)]
-        parts: list[list[jsonbus.Message]] = [[] for _ in range(self._partitions)]
-        known = self._partition_of
-        for message in messages:
-            try:
-                parts[known[message.topic]].append(message)
-            except KeyError:
-                parts[self.partition_of(message.topic)].append(message)
-        return parts
+    def _split(self, rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
+        topics = rows.column("topic").dictionary_encode(null_encoding="encode")
+        places = [self.partition_of(topic) for topic in topics.dictionary.to_pylist()]
+        present = sorted(set(places))
+        if len(present) == 1:
+            return {present[0]: rows}
+        partitions = pa.array(places, pa.int32()).take(topics.indices)
+        return {each: rows.filter(pc.equal(partitions, each)) for each in present}
 
 
-def _make_rows(messages: list[jsonbus.Message]) -> pa.RecordBatch | None:
-    """None if the values are too many for one column of Arrow's."""
-    values = _texts([message.value for message in messages])
-    if isinstance(values, pa.ChunkedArray):
-        return None
-    nodes: list[str] = []
-    incarnations: list[int] = []
-    sent_us: list[int] = []
-    received_us: list[int] = []
-    retained: list[bool] = []
-    places: list[int] = []  # of each message's origin
-    last, place, start = None, -1, 0
-    for index, message in enumerate(messages):
-        origin = message.origin
-        if origin is not last:
-            places.extend([place] * (index - start))
-            last, place, start = origin, place + 1, index
-            nodes.append(origin.node)
-            incarnations.append(origin.incarnation)
-            sent_us.append(round(origin.sent_at * 1_000_000))
-            received_us.append(round(origin.received_at * 1_000_000))
-            retained.append(origin.is_retained)
-    places.extend([place] * (len(messages) - start))
-    by_origin = pa.RecordBatch.from_arrays(
-        [
-            pa.array(nodes, pa.string()),
-            pa.array(incarnations, pa.int64()),
-            pa.array(sent_us, pa.int64()).cast(_TIME),
-            pa.array(received_us, pa.int64()).cast(_TIME),
-            pa.array(retained, pa.bool_()),
-        ],
-        names=["node", "incarnation", "timestamp", "received_at", "retained"],
-    ).take(pa.array(places, pa.int32()))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([message.topic for message in messages], pa.string()),
-            values.view(pa.string()),
-            by_origin.column("node"),
-            by_origin.column("incarnation"),
-            pa.array([message.sequence for message in messages], pa.int64()),
-            by_origin.column("timestamp"),
-            by_origin.column("received_at"),
-            by_origin.column("retained"),
-            pa.nulls(len(messages), pa.int64()),
-        ],
-        schema=ROWS_WITHOUT_OFFSET,
-    )
-
-
-def _texts(values: list[object]) -> pa.Array | pa.ChunkedArray:
-    """Values as bytes of JSON. They came as JSON, or were published here: none can be wrong."""
+def _dump(messages: Sequence[jsonbus.Message]) -> bytes:
+    """Values as JSON. They came as JSON, or were published here: none can be wrong."""
     dumps = orjson.dumps
     try:
-        texts = [dumps(value) for value in values]
+        return b"\n".join([dumps(message.value) for message in messages])
     except TypeError:  # a dict of this process with keys that are no strings
-        texts = [dumps(value, option=orjson.OPT_NON_STR_KEYS) for value in values]
-    # What orjson writes is UTF-8: to have Arrow check that, by way of strings, doubles the time.
-    return pa.array(texts, pa.binary())
+        option = orjson.OPT_NON_STR_KEYS
+        return b"\n".join([dumps(message.value, option=option) for message in messages])
 
 
-def _make_gap_rows(gaps: list[Gap]) -> pa.RecordBatch:
+def _make_rows(lot: Lot) -> pa.RecordBatch:
+    origins = lot.origins
+    count = len(lot.topics)
+
+    def by_run(values: list[object], kind: pa.DataType) -> pa.Array:
+        runs = pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind))
+        return pc.run_end_decode(runs)
+
+    ends = pa.array(lot.ends, pa.int32())
+    places = count_up_to(count)
+    # Newlines stand only between texts: JSON writes those inside strings as \n.
+    texts = pa.array([b"\n".join(lot.texts)], pa.binary()).view(pa.string())
+    columns = {
+        "topic": pa.array(lot.topics, pa.string()),
+        "value": pc.split_pattern(texts, "\n").flatten(),
+        "node": by_run([each.node for each in origins], pa.string()),
+        "incarnation": by_run([each.incarnation for each in origins], pa.int64()),
+        "sequence": pc.add(by_run([*lot.firsts], pa.int64()), places),
+        "timestamp": by_run([_to_us(each.sent_at) for each in origins], pa.int64()).cast(_TIME),
+        "received_at": by_run([_to_us(each.received_at) for each in origins], pa.int64()).cast(
+            _TIME
+        ),
+        "retained": by_run([each.is_retained for each in origins], pa.bool_()),
+        "gap": pa.nulls(count, pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict(columns, ROWS_WITHOUT_OFFSET)
+
+
+def _make_gap_rows(gaps: Sequence[Gap]) -> pa.RecordBatch:
     count = len(gaps)
-    times = pa.array([round(gap.at * 1_000_000) for gap in gaps], pa.int64()).cast(_TIME)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([gap.topic for gap in gaps], pa.string()),
-            pa.nulls(count, pa.string()),
-            pa.array([gap.node for gap in gaps], pa.string()),
-            pa.array([gap.incarnation for gap in gaps], pa.int64()),
-            pa.nulls(count, pa.int64()),
-            times,
-            times,
-            pa.array([False] * count, pa.bool_()),
-            pa.array([gap.missing for gap in gaps], pa.int64()),
-        ],
-        schema=ROWS_WITHOUT_OFFSET,
-    )
+    times = pa.array([_to_us(gap.at) for gap in gaps], pa.int64()).cast(_TIME)
+    columns = {
+        "topic": pa.array([gap.topic for gap in gaps], pa.string()),
+        "value": pa.nulls(count, pa.string()),
+        "node": pa.array([gap.node for gap in gaps], pa.string()),
+        "incarnation": pa.array([gap.incarnation for gap in gaps], pa.int64()),
+        "sequence": pa.nulls(count, pa.int64()),
+        "timestamp": times,
+        "received_at": times,
+        "retained": pa.repeat(False, count),
+        "gap": pa.array([gap.missing for gap in gaps], pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict(columns, ROWS_WITHOUT_OFFSET)
 
 
-_TIME = ROWS.field("received_at").type
+def _to_us(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -39,7 +39,8 @@ TIMEOUT_S = 120.0
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STAYS = re.compile(
-    r"jsonbus (sub|serve|node) (?!.*(--count|--once))|for message in|while True|--listen|--stay"
+    r"jsonbus (sub|serve|node|bridge) (?!.*(--count|--once))|for message in|while True"
+    r"|--listen|--stay"
 )
 _WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -91,9 +92,11 @@ class Section:
 
     @property
     def names_the_default_bus(self) -> bool:
-        """Whether the default port is written into a program: it needs a network of its own."""
+        """Whether a default port is written into a program: it needs a network of its own."""
         return any(
-            "2416" in block.text for block in self.blocks if block.kind in ("console", "python")
+            re.search("2416|7710", block.text)
+            for block in self.blocks
+            if block.kind in ("console", "python")
         )
 
 
@@ -125,11 +128,11 @@ def assert_shows(lines: list[str], expected: list[str]) -> None:
 class Terminal:
     """A process in a terminal of its own, and what it has shown so far."""
 
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
         self._screen, far_end = pty.openpty()
         self.process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=folder,
             env=environment,
             stdin=far_end,
             stdout=far_end,
@@ -236,7 +239,7 @@ class Run:
         else:
             # In the end, wait for what was sent to the background.
             command = ["bash", "-c", "\n".join([*block.commands, "wait"])]
-        self.terminals.append(Terminal(command, self._environment()))
+        self.terminals.append(Terminal(command, self._environment(), self.folder))
         return self.terminals[-1]
 
     def _wait_for_nodes(self, newest: Terminal) -> None:

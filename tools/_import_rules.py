@@ -65,7 +65,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 #: The only places where a package from outside may be imported.
 HOMES: dict[str, tuple[str, ...]] = {
-    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink_rows"),
+    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink.rows"),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli",),

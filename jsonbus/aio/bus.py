@@ -180,6 +180,7 @@ class AsyncBus:
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
         as_type: Any = None,
+        in_batches: bool = False,
     ) -> Subscription:
         """Get the messages to a topic, or to all topics that a pattern, or one of several, matches.
 
@@ -193,6 +194,9 @@ class AsyncBus:
         block (the whole bus stops receiving until there is room: what the kernel then drops is
         in stats() as kernel_drops, and replies are late, too).
 
+        `in_batches`: the handler gets a list, of at least one message, all that came together; for
+        who can do with many at once what costs much for each alone.
+
         `as_type`, a dataclass, makes `message.value` an instance of it; messages that do not fit
         are dropped, counted, and warned of once.
 
@@ -205,6 +209,7 @@ class AsyncBus:
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
+            in_batches=in_batches,
         )
         self._loop.attach(
             subscription,
@@ -381,6 +386,7 @@ class AsyncBus:
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
         as_type: Any = None,
+        in_batches: bool = False,
     ) -> Subscription:
         if handler is not None:
             check_handler(handler, may_be_async=True)
@@ -390,6 +396,7 @@ class AsyncBus:
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
+            in_batches=in_batches,
             log=self._loop.log,
             discards=self._loop.discards,
             event_loop=self._loop.event_loop,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +21,8 @@ from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.mail import Discards, Mail
 
-Handler = Callable[[Message], Any] | Callable[[Message], Awaitable[Any]]
+#: Of a message; or of a list of messages, for who subscribes `in_batches`. Plain or async.
+Handler = Callable[[Any], Any]
 
 #: Messages that a worker gives to a handler before it lets others run. More than a turn of the loop
 #: brings (receiving.py), else a flood would fill the mailbox of a handler that keeps up.
@@ -46,6 +47,7 @@ class Subscription(Mail):
         maxsize: int,
         overflow: str,
         as_type: Any,
+        in_batches: bool,
         log: BusLog,
         discards: Discards,
         event_loop: asyncio.AbstractEventLoop,
@@ -78,6 +80,8 @@ class Subscription(Mail):
         # nothing done with it.
         is_special = self._is_blocking or self._convert is not None
         self._pop = self._pop_special if is_special else self._mailbox.take
+        self._pop_for_handler = self._pop_batch if in_batches else self._pop
+        self._turns = 1 if in_batches else HANDLED_MAX
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
         """The next message; waits for one, at most `timeout` seconds.
@@ -108,13 +112,7 @@ class Subscription(Mail):
         `get` raises. Of messages that are not of the type asked for, none is in the list.
         """
         check_count(count_max)
-        batch = [await self.get(timeout)]
-        try:
-            while len(batch) < count_max:
-                batch.append(self._pop())
-        except IndexError:
-            pass
-        return batch
+        return self._fill([await self.get(timeout)], count_max)
 
     def __aiter__(self) -> Subscription:
         self._check_readable()
@@ -183,10 +181,10 @@ class Subscription(Mail):
 
     async def run_handler(self) -> bool:
         """Handle some messages; True if there are more. Only by the worker it is with."""
-        handler, pop, has_more = self._handler, self._pop, False
+        handler, pop, has_more = self._handler, self._pop_for_handler, False
         assert handler is not None
         try:
-            for _ in range(HANDLED_MAX):
+            for _ in range(self._turns):
                 try:
                     message = pop()
                 except IndexError:
@@ -256,6 +254,19 @@ class Subscription(Mail):
             self._discard(1)
         raise IndexError
 
+    def _pop_batch(self) -> list[Message]:
+        """All that a handler gets in one go; raises IndexError if there is none."""
+        return self._fill([self._pop()], HANDLED_MAX)
+
+    def _fill(self, batch: list[Message], count_max: int) -> list[Message]:
+        """Add what waits, up to that many in all."""
+        try:
+            while len(batch) < count_max:
+                batch.append(self._pop())
+        except IndexError:
+            pass
+        return batch
+
     def _make_way(self) -> None:
         """A message was taken: somebody may have waited for that."""
         if not self._excess:
@@ -287,5 +298,8 @@ class Subscription(Mail):
                 waiter.set_result(None)
                 count -= 1
 
-    def _fail(self, message: Message) -> None:
-        self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+    def _fail(self, handled: Message | list[Message]) -> None:
+        if isinstance(handled, list):
+            self._log.fail("the handler of %r failed on %d messages", self.pattern, len(handled))
+        else:
+            self._log.fail("the handler of %r failed on topic %r", self.pattern, handled.topic)

@@ -151,6 +151,7 @@ class Bus:
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
         as_type: Any = None,
+        in_batches: bool = False,
     ) -> Subscription:
         """Get the messages to a topic, or to all topics that a pattern, or one of several, matches.
 
@@ -164,6 +165,9 @@ class Bus:
         block (the whole bus stops receiving until there is room: what the kernel then drops is
         in stats() as kernel_drops, and replies are late, too).
 
+        `in_batches`: the handler gets a list, of at least one message, all that came together; for
+        who can do with many at once what costs much for each alone.
+
         `as_type`, a dataclass, makes `message.value` an instance of it; messages that do not fit
         are dropped, counted, and warned of once.
 
@@ -176,6 +180,7 @@ class Bus:
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
+            in_batches=in_batches,
         )
         self._loop.attach(
             subscription,
@@ -343,6 +348,7 @@ class Bus:
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
         as_type: Any = None,
+        in_batches: bool = False,
     ) -> Subscription:
         if handler is not None:
             check_handler(handler, may_be_async=False)
@@ -353,6 +359,7 @@ class Bus:
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
+            in_batches=in_batches,
             log=self._loop.log,
             discards=self._loop.discards,
             schedule=self._loop.crew.schedule,

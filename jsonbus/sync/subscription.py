@@ -22,7 +22,8 @@ from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
 from jsonbus.sync.crew import current_subscription
 
-Handler = Callable[[Message], Any]
+#: Of a message; or of a list of messages, for who subscribes `in_batches`.
+Handler = Callable[[Any], Any]
 
 #: What a handler may take per message to be run in place: about what waking a thread for it takes.
 QUICK_S = 50e-6
@@ -52,6 +53,7 @@ class Subscription(Mail):
         maxsize: int,
         overflow: str,
         as_type: Any,
+        in_batches: bool,
         log: BusLog,
         discards: Discards,
         schedule: Callable[[Subscription], None],
@@ -68,6 +70,7 @@ class Subscription(Mail):
             discards=discards,
         )
         self._handler = handler
+        self._is_handled_in_batches = in_batches
         self._schedule = schedule
         self._will_wait = will_wait  # to be called before waiting for messages
         # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
@@ -200,7 +203,10 @@ class Subscription(Mail):
         if batch is None:
             batch = self._take_for_handler()
         began_at = time.monotonic()
-        self._handle_all(batch)
+        if self._is_handled_in_batches:
+            self._handle_batch(batch)
+        else:
+            self._handle_all(batch)
         was_quick = time.monotonic() - began_at <= QUICK_S * len(batch)
         credit = self._credit + (1 if was_quick else -SLOW_COSTS)
         self._credit = max(0, min(credit, CREDIT_MAX))
@@ -298,6 +304,21 @@ class Subscription(Mail):
                 # SystemExit too: it would end the thread, and with it every other subscription.
                 assert message is not None
                 self._log.fail("the handler of %r failed on topic %r", self.pattern, message.topic)
+
+    def _handle_batch(self, batch: list[Message]) -> None:
+        handler = self._handler
+        assert handler is not None
+        if self._is_closed:
+            self._discard_taken(len(batch))
+            return
+        if self._convert is not None:
+            batch = [each for each in map(self._as_wanted, batch) if each is not None]
+        if not batch:
+            return
+        try:
+            handler(batch)
+        except BaseException:
+            self._log.fail("the handler of %r failed on %d messages", self.pattern, len(batch))
 
     def _as_wanted(self, message: Message) -> Message | None:
         """The message as the type asked for; None, and counted, if it is not of that type."""

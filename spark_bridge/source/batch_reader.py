@@ -63,7 +63,7 @@ class JsonBusBatchReader(DataSourceReader):
             bound,
             states,
             self._find,
-            lambda cause, message: on_loss(self._options, cause, message),
+            lambda *told: on_loss(self._options, *told),
         )
 
     def _find(self, state: LogState, time_us: int) -> Offsets:

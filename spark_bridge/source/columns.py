@@ -5,47 +5,53 @@ from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from .errors import OptionError
 from .json_rows import compile_type
 from .options import SourceOptions
 
-#: Name and SQL type, in the order in which they come if nobody says otherwise.
-COLUMNS = {
-    "topic": "string",
-    "value": "string",
-    "node": "string",
-    "incarnation": "bigint",
-    "sequence": "bigint",
-    "timestamp": "timestamp",
-    "received_at": "timestamp",
-    "retained": "boolean",
-    "partition": "int",
-    "offset": "bigint",
+#: In the order in which they come if nobody says otherwise.
+COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "value": StringType(),
+    "node": StringType(),
+    "incarnation": LongType(),
+    "sequence": LongType(),
+    "timestamp": TimestampType(),
+    "received_at": TimestampType(),
+    "retained": BooleanType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
 }
-GAP = "gap"
+GAP = "gap"  # only if gap records are wanted
 
 
-def default_schema(options: SourceOptions) -> str:
-    """The schema of a query that gives none, as DDL: only Spark's JVM can parse a valueSchema."""
-    types = dict(COLUMNS)
-    if options.include_gaps:
-        types[GAP] = "bigint"
-    if options.value_schema is not None:
-        types["value"] = _value_type(options.value_schema)
-    return ", ".join(f"`{name}` {sql_type}" for name, sql_type in types.items())
+def default_schema(options: SourceOptions) -> StructType:
+    """The schema of a query that gives none."""
+    schema = StructType()
+    for name, data_type in _columns(options).items():
+        schema.add(name, data_type)
+    return schema
 
 
-def _value_type(value_schema: str) -> str:
-    """Columns, as in `a INT, b STRING`, or one type, as in `STRUCT<a: INT>` or `ARRAY<INT>`."""
-    head = value_schema.split("<")[0].strip().lower()
-    return value_schema if head in ("struct", "array", "map") else f"STRUCT<{value_schema}>"
+def _columns(options: SourceOptions) -> dict[str, DataType]:
+    columns = dict(COLUMNS)
+    columns["value"] = options.value_schema or columns["value"]
+    return {**columns, GAP: LongType()} if options.include_gaps else columns
 
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
     """OptionError if the schema of a query asks for what the source does not have."""
-    known = {**COLUMNS, GAP: "bigint"} if options.include_gaps else COLUMNS
+    known = _columns(options)
     if not schema.fields:
         raise OptionError(f"the schema is empty: give it some of {', '.join(known)}")
     if len(set(schema.names)) < len(schema.names):
@@ -57,20 +63,15 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
             raise OptionError(
                 f"the schema has a column {field.name}; the columns are {', '.join(known)}"
             )
-        given = field.dataType.simpleString()
-        if field.name == "value" and not isinstance(field.dataType, StringType):
+        if not field.nullable:
+            raise OptionError(f"the column {field.name} may be null: leave out its NOT NULL")
+        if field.name == "value" and options.value_schema is None:
             compile_type(field.dataType)
-            continue
-        if given != known[field.name]:
+        elif field.dataType != known[field.name]:
             raise OptionError(
-                f"the column {field.name} is {known[field.name].upper()}, not {given.upper()}"
+                f"the column {field.name} is {known[field.name].simpleString().upper()}, "
+                f"not {field.dataType.simpleString().upper()}"
             )
-    value = value_type(schema)
-    if options.value_schema is not None and isinstance(value, StringType):
-        raise OptionError(
-            "option valueSchema makes the column value a struct, the schema has it as STRING: "
-            "use one of them"
-        )
 
 
 def value_type(schema: StructType) -> DataType | None:

@@ -33,7 +33,7 @@ class JsonBusDataSource(DataSource):
     def name(cls) -> str:
         return "jsonbus"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return default_schema(self._parsed)
 
     def reader(self, schema: StructType) -> JsonBusBatchReader:

@@ -44,11 +44,11 @@ class Intake:
         states = self._watcher.states()
         return states if len(states) == len(self._options.bridge) else self._watcher.look()
 
-    def first_places(self) -> Places:
+    def first_places(self, on_loss: OnLoss | None = None) -> Places:
         """Where a new query begins."""
         states = self._watcher.look()
         offsets = resolve_bound(
-            "startingOffsets", self._starting, states, self._find, self._on_loss
+            "startingOffsets", self._starting, states, self._find, on_loss or self._on_loss
         )
         if self._target is not None and self._starting.latest:
             offsets = self._target
@@ -92,7 +92,7 @@ class Intake:
         states = self._watcher.states()
         if len(states) < len(self._options.bridge):
             return 0
-        offsets = _offsets(resolve(start, states, lambda cause, message: None))
+        offsets = _offsets(resolve(start, states, lambda *told: None))
         return count_rows(offsets, self._available(offsets))
 
     def _available(self, begins: Mapping[str, Offsets]) -> dict[str, Offsets]:

@@ -2,6 +2,7 @@
 
 The slow way, for the rows that Arrow's JSON reader does not take (values.py). Numbers are kept as
 the text they are until their type is known: 1.50 is "1.50" for a STRING and exact for a DECIMAL.
+NaN and Infinity, which are no JSON, are numbers here, as in Spark and in Arrow.
 """
 
 from __future__ import annotations
@@ -40,7 +41,12 @@ from .errors import OptionError
 Convert = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"-?\d{1,19}")
-_INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_INTEGER_BITS: dict[type[DataType], int] = {
+    ByteType: 8,
+    ShortType: 16,
+    IntegerType: 32,
+    LongType: 64,
+}
 #: Text that stands for a number which JSON cannot write; as in Spark.
 _SPECIAL_NUMBERS = {
     "NaN": float("nan"),
@@ -58,7 +64,7 @@ class Number(str):
 
 def parse(text: str) -> Any:
     """JSON with its numbers as text; ValueError or RecursionError if it is none."""
-    return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+    return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number)
 
 
 def compile_type(data_type: DataType, where: str = "value") -> Convert:
@@ -157,7 +163,7 @@ def _compile_decimal(decimal: DecimalType) -> Convert:
                 number = Decimal(value).quantize(step, ROUND_HALF_UP)
             except InvalidOperation:
                 raise ValueError("no decimal") from None
-        if not abs(number) < limit:
+        if not number.is_finite() or abs(number) >= limit:
             raise ValueError("too large")
         return number
 
@@ -231,10 +237,6 @@ def _dump(value: Any) -> str:
 
 def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 _CONVERTERS: dict[type[DataType], Convert] = {

@@ -24,8 +24,8 @@ from .errors import SourceError
 
 Offsets = tuple[int, ...]  # by partition
 
-#: Told of a loss, as (cause, sentence): raises, or warns once for the cause.
-OnLoss = Callable[[str, str], None]
+#: Told of a loss, as cause, fact and what to do about it: raises, or warns once for the cause.
+OnLoss = Callable[[str, str, str], None]
 
 
 class LogState(NamedTuple):
@@ -101,9 +101,9 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
             on_loss(
                 f"replaced {state.address} {state.epoch}",
                 f"the bridge at {state.address} has another log ({state.epoch}) than the query "
-                f"read ({former.epoch}): what was in that one cannot be read. Bring its directory "
-                "back, or give the query a new checkpointLocation, or set failOnDataLoss=false to "
-                "go on with the first offset of the new log",
+                f"read ({former.epoch}): what was in that one cannot be read",
+                "bring its directory back, or give the query a new checkpointLocation, or set "
+                "failOnDataLoss=false to go on with the first offset of the new log",
             )
         begins[state.address] = Begin(state.first, True)
     for address, place in start.items():
@@ -111,8 +111,8 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
             on_loss(
                 f"gone {address} {place.epoch}",
                 f"the query read the log {place.epoch} of the bridge at {address}, which no bridge "
-                "of the option `bridge` has any more: name it again, or set failOnDataLoss=false "
-                "to go on without it",
+                "of the option `bridge` has any more",
+                "name it again, or set failOnDataLoss=false to go on without it",
             )
     return begins
 
@@ -136,7 +136,7 @@ def ranges_between(
 ) -> list[Range]:
     """The rows of the batch from `start` to `end`, at the addresses where the logs are now.
 
-    `states` are by the id of the log. A range may begin below what is kept: reading it tells.
+    `states` are by the id of the log. What expired since they were told, reading tells.
     """
     starts = {place.epoch: place for place in start.values()}
     ranges = []
@@ -146,8 +146,8 @@ def ranges_between(
             on_loss(
                 f"lost {address} {place.epoch}",
                 f"a batch that was begun needs the log {place.epoch} of the bridge at {address}, "
-                "which no bridge of the option `bridge` has: bring it back, or set "
-                "failOnDataLoss=false to go on without its rows",
+                "which no bridge of the option `bridge` has",
+                "bring it back, or set failOnDataLoss=false to go on without its rows",
             )
             continue
         before = starts.get(place.epoch)
@@ -157,9 +157,11 @@ def ranges_between(
             begins = before.offsets
         else:
             begins = state.first
-        for partition, (first, last) in enumerate(zip(begins, place.offsets, strict=True)):
-            if first < last:
-                ranges.append(Range(state.address, place.epoch, partition, first, last))
+        for partition, (start_at, end_at) in enumerate(zip(begins, place.offsets, strict=True)):
+            if start_at < end_at:
+                start_at = _check_kept(partition, start_at, state, on_loss)
+            if start_at < end_at:
+                ranges.append(Range(state.address, place.epoch, partition, start_at, end_at))
     return ranges
 
 
@@ -171,36 +173,42 @@ def _check_place(place: Place, state: LogState, on_loss: OnLoss) -> Offsets:
         )
     begins = []
     for partition, offset in enumerate(place.offsets):
-        first, end = state.first[partition], state.end[partition]
-        if offset < first:
+        end = state.end[partition]
+        if offset > end:
             on_loss(
-                f"expired {state.epoch} {partition}",
-                expired_message(state.address, partition, offset, first),
+                f"ahead {state.epoch} {partition}", *ahead(state.address, partition, offset, end)
             )
-        elif offset > end:
-            on_loss(
-                f"ahead {state.epoch} {partition}",
-                ahead_message(state.address, partition, offset, end),
-            )
-        begins.append(max(offset, first))
+        begins.append(_check_kept(partition, offset, state, on_loss))
     return tuple(begins)
 
 
-def expired_message(address: str, partition: int, offset: int, first: int) -> str:
+def _check_kept(partition: int, offset: int, state: LogState, on_loss: OnLoss) -> int:
+    """The offset, or the first one that is kept."""
+    first = state.first[partition]
+    if offset < first:
+        on_loss(
+            f"expired {state.epoch} {partition}", *expired(state.address, partition, offset, first)
+        )
+    return max(offset, first)
+
+
+def expired(address: str, partition: int, offset: int, first: int) -> tuple[str, str]:
+    """Fact and advice."""
     return (
         f"offset {offset} of partition {partition} is no longer in the log of the bridge at "
-        f"{address}, which begins at {first}: {first - offset} rows expired before they were read. "
-        "Let the bridge keep more (--retention-bytes, --retention-hours), or set "
-        "failOnDataLoss=false to go on with what is left"
+        f"{address}, which begins at {first}: {first - offset} rows expired before they were read",
+        "let the bridge keep more (--retention-bytes, --retention-hours), or set "
+        "failOnDataLoss=false to go on with what is left",
     )
 
 
-def ahead_message(address: str, partition: int, offset: int, end: int) -> str:
+def ahead(address: str, partition: int, offset: int, end: int) -> tuple[str, str]:
+    """Fact and advice."""
     return (
         f"offset {offset} of partition {partition} is not yet in the log of the bridge at "
-        f"{address}, which ends at {end}: was its directory replaced by an older copy? Give the "
-        "query a new checkpointLocation, or set failOnDataLoss=false to go on when the log is "
-        "there again"
+        f"{address}, which ends at {end}: was its directory replaced by an older copy?",
+        "give the query a new checkpointLocation, or set failOnDataLoss=false to go on when the "
+        "log is there again",
     )
 
 

@@ -15,6 +15,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from pyspark.sql.types import DataType
+
+from .ddl import parse_value_schema
 from .errors import OptionError
 
 DEFAULT_PORT = 7710
@@ -25,6 +28,10 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
+
+#: What Spark passes, as of 4.3, when a table of its catalog is made with a Python source. Such a
+#: table is never given its own options again, and would read from the default bridge.
+_OF_TABLES = "owner"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS_S = {
@@ -62,7 +69,7 @@ class SourceOptions:
     min_partitions: int | None = None
     max_rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
-    value_schema: str | None = None
+    value_schema: DataType | None = None
     value_mode: str = PERMISSIVE
     include_gaps: bool = False
     token: str | None = None
@@ -118,6 +125,11 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
 def _unknown(name: str) -> OptionError:
     if name.lower() == "path":
         return OptionError("load() takes no path here: the option `bridge` names the bridge")
+    if name.lower() == _OF_TABLES:
+        return OptionError(
+            "Spark does not keep the options of a table with a Python source: use CREATE TEMPORARY "
+            "VIEW … USING jsonbus OPTIONS (…) instead of CREATE TABLE"
+        )
     close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
     hint = f": did you mean {_NAMES[close[0]][0]}?" if close else ""
     known = ", ".join(option for option, _, _ in _NAMES.values())
@@ -240,12 +252,6 @@ def _parse_token(text: str) -> str:
     return text
 
 
-def _parse_value_schema(text: str) -> str:
-    if not text:
-        raise ValueError("is empty: give columns like `id STRING, celsius DOUBLE`")
-    return text
-
-
 def _parse_value_mode(text: str) -> str:
     if text.upper() not in (PERMISSIVE, FAILFAST):
         raise ValueError(f"is neither {PERMISSIVE} nor {FAILFAST}")
@@ -265,7 +271,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "minPartitions": _parse_count,
     "maxRowsPerPartition": _parse_count,
     "failOnDataLoss": _parse_flag,
-    "valueSchema": _parse_value_schema,
+    "valueSchema": parse_value_schema,
     "valueMode": _parse_value_mode,
     "includeGaps": _parse_flag,
     "token": _parse_token,

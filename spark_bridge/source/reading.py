@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructType
 from .client import Patience, borrow, is_passing, tell, unreachable
 from .columns import arrow_schema, select, value_type
 from .errors import CorruptBlockError, DataLossError, MisfitError, RefusedError, SourceError
-from .offsets import Range, ahead_message, expired_message
+from .offsets import Range, ahead, expired
 from .options import FAILFAST, SourceOptions
 from .process import warn_once
 from .values import ValueReader
@@ -56,11 +56,11 @@ def read_partition(
         _note_misfits(options, part, misfits)
 
 
-def on_loss(options: SourceOptions, cause: str, message: str) -> None:
+def on_loss(options: SourceOptions, cause: str, fact: str, advice: str) -> None:
     """DataLossError, or a warning if the query is to go on."""
     if options.fail_on_data_loss:
-        raise DataLossError(message)
-    warn_once(cause, f"failOnDataLoss is false, so the query goes on although {message}")
+        raise DataLossError(f"{fact}; {advice}")
+    warn_once(cause, f"the query goes on (failOnDataLoss=false), but {fact}")
 
 
 def _read_blocks(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
@@ -71,7 +71,7 @@ def _read_blocks(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch
         try:
             with borrow(part.address, options.token, options.timeout_s) as connection:
                 if connection.log_id != part.epoch:
-                    on_loss(options, f"replaced {part.epoch}", _replaced(part, connection.log_id))
+                    on_loss(options, f"replaced {part.epoch}", *_replaced(part, connection.log_id))
                     return
                 for block, rows in connection.read(
                     part.partition, start, end, options.topics, options.include_gaps
@@ -103,12 +103,12 @@ def _clip(
     """What is left of the range, by what the bridge says it has; on_loss if that is less."""
     first, last = int(refused.facts["first"]), int(refused.facts["end"])
     if start < first:
-        message = expired_message(part.address, part.partition, start, first)
+        told = expired(part.address, part.partition, start, first)
     elif end > last:
-        message = ahead_message(part.address, part.partition, end, last)
+        told = ahead(part.address, part.partition, end, last)
     else:
         raise SourceError(str(refused)) from refused
-    on_loss(options, f"range {part.epoch} {part.partition}", message)
+    on_loss(options, f"range {part.epoch} {part.partition}", *told)
     return max(start, first), min(end, last)
 
 
@@ -163,8 +163,9 @@ def _note_misfits(options: SourceOptions, part: Range, count: int) -> None:
         warn_once("note", f"could not tell the bridge of {count} misfits: {error}")
 
 
-def _replaced(part: Range, log_id: str) -> str:
+def _replaced(part: Range, log_id: str) -> tuple[str, str]:
     return (
         f"the bridge at {part.address} has another log ({log_id}) than the one that a batch was "
-        f"planned for ({part.epoch})"
+        f"planned for ({part.epoch})",
+        "bring its directory back, or set failOnDataLoss=false to go on without those rows",
     )

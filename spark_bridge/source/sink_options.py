@@ -23,13 +23,20 @@ from .to_json import find_unwritable, to_json
 #: By their names in lower case: options that the sink shares with the source, its own, and what
 #: Spark passes besides them.
 _SHARED = {"bridge": "bridge", "token": "token", "connecttimeoutms": "connectTimeoutMs"}
-_OWN = {"topic": "topic", "retain": "retain", "onbadrow": "onBadRow"}
+_OWN = {
+    "topic": "topic",
+    "retain": "retain",
+    "onbadrow": "onBadRow",
+    "query": "query",
+    "batch": "batch",
+}
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
 #: What the source must not complain about, which sees all options first.
 SINK_OPTIONS = _OF_SPARK | _OWN.keys()
 
 _COLUMNS = ("topic", "value", "retain")
+_QUERY_CHARACTERS_MAX = 200  # as the bridge has it
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class SinkOptions:
     topic: str | None  # for rows without a column of that name
     retain: bool  # for rows without that column, or with null in it
     skip_bad: bool  # leave out rows that the bus would refuse, instead of failing
+    query: str | None = None  # a name under which each batch is written once, and its number:
+    batch: int = 0  # for writes from foreachBatch
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,10 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
             f"option bridge: the sink writes to one bridge, {len(parsed.bridge)} are named: choose "
             "one, all nodes of the bus hear it"
         )
+    query, batch = _parse_place(own)
     return SinkOptions(
+        query=query,
+        batch=batch,
         bridge=parsed.bridge[0],
         token=parsed.token,
         timeout_s=parsed.timeout_s,
@@ -140,6 +152,25 @@ def find_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
 
 def _is_text(kind: DataType) -> bool:
     return isinstance(kind, StringType | CharType | VarcharType)
+
+
+def _parse_place(given: Mapping[str, str]) -> tuple[str | None, int]:
+    """Query and batch, which go together."""
+    query, batch = given.get("query"), given.get("batch")
+    if query is None and batch is None:
+        return None, 0
+    if query is None or batch is None:
+        raise OptionError(
+            "the options query and batch go together: a name, and the number of the batch, which "
+            "foreachBatch tells"
+        )
+    if not 0 < len(query) <= _QUERY_CHARACTERS_MAX or not query.isprintable():
+        raise OptionError(
+            f"option query: {query!r} is no name of 1 to {_QUERY_CHARACTERS_MAX} characters"
+        )
+    if not batch.isdecimal() or int(batch) >= 1 << 63:
+        raise OptionError(f"option batch: {batch!r} is no whole number from 0 up")
+    return query, int(batch)
 
 
 def _choose(given: Mapping[str, str], name: str, no: str, yes: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .errors import OptionError
-from .offsets import LogState, Offsets, OnLoss, expired_message
+from .offsets import LogState, Offsets, OnLoss, expired
 from .options import EARLIEST, LATEST, Bound
 
 
@@ -70,7 +70,6 @@ def _one_offset(option: str, offset: int, partition: int, state: LogState, on_lo
         )
     if offset < first:
         on_loss(
-            f"expired {state.epoch} {partition}",
-            expired_message(state.address, partition, offset, first),
+            f"expired {state.epoch} {partition}", *expired(state.address, partition, offset, first)
         )
     return max(offset, first)

@@ -70,16 +70,20 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
+        # Spark asks for all there is when the trigger is to ignore limits (Trigger.Once).
+        limited = self._options.has_limit and type(limit).__name__ != "ReadAllAvailable"
         if start is None:
             start = self._given or self._initial
-        # Spark asks for all there is when the trigger is to ignore limits (Trigger.Once). A start
-        # that is not known cannot be limited either: the end might be before it.
-        is_unlimited = type(limit).__name__ == "ReadAllAvailable" or start is None
-        limited = self._options.has_limit and not is_unlimited
-        end = self._take_in().advance(load(start or {}), limited)
-        if end is None and start is not None:
+        if start is None:
+            # Spark before 4.2, in the first call: a new query, or one that goes on at an offset
+            # which is told with the batch. For a new one, the end has to carry its begin; for the
+            # other, it must not be before that offset, so it cannot be limited.
+            start = dump(self._take_in().first_places(lambda *told: None))
+            limited = False
+        end = self._take_in().advance(load(start), limited)
+        if end is None:
             return start
-        self._given = dump(end or {})
+        self._given = dump(end)
         return self._given
 
     def getDefaultReadLimit(self) -> Any:
@@ -137,5 +141,5 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._intake = Intake(self._options, self._on_loss)
         return self._intake
 
-    def _on_loss(self, cause: str, message: str) -> None:
-        on_loss(self._options, cause, message)
+    def _on_loss(self, cause: str, fact: str, advice: str) -> None:
+        on_loss(self._options, cause, fact, advice)

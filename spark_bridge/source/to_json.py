@@ -101,7 +101,9 @@ def _texts(array: pa.Array) -> pa.Array:
         return _wrap('"', pa.array([_base64(each) for each in array.to_pylist()]), '"')
     if pa.types.is_timestamp(kind):
         return _timestamps(array)
-    if pa.types.is_date(kind) or pa.types.is_time(kind):
+    if pa.types.is_time(kind):
+        return _wrap('"', array.cast(pa.time64("us")).cast(pa.string()), '"')
+    if pa.types.is_date(kind):
         return _wrap('"', array.cast(pa.string()), '"')
     if pa.types.is_struct(kind):
         return _variants(array) if _is_variant(kind) else _structs(array)

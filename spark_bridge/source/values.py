@@ -88,11 +88,13 @@ class ValueReader:
 def _find_fast_type(arrow_type: pa.DataType) -> pa.DataType | None:
     """What Arrow's reader is to read, to be cast afterwards; None if it cannot.
 
-    It would read a date as a number of days, take the zone off a local time, and leave base 64 as
-    it is; maps it does not know.
+    It would read a date as a number of days, take the zone off a local time, let a decimal have
+    more digits than it may, and leave base 64 as it is; maps it does not know.
     """
     if pa.types.is_map(arrow_type) or pa.types.is_binary(arrow_type):
         return None
+    if pa.types.is_decimal(arrow_type):
+        return pa.decimal128(38, arrow_type.scale)
     if pa.types.is_date(arrow_type):
         return pa.string()
     if pa.types.is_timestamp(arrow_type) and arrow_type.tz is None:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
 from .client import Patience, borrow, is_passing, unreachable
-from .errors import RefusedError, SourceError
+from .errors import OptionError, RefusedError, SourceError
 from .process import warn_once
 from .sink_options import SinkColumns, SinkOptions, find_columns, parse_sink_options
 
@@ -84,10 +84,9 @@ class _Writer:
         self._columns = find_columns(schema, self._options)
         self._schema = schema
 
-    def _stage(self, batches: Iterable[pa.RecordBatch], query: str, batch: int) -> Staged:
+    def _stage(self, batches: Iterable[pa.RecordBatch], query: str, batch: int, run: str) -> Staged:
         """Stage the rows of this task."""
-        context = _task()
-        partition = context.partitionId()
+        partition = _task().partitionId()
         # Not the number of Spark's attempt, which starts again with the driver: what a task of a
         # killed one still sends must not get into ours.
         attempt = secrets.randbits(53)
@@ -97,7 +96,7 @@ class _Writer:
             "batch": batch,
             "partition": partition,
             "attempt": attempt,
-            "run": context.getLocalProperty("sql.streaming.runId") or query,
+            "run": run,
             "skip_bad": self._options.skip_bad,
         }
         rows = skipped = 0
@@ -136,15 +135,24 @@ class _Writer:
 class JsonBusStreamWriter(_Writer, _StreamWriter):
     """Writes a streaming query to the bus: each batch once."""
 
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(options, schema)
+        if self._options.query is not None:
+            raise OptionError(
+                "a streaming query has an id and batches of its own: leave out the options query "
+                "and batch, which are for df.write"
+            )
+
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stage the rows of a task, which come as Arrow batches, before 4.1 one by one."""
-        context = _task()
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
+        find = _task().getLocalProperty
+        query, batch = find("sql.streaming.queryId"), find("streaming.sql.batchId")
         if query is None or batch is None:
             raise SourceError("this task does not know its query: use df.write outside of streams")
+        # A stream's job group is the id of its run.
+        run = find("spark.jobGroup.id") or query
         batches = iterator if TAKES_ARROW else _as_batches(iterator, self._schema)
-        return self._stage(batches, query, int(batch))
+        return self._stage(batches, query, int(batch), run)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Publish the batch, unless it is on the bus already."""
@@ -156,24 +164,29 @@ class JsonBusStreamWriter(_Writer, _StreamWriter):
 
 
 class JsonBusBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes a DataFrame to the bus: all of it, once every task has staged its rows, or nothing."""
+    """Writes a DataFrame to the bus: all of it, once every task has staged its rows, or nothing.
+
+    With the options query and batch it is a batch of that query, and goes out once however often
+    it is written: for foreachBatch, which runs again after a crash.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
         # Made on the driver, and sent with the writer to the tasks.
-        self._query = WRITE_PREFIX + uuid.uuid4().hex
+        self._run = WRITE_PREFIX + uuid.uuid4().hex
+        self._query = self._options.query or self._run
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
-        return self._stage(iterator, self._query, 0)
+        return self._stage(iterator, self._query, self._options.batch, self._run)
 
     def commit(self, messages: list[Any]) -> None:
         """Publish what all tasks staged."""
-        self._publish(messages, 0)
+        self._publish(messages, self._options.batch)
 
     def abort(self, messages: list[Any]) -> None:
         """Forget what was staged."""
-        self._discard(messages, 0)
+        self._discard(messages, self._options.batch)
 
 
 def _task() -> TaskContext:

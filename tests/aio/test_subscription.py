@@ -348,3 +348,29 @@ async def test_what_several_patterns_match_comes_once_and_in_order() -> None:
         subscription.close()
         assert await until(lambda: not bus.has_subscribers("b"))
         assert subscription.dropped == 0
+
+
+@asynctest
+async def test_a_handler_may_take_messages_in_batches(caplog: pytest.LogCaptureFixture) -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        go_on = asyncio.Event()
+        batches: list[list[object]] = []
+
+        async def handle(messages: list[jsonbus.Message]) -> None:
+            batches.append([each.value for each in messages])
+            await go_on.wait()
+            if 5 in batches[-1]:
+                raise RuntimeError("not five")
+
+        bus.subscribe("x", handle, in_batches=True)
+        await bus.publish("x", 0)
+        assert await until(lambda: batches == [[0]])
+        for number in range(1, 10):
+            await bus.publish("x", number)
+        go_on.set()
+        assert await until(lambda: sum(batches, []) == list(range(10)))
+        assert len(batches) < 10
+        assert await until(lambda: "failed on" in caplog.text)
+        await bus.publish("x", 10)
+        assert await until(lambda: batches[-1] == [10])

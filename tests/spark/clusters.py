@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.end_to_end.processes import Desk, Process
-from tests.spark.jvm import command_line, descendants, is_running
+from tests.spark.jvm import SHORT_LIVED, command_line, descendants, is_running
 
 _MASTER = re.compile(r" Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r" Successfully registered with master ")
@@ -70,6 +70,7 @@ def start_connect_server(desk: Desk, java_home: str, python: Path, folder: Path)
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
@@ -103,6 +104,7 @@ def start_spark(
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",  # or its pages would listen on every interface
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",  # it has a port of its own
         **(environment or {}),
     }

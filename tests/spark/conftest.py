@@ -13,7 +13,8 @@ import pytest
 from tests.end_to_end import processes
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
-from tests.spark.jvm import descendants, is_running
+from tests.spark.jvm import SHORT_LIVED, descendants, is_running
+from tests.spark_bridge.served_log import ServedLog, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,7 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "tests",
         master="local[2]",
         config={
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
@@ -104,3 +106,16 @@ def open_bridge(desk: processes.Desk, tmp_path: Path) -> Iterator[Callable[..., 
 def bridge(open_bridge: Callable[..., Bridge]) -> Bridge:
     """A bridge that records everything, with the defaults of the command."""
     return open_bridge()
+
+
+@pytest.fixture
+def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serve a log that the test fills itself: `open_log(partitions=1, token="secret")`."""
+    with serving(tmp_path) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def served(open_log: Callable[..., ServedLog]) -> ServedLog:
+    """One log of two partitions."""
+    return open_log()

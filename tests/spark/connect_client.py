@@ -12,12 +12,12 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
-from spark_bridge.source import register
+import spark_bridge
 
 
 def main(remote: str, bridge: str, folder: str) -> None:
     spark = SparkSession.builder.remote(remote).getOrCreate()
-    register(spark, by_value=True)
+    spark_bridge.register(spark, by_value=True)
     batch = spark.read.format("jsonbus").option("bridge", bridge).load()
     in_batch = [list(row) for row in batch.select("topic", "value").sort("offset").collect()]
     stream = (

@@ -6,6 +6,9 @@ import sys
 from ipaddress import ip_address
 from pathlib import Path
 
+#: For a JVM that lives for seconds: no optimising compiler that takes both cores for itself.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def descendants(pid: int) -> list[int]:
     """Its children, their children, and so on, as they are now."""

@@ -23,7 +23,7 @@ from tests.spark.clusters import (
     start,
     start_connect_server,
 )
-from tests.spark.jvm import descendants, is_running
+from tests.spark.jvm import SHORT_LIVED, descendants, is_running
 
 FOLDER = Path(__file__).parent
 
@@ -55,8 +55,13 @@ class Driver:
             "folder": str(folder),
             "by_value": by_value,
             "config": {
+                "spark.cores.max": "2",
+                "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # no task before both are up
+                "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.extraJavaOptions": SHORT_LIVED,
+                "spark.executor.extraJavaOptions": SHORT_LIVED,
                 "spark.executor.memory": "512m",
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -117,12 +122,16 @@ def test_both_executors_read_and_one_that_is_killed_loses_nothing(
     sent += _publish(bridges, 1000)
     counts = driver.drain()
     assert sum(counts.values()) == sent
-    # The worker has started another one, and the query uses it.
-    desk.wait_until(lambda: len(set(cluster.executors()) - {before[0]}) == 2)
-    sent += _publish(bridges, 1000)
-    counts = driver.drain()
-    assert sum(counts.values()) == sent
-    assert set(counts) > set(before)
+
+    def all_three_have_read() -> bool:
+        nonlocal sent
+        sent += _publish(bridges, 100)
+        counts = driver.drain()
+        assert sum(counts.values()) == sent
+        return len(counts) == 3 and set(counts) > set(before)
+
+    # The worker starts another executor in place of the one that was killed.
+    desk.wait_until(all_three_have_read)
     driver.end()
 
 

@@ -51,6 +51,18 @@ def test_nothing_listens_on_a_real_interface(spark: SparkSession) -> None:
     assert listening_on(_jvm_pid(spark)) == {"127.0.0.1"}
 
 
+def test_checkpoints_on_a_local_disk_are_written_the_quick_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    name = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert name.endswith(".FileSystemBasedCheckpointFileManager")
+    query = writer.trigger(once=True).start()
+    query.awaitTermination()
+    assert (tmp_path / "commits" / "0").exists()
+
+
 def test_a_session_that_is_there_is_used_again(spark: SparkSession) -> None:
     from spark_bridge.spark import session
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark_bridge.served_log import ServedLog
+from tests.spark_bridge.served_log import ServedLog, serving
+
+if TYPE_CHECKING:
+    from tests.spark_bridge.source.spark_query import Query
 
 # The bus half is tested where Spark is not installed, too.
 if importlib.util.find_spec("pyspark") is None:
-    collect_ignore_glob = ["test_source_*"]
+    collect_ignore_glob = ["source/*"]
 
 
 @pytest.fixture
@@ -23,21 +25,29 @@ def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
     from spark_bridge.source.client import close_pooled
     from spark_bridge.source.process import process_wide
 
-    opened: list[ServedLog] = []
-    numbers = itertools.count()
     process_wide("warned").clear()
-
-    def open_one(**options: Any) -> ServedLog:
-        opened.append(ServedLog(tmp_path / f"log-{next(numbers)}", **options))
-        return opened[-1]
-
-    yield open_one
-    close_pooled()
-    for each in opened:
-        each.stop()
+    with serving(tmp_path) as open_one:
+        yield open_one
+        close_pooled()
 
 
 @pytest.fixture
 def served(open_log: Callable[..., ServedLog]) -> ServedLog:
     """One log of two partitions."""
     return open_log()
+
+
+@pytest.fixture
+def query() -> Iterator[Callable[..., Query]]:
+    """A streaming query on logs: `query(served, maxRowsPerTrigger="5")`."""
+    from tests.spark_bridge.source.spark_query import Query
+
+    made: list[Query] = []
+
+    def make(*logs: ServedLog, **options: Any) -> Query:
+        made.append(Query(*logs, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.reader.stop()

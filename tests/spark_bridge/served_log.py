@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jsonbus
 from spark_bridge.groups import Groups
-from spark_bridge.offset_log import OffsetLog
+from spark_bridge.log.offset_log import OffsetLog
 from spark_bridge.requests import Requests
 from spark_bridge.server import Server
-from spark_bridge.sink import Sink
-from tests.spark_bridge.log_rows import make_batch, make_row
+from spark_bridge.sink.sink import Sink
+from tests.spark_bridge.log.log_rows import make_batch, make_row
 
 
 class ServedLog:
@@ -79,3 +81,20 @@ class ServedLog:
             publishers=publishers,
             stats=lambda: {},
         )
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serves new logs, until all of them are stopped: `open_log(partitions=1, token="secret")`."""
+    opened: list[ServedLog] = []
+    numbers = itertools.count()
+
+    def open_log(**options: Any) -> ServedLog:
+        opened.append(ServedLog(folder / f"log-{next(numbers)}", **options))
+        return opened[-1]
+
+    try:
+        yield open_log
+    finally:
+        for each in opened:
+            each.stop()

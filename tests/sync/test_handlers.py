@@ -146,3 +146,29 @@ def test_no_worker_is_started_before_there_is_a_handler(open_bus: OpenBus) -> No
     assert workers() == 0
     bus.subscribe("x", print)
     assert workers() == 1
+
+
+def test_a_handler_may_take_messages_in_batches(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus()
+    go_on, batches = threading.Event(), []
+
+    def handle(messages: list[jsonbus.Message]) -> None:
+        batches.append([each.value for each in messages])
+        assert go_on.wait(60)
+        if 5 in batches[-1]:
+            raise RuntimeError("not five")
+
+    subscription = bus.subscribe("x", handle, in_batches=True)
+    bus.publish("x", 0)
+    assert wait_until(lambda: batches == [[0]])
+    for number in range(1, 10):
+        bus.publish("x", number)
+    go_on.set()
+    assert wait_until(lambda: sum(batches, []) == list(range(10)))
+    assert len(batches) < 10
+    assert wait_until(lambda: "failed on" in caplog.text)
+    bus.publish("x", 10)
+    assert wait_until(lambda: batches[-1] == [10])
+    assert subscription.dropped == 0

@@ -1,0 +1,117 @@
+"""What the log asks of the file system: whole writes, directories that are on disk, one lock."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import LogLockedError
+
+#: What a disk says that has no room for more, now: more may fit later.
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LogFile(io.FileIO):
+    """A file of the log, open for reading. It is closed when nobody refers to it any more.
+
+    It is shared by those who read: use positions (os.pread, sendfile), never its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def open_for_writing(path: Path) -> int:
+    """The descriptor of a file for reading and writing; an empty one is made if there is none."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def write_at(fd: int, position: int, blocks: Iterable[bytes]) -> None:
+    """Write all the bytes, or raise OSError, with any part of them written."""
+    for block in blocks:
+        rest = memoryview(block)
+        while rest:
+            written = os.pwrite(fd, rest, position)
+            position += written
+            rest = rest[written:]
+
+
+def cut_back(fd: int, length: int) -> None:
+    """Make a file as short as it was, on disk too."""
+    os.ftruncate(fd, length)
+    os.fsync(fd)
+
+
+def drop_cached(fd: int) -> None:
+    """Have the next read come from the disk: after a failed sync the cache shows what is not there.
+
+    It is a request; what the kernel still writes, or somebody has mapped, may stay.
+    """
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def sync_directory(directory: Path) -> None:
+    """Put the names in a directory on disk: new files, and the absence of deleted ones."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and those above it, on disk; nothing if it is there."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file that is the old one or the new one after a crash, and the new one from now."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+class DirectoryLock:
+    """Keeps a directory for one process: a lock on a file, which the kernel frees at any death."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock; LogLockedError if another has it."""
+        path = directory / "lock"
+        # The file is never deleted: another could then lock the deleted one and a third the new.
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise LogLockedError(
+                f"process {owner} has the log in {directory}: stop it, or use another directory"
+            ) from None
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            pass  # A full disk: the lock holds without a name in it.
+
+    def release(self) -> None:
+        """Give the directory free; again is nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

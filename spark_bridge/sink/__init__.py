@@ -1,0 +1,1 @@
+"""From Spark onto the bus: sink.py tells how it works."""

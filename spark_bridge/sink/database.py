@@ -1,0 +1,147 @@
+"""The SQLite file below the sink's store: tables, opening, transactions, errors.
+
+    queries     the fence of each query: the last batch that is on the bus
+    parts       staged rows, as Arrow IPC streams, by query, batch, partition, attempt and part
+    publishing  the mark of a batch that is on its way out, with the rows that are out for sure
+    totals      rows and bytes of all parts, kept by triggers
+
+One connection for all threads, with one lock. The file is held exclusively: a second bridge on it
+is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import StoreError, StoreFullError
+
+_SCHEMA_1 = """
+    CREATE TABLE queries (
+        query TEXT PRIMARY KEY, fence INTEGER NOT NULL, is_write INTEGER NOT NULL,
+        used_at REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX queries_by_use ON queries (is_write, used_at);
+    CREATE TABLE parts (
+        id INTEGER PRIMARY KEY, query TEXT NOT NULL, batch INTEGER NOT NULL,
+        partition INTEGER NOT NULL, attempt INTEGER NOT NULL, part INTEGER NOT NULL,
+        run TEXT NOT NULL, staged_at REAL NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        body BLOB NOT NULL, UNIQUE (query, batch, partition, attempt, part)
+    );
+    CREATE TABLE publishing (
+        query TEXT PRIMARY KEY, batch INTEGER NOT NULL, rows INTEGER NOT NULL,
+        position INTEGER NOT NULL, is_exact INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE totals (rows INTEGER NOT NULL, bytes INTEGER NOT NULL);
+    INSERT INTO totals VALUES (0, 0);
+    CREATE TRIGGER part_added AFTER INSERT ON parts BEGIN
+        UPDATE totals SET rows = rows + new.rows, bytes = bytes + new.bytes;
+    END;
+    CREATE TRIGGER part_removed AFTER DELETE ON parts BEGIN
+        UPDATE totals SET rows = rows - old.rows, bytes = bytes - old.bytes;
+    END;
+"""
+
+#: Step n makes version n + 1 of version n. What was published is never edited: steps are added.
+_STEPS = (_SCHEMA_1,)
+
+
+class SinkDatabase:
+    """The open file. Raises StoreError, and StoreFullError if the disk is full."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        with self._translated():
+            self._connection = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=0
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def do(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a statement's result; inside one of the two below."""
+        return self._connection.execute(statement, values).fetchall()
+
+    def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """The same for a result of one row with one column."""
+        return self.do(statement, values)[0][0]
+
+    def give_back(self, pages_free_max: int, pages: int) -> None:
+        """Shrink the file by so many pages, if more than the first number are free."""
+        with self.reading():
+            if self.value("PRAGMA freelist_count") > pages_free_max:
+                # As a script: a single statement would be stepped, and shrink, only once.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """For statements that change no row."""
+        with self._lock, self._translated():
+            yield
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What is done inside is on disk at the end, or leaves no trace if something is raised."""
+        with self._lock, self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A full disk may have ended it already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Let go of the file; to be called twice without harm."""
+        with self._lock:
+            self._connection.close()
+
+    def _prepare(self) -> None:
+        version = self.value("PRAGMA user_version")
+        if version > len(_STEPS):
+            raise StoreError(
+                f"{self._path} was made by a newer jsonbus (version {version} of the file, "
+                f"{len(_STEPS)} is known here): use that one, or another data directory"
+            )
+        if not version:
+            self.do("PRAGMA auto_vacuum = INCREMENTAL")  # has to come before the first table
+        for pragma in (
+            "locking_mode = EXCLUSIVE",  # before WAL: then no index is mapped into memory
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "journal_size_limit = 67108864",
+        ):
+            self.do(f"PRAGMA {pragma}")
+        for number in range(version, len(_STEPS)):
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {_STEPS[number]}; PRAGMA user_version = {number + 1}; COMMIT;"
+            )
+        # Takes the lock now rather than at the first request.
+        self._connection.executescript("BEGIN IMMEDIATE; COMMIT;")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_FULL:
+                raise StoreFullError(
+                    f"no room on the disk for {self._path}, nothing was kept: free some"
+                ) from error
+            if code == sqlite3.SQLITE_BUSY:
+                raise StoreError(
+                    f"{self._path} is in use: another bridge has this data directory"
+                ) from error
+            raise StoreError(f"{self._path} cannot be used: {error}") from error

@@ -1,0 +1,304 @@
+"""What Spark staged for the bus, and how far each query is. sink_database.py has the tables.
+
+A batch is *decided* once it is marked, and out once the fence has reached it. Nothing is staged for
+a decided batch any more, and nothing of it is discarded: marking it removes the attempts that did
+not win, so that what stays of it is what goes out, in the order of partition and part.
+
+Every method is one transaction, which is on disk when it returns, or has left no trace, and may be
+called from any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import BusyError, RequestError, StoreError, TooLargeError
+from .database import SinkDatabase
+
+#: What all queries may have staged: on the disk beside the log, whose size people plan.
+STAGED_BYTES_MAX = 1 << 30
+
+#: A batch of which nothing was staged for so long belongs to a query that is gone. Spark retries
+#: a batch from its start, so a query that comes back later stages it anew.
+STAGED_AGE_S = 6 * 3600.0
+
+#: Queries whose fence is remembered, the least recently used first out. A streaming query that
+#: comes back after ten thousand others could repeat its last batch.
+QUERIES_MAX = 10_000
+
+#: The same for single writes, which come and go by the thousand. Their fence only answers a client
+#: that asks again because the reply was lost.
+WRITES_MAX = 1_000
+
+#: How the ids of single writes begin; a streaming query's is a bare UUID.
+WRITE_PREFIX = "write-"
+
+#: What a part takes on disk besides its rows, roughly: bounds their number, too.
+PART_OVERHEAD_BYTES = 512
+
+#: Free pages that the file keeps for the next batch, and how many are given back in one go.
+PAGES_FREE_MAX = 16_384  # 64 MiB
+PAGES_RETURNED = 4_096
+
+
+class Part(NamedTuple):
+    """Some rows that a task staged, and whose they are."""
+
+    query: str
+    batch: int
+    partition: int
+    attempt: int
+    part: int = 0
+    run: str = ""  # a query that is started again is another run of it
+
+
+class Publication(NamedTuple):
+    """A batch that is marked."""
+
+    query: str
+    batch: int
+    rows: int
+    position: int  # rows that are out for sure
+    is_exact: bool  # and no more than these
+
+
+class SinkStore:
+    """The file. Raises StoreError, StoreFullError if the disk is full, and what methods say."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        staged_bytes_max: int = STAGED_BYTES_MAX,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._staged_bytes_max = staged_bytes_max
+        self._now = now
+        self._database = SinkDatabase(path)
+
+    def stage(self, part: Part, rows: int, body: bytes) -> bool:
+        """Keep the rows of a part; False if the batch is decided, and nothing needs to be kept.
+
+        A part that comes again replaces itself; a new one has to be the attempt's next. Raises
+        BusyError and TooLargeError.
+        """
+        size_bytes = len(body) + PART_OVERHEAD_BYTES
+        with self._database.transaction():
+            if part.batch <= self._decided(part.query):
+                return False
+            self._delete(
+                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part = ?", part[:5]
+            )
+            if self._count_parts_before(part) != part.part:
+                raise RequestError(
+                    f"part {part.part} of {_describe(part)} came, but the parts before it are not "
+                    "here: let the task stage its rows again, as another attempt"
+                )
+            self._make_room(part, size_bytes)
+            self._database.do(
+                "INSERT INTO parts (query, batch, partition, attempt, part, run, staged_at, rows, "
+                "bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*part, self._now(), rows, size_bytes, body),
+            )
+        return True
+
+    def mark(self, query: str, batch: int, partitions: list[tuple[int, int]]) -> Publication | None:
+        """Decide that these attempts are the batch; None if the fence has it already.
+
+        To be called when no batch of the query is marked. RequestError if one is not staged.
+        """
+        with self._database.transaction():
+            if batch <= self._decided(query):
+                return None
+            staged = set(
+                self._database.do(
+                    "SELECT DISTINCT partition, attempt FROM parts WHERE query = ? AND batch = ?",
+                    (query, batch),
+                )
+            )
+            wanted = set(partitions)
+            if len({partition for partition, _ in wanted}) < len(partitions):
+                raise RequestError(f"batch {batch} of {query} names a partition twice")
+            missing = sorted(wanted - staged)
+            if missing:
+                raise RequestError(
+                    f"{_describe(Part(query, batch, *missing[0]))} is not staged here (any more): "
+                    "restart the query, which stages the batch again"
+                )
+            for loser in staged - wanted:
+                self._delete(
+                    "query = ? AND batch = ? AND partition = ? AND attempt = ?",
+                    (query, batch, *loser),
+                )
+            self._delete("query = ? AND batch < ?", (query, batch))
+            rows = self._database.value(
+                "SELECT total(rows) FROM parts WHERE query = ? AND batch = ?", (query, batch)
+            )
+            publication = Publication(query, batch, int(rows), 0, True)
+            self._database.do("INSERT INTO publishing VALUES (?, ?, ?, ?, 0)", publication[:4])
+        return publication
+
+    def resume(self, query: str) -> Publication | None:
+        """The marked batch of a query, if there is one, as it was left. It counts as under way."""
+        with self._database.transaction():
+            found = self._database.do("SELECT * FROM publishing WHERE query = ?", (query,))
+            if not found:
+                return None
+            self._database.do("UPDATE publishing SET is_exact = 0 WHERE query = ?", (query,))
+        return Publication(*found[0])
+
+    def unfinished(self) -> list[str]:
+        """Queries that have a marked batch."""
+        with self._database.reading():
+            return [
+                query
+                for (query,) in self._database.do("SELECT query FROM publishing ORDER BY query")
+            ]
+
+    def parts(self, query: str, batch: int) -> list[tuple[int, int]]:
+        """(id, rows) of the parts of a marked batch, in the order in which they go out."""
+        with self._database.reading():
+            return self._database.do(
+                "SELECT id, rows FROM parts WHERE query = ? AND batch = ? ORDER BY partition, part",
+                (query, batch),
+            )
+
+    def body(self, part_id: int) -> bytes:
+        """The rows of one of them."""
+        with self._database.reading():
+            return bytes(self._database.value("SELECT body FROM parts WHERE id = ?", (part_id,)))
+
+    def advance(self, query: str, position: int, *, is_exact: bool = False) -> None:
+        """So many rows of the marked batch are out; `is_exact`: and no more will follow for now."""
+        with self._database.transaction():
+            self._database.do(
+                "UPDATE publishing SET position = ?, is_exact = ? WHERE query = ?",
+                (position, is_exact, query),
+            )
+
+    def finish(self, query: str, batch: int) -> None:
+        """The marked batch is out: the fence moves on, and what was staged up to it is deleted."""
+        is_write = query.startswith(WRITE_PREFIX)
+        with self._database.transaction():
+            self._database.do(
+                "INSERT INTO queries VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "fence = excluded.fence, used_at = excluded.used_at",
+                (query, batch, is_write, self._now()),
+            )
+            self._database.do("DELETE FROM publishing WHERE query = ?", (query,))
+            self._delete("query = ? AND batch <= ?", (query, batch))
+            self._database.do(
+                "DELETE FROM queries WHERE is_write = ? AND query IN (SELECT query FROM queries "
+                "WHERE is_write = ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
+                (is_write, is_write, WRITES_MAX if is_write else QUERIES_MAX),
+            )
+        with suppress(StoreError):  # the batch is out and noted, whatever becomes of free pages
+            self._database.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
+
+    def discard(self, query: str, batch: int) -> None:
+        """Forget what was staged for a batch, unless it is decided."""
+        with self._database.transaction():
+            if batch > self._decided(query):
+                self._delete("query = ? AND batch = ?", (query, batch))
+
+    def expire(self) -> int:
+        """Drop batches that were staged long ago and never decided; how many rows that were."""
+        with self._database.transaction():
+            return self._expire()
+
+    def fence(self, query: str) -> int:
+        """The last batch of a query that is on the bus; -1 if none is known."""
+        with self._database.reading():
+            found = self._database.do("SELECT fence FROM queries WHERE query = ?", (query,))
+        return int(found[0][0]) if found else -1
+
+    def figures(self) -> dict[str, int]:
+        """staged_rows, staged_bytes, queries."""
+        with self._database.reading():
+            [(rows, size_bytes)] = self._database.do("SELECT rows, bytes FROM totals")
+            return {
+                "staged_rows": rows,
+                "staged_bytes": size_bytes,
+                "queries": self._database.value("SELECT count(*) FROM queries"),
+            }
+
+    def close(self) -> None:
+        """Let go of the file; to be called twice without harm."""
+        self._database.close()
+
+    def _make_room(self, part: Part, size_bytes: int) -> None:
+        """Room for one more part, if need be of what no living query will ask for."""
+        if self._staged_bytes() + size_bytes <= self._staged_bytes_max:
+            return
+        self._expire()
+        self._drop_earlier_runs()
+        taken_bytes = self._staged_bytes()
+        if taken_bytes + size_bytes <= self._staged_bytes_max:
+            return
+        own_bytes = self._database.value(
+            "SELECT total(bytes) FROM parts WHERE query = ? AND batch = ? AND run = ?",
+            (part.query, part.batch, part.run),
+        )
+        if own_bytes + size_bytes > self._staged_bytes_max:
+            raise TooLargeError(
+                f"batch {part.batch} of {part.query} takes more than the "
+                f"{self._staged_bytes_max:,} bytes that may be staged: make batches smaller, for "
+                "example with maxRowsPerTrigger"
+            )
+        raise BusyError(
+            f"{taken_bytes:,} bytes are staged, at most {self._staged_bytes_max:,} may be: try "
+            "again when other queries have published theirs"
+        )
+
+    def _expire(self) -> int:
+        before = self._database.value("SELECT rows FROM totals")
+        for query, batch in self._database.do(
+            "SELECT query, batch FROM parts GROUP BY query, batch HAVING max(staged_at) < ?",
+            (self._now() - STAGED_AGE_S,),
+        ):
+            if batch > self._decided(query):
+                self._delete("query = ? AND batch = ?", (query, batch))
+        return int(before - self._database.value("SELECT rows FROM totals"))
+
+    def _drop_earlier_runs(self) -> None:
+        """What a query staged before it was started again: no task of that run can still win."""
+        latest = {
+            query: run
+            for query, run, _ in self._database.do(
+                "SELECT query, run, max(staged_at) FROM parts GROUP BY query"
+            )
+        }
+        for query, run in latest.items():
+            self._delete("query = ? AND batch > ? AND run <> ?", (query, self._decided(query), run))
+
+    def _decided(self, query: str) -> int:
+        value = self._database.value(
+            "SELECT max(coalesce((SELECT fence FROM queries WHERE query = ?1), -1), "
+            "coalesce((SELECT batch FROM publishing WHERE query = ?1), -1))",
+            (query,),
+        )
+        return int(value)
+
+    def _count_parts_before(self, part: Part) -> int:
+        value = self._database.value(
+            "SELECT count(*) FROM parts WHERE query = ? AND batch = ? AND partition = ? "
+            "AND attempt = ? AND part < ?",
+            part[:5],
+        )
+        return int(value)
+
+    def _staged_bytes(self) -> int:
+        return int(self._database.value("SELECT bytes FROM totals"))
+
+    def _delete(self, condition: str, values: tuple[Any, ...]) -> None:
+        self._database.do(f"DELETE FROM parts WHERE {condition}", values)
+
+
+def _describe(part: Part) -> str:
+    return (
+        f"partition {part.partition} (attempt {part.attempt}) of batch {part.batch} of {part.query}"
+    )
