@@ -45,6 +45,9 @@ BASELINE_READINGS_MIN = 10
 LOW, HIGH = -40.0, 85.0
 TOLERANCE = 5.0
 
+#: The path of a unix socket has 107 characters at most, and its name 42.
+SOCKET_FOLDER_CHARACTERS_MAX = 60
+
 #: How long to wait for stations that start, or come to their end; more than a busy machine takes.
 READY_S_MAX = 300.0
 SETTLED_S_MAX = 60.0
@@ -154,6 +157,8 @@ class PipelineStage:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(temporary / "warehouse"),
         }
+        if len(str(temporary)) > SOCKET_FOLDER_CHARACTERS_MAX:
+            conf["spark.python.unix.domain.socket.enabled"] = "false"
         self._job = self._start(
             "spark",
             [

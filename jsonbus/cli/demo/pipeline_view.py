@@ -259,7 +259,7 @@ def conclusions(scene: PipelineScene, checks: Sequence[Check]) -> list[str]:
         return [f"WRONG: {len(wrong)} of {len(checks)} counts are not equal."]
     delays_s = scene.alert_delays_s
     lines = [
-        f"All {len(checks)} counts are equal: of {scene.published:,} readings none was lost and none "
+        f"All {len(checks)} counts are equal: of {scene.published:,} readings none was lost, none "
         f"came twice, and {scene.late_in_time} that came late were counted in their windows."
     ]
     if delays_s:
