@@ -1,4 +1,4 @@
-"""`jsonbus demo --bus` as people run it; whatever happens to it, none of its processes stays behind."""
+"""`jsonbus demo --bus` as people run it; whatever happens, none of its processes stays behind."""
 
 from __future__ import annotations
 
