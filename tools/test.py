@@ -2,27 +2,61 @@
 
 python3 tools/test.py                       all checks, all tests
 python3 tools/test.py tests/core -k topics  all checks, some tests
+
+Without arguments the tests run as two processes side by side, the bridge and Spark in one of them:
+they wait for starting JVMs and killed processes for most of their time, as the others wait for the
+bus's own times.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
 from _setup import ROOT, say, set_up
+
+BRIDGE = ("tests/spark", "tests/spark_bridge")
 
 
 def main() -> int:
     python = str(set_up(extras=("dev", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
-    say("tests")
-    tests = subprocess.run(
-        [python, "-m", "pytest", "--durations=10", *sys.argv[1:]], cwd=ROOT
-    ).returncode
-    # Both are run even if the first fails: one round tells everything.
+    command = [python, "-m", "pytest", "--durations=10"]
+    if sys.argv[1:]:
+        say("tests")
+        tests = subprocess.run([*command, *sys.argv[1:]], cwd=ROOT).returncode
+    else:
+        tests = _run_side_by_side(command)
+    # All are run even if the first fails: one round tells everything.
     say(f"checks {'passed' if checks == 0 else 'FAILED'}")
     say(f"tests {'passed' if tests == 0 else 'FAILED'}")
     return 1 if checks or tests else 0
+
+
+def _run_side_by_side(command: list[str]) -> int:
+    """The tests of the bridge are shown when all others have been."""
+    with tempfile.TemporaryFile() as output:
+        say(f"tests of {' and '.join(BRIDGE)}, shown below")
+        bridge = subprocess.Popen(
+            [*command, "-p", "no:cacheprovider", *BRIDGE],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            say("all other tests")
+            others = subprocess.run([*command, *(f"--ignore={each}" for each in BRIDGE)], cwd=ROOT)
+            bridge.wait()
+        finally:
+            bridge.terminate()
+            bridge.wait()
+        output.seek(0)
+        say(f"tests of {' and '.join(BRIDGE)}")
+        sys.stdout.buffer.write(output.read())
+        sys.stdout.flush()
+    return others.returncode or bridge.returncode
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import SparkSession
 
@@ -59,15 +60,17 @@ def session(
     `config` wins over what is set here. `by_value` sends the source itself to executors where this
     package is not installed. Sets JAVA_HOME in the environment of this process and, for a local
     master, SPARK_LOCAL_IP and PYSPARK_PYTHON where they are not set: Spark hands them on. A session
-    that this process has already is used, with the settings that it was started with. With a local
-    master, checkpoints are to be on a local disk; for others, `config` has to name Spark's
-    spark.sql.streaming.checkpointFileManagerClass.
+    that this process has already is used, with the settings that it was started with.
+
+    With a local master, checkpoints are taken to be on a local disk, unless HADOOP_CONF_DIR or the
+    setting spark.hadoop.fs.defaultFS speaks of another one; else `config` must have Spark's default
+    for spark.sql.streaming.checkpointFileManagerClass.
 
     Raises JavaNotFoundError.
     """
     config = config or {}
     is_local = master.startswith("local")
-    is_new = SparkSession.getActiveSession() is None
+    is_new = SparkContext._active_spark_context is None  # an active session is one of the thread
     if is_new:
         os.environ["JAVA_HOME"] = str(find_java().home)
         if is_local:

@@ -40,6 +40,7 @@ class Cluster:
             *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
         )
         self.url = wait_for_line(desk, master, _MASTER)[1]
+        self._master = master
         self._workers = [
             start_spark(
                 desk,
@@ -62,6 +63,11 @@ class Cluster:
             for pid in descendants(worker.pid)
             if _EXECUTOR in command_line(pid)
         ]
+
+    def processes(self) -> list[int]:
+        """Everything that runs for it now, except drivers."""
+        started = [self._master.pid, *(worker.pid for worker in self._workers)]
+        return started + [child for pid in started for child in descendants(pid)]
 
 
 def start_connect_server(desk: Desk, java_home: str, python: Path, folder: Path) -> str:

@@ -23,7 +23,7 @@ from tests.spark.clusters import (
     start,
     start_connect_server,
 )
-from tests.spark.jvm import SHORT_LIVED, descendants, is_running
+from tests.spark.jvm import SHORT_LIVED, is_running
 
 FOLDER = Path(__file__).parent
 
@@ -31,9 +31,10 @@ FOLDER = Path(__file__).parent
 @pytest.fixture(scope="module")
 def cluster(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with processes.desk() as desk:
-        yield Cluster(desk, java_home, tmp_path_factory.mktemp("cluster"), workers=2)
-        family = descendants(os.getpid())
-    assert wait_until(lambda: not any(map(is_running, family))), "processes were left running"
+        opened = Cluster(desk, java_home, tmp_path_factory.mktemp("cluster"), workers=2)
+        yield opened
+        running = opened.processes()
+    assert wait_until(lambda: not any(map(is_running, running))), "processes were left running"
 
 
 class Driver:
