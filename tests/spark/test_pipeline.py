@@ -177,7 +177,12 @@ def test_topics_become_folders_whatever_they_are_made_of(utc: SparkSession, tmp_
 
 def test_settings_that_cannot_be_are_named() -> None:
     pytest.importorskip("pyspark")
-    for wrong in ({"window_s": 0}, {"low": 5.0, "high": 5.0}, {"trigger_s": -1}, {"time_field": "value"}):
+    for wrong in (
+        {"window_s": 0},
+        {"low": 5.0, "high": 5.0},
+        {"trigger_s": -1},
+        {"time_field": "value"},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             settings(**wrong)
 
@@ -233,7 +238,7 @@ def test_a_pipeline_goes_on_where_it_was_and_counts_what_comes_late(
     first = run()
     assert first["raw"]["rows"] == first["windows"]["rows"] == first["alerts"]["rows"] == 11
     assert wait_until(lambda: listener.windows == {"00": 10, "20": 1}), listener.windows
-    # One is late, one too late, one far from the mean, one beyond the limit; and what is no reading.
+    # One is late, one too late, one far from the mean, one beyond the limit, one is no reading.
     publish((12, 20.0), (3, 20.0), (26, 60.0), (27, 100.0))
     bridge.publish("sensors/a", ["no number"])
     second = run()

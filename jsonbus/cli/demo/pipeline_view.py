@@ -28,9 +28,11 @@ INTRODUCTION = (
 #: How often a status goes to a pipe.
 LINE_INTERVAL_S = 5.0
 
-#: Lines of the screen besides alerts and events; what is left is theirs.
+#: Lines of the screen besides alerts and events, with the introduction above it; what is left is
+#: theirs, half of it each.
 FIXED_LINES = 18
-SHOWN_LINES_MAX = 12
+ALERTS_SHOWN_MAX = 6
+EVENTS_SHOWN_MAX = 8
 
 
 class PipelineView(Protocol):
@@ -147,14 +149,16 @@ def draw(scene: PipelineScene, height: int) -> Table:
     screen.add_row(Text())
     screen.add_row(_draw_bridge(scene))
     screen.add_row(_draw_queries(scene))
-    left = max(2, min(2 * SHOWN_LINES_MAX, height - FIXED_LINES))
+    left = max(2, height - FIXED_LINES)
+    alerts = list(scene.alerts)[-min(left // 2, ALERTS_SHOWN_MAX) :]
+    events = list(scene.events)[-min(left - left // 2, EVENTS_SHOWN_MAX) :]
     screen.add_row(Text("alerts, as seen on the bus", "bold dim"))
-    alerts = list(scene.alerts)[-(left // 2) :]
     for alert in alerts:
-        screen.add_row(Text.assemble(("! ", "bold red"), _describe_alert(alert), no_wrap=True))
-    for number in range(len(alerts), left // 2):
-        screen.add_row(Text("" if number else "no alert yet", "dim"))
-    for at_s, text in list(scene.events)[-(left - left // 2) :]:
+        line = Text.assemble(("! ", "bold red"), _describe_alert(alert), no_wrap=True)
+        screen.add_row(line)
+    if not alerts:
+        screen.add_row(Text("none yet", "dim"))
+    for at_s, text in events:
         screen.add_row(Text(f"{_clock(at_s)}  {text}", "dim", no_wrap=True, overflow="ellipsis"))
     return screen
 
