@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from .demo_report import Report, Tally, TopicReport
-from .demo_stage import PATTERN, SENSORS, SUBSCRIBER, Scene
-from .output import Output
+from ..output import Output
+from .sharing_report import Report, Tally, TopicReport
+from .sharing_stage import PATTERN, SENSORS, SUBSCRIBER, Scene
 
 if TYPE_CHECKING:
     from rich.console import Console

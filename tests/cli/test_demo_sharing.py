@@ -9,11 +9,11 @@ import click
 import pytest
 from rich.console import Console
 
-from jsonbus.cli import demo_process
-from jsonbus.cli.demo_process import DemoProcess, Inbox, end_processes
-from jsonbus.cli.demo_report import Part, Report, Tally, TopicReport, add_up
-from jsonbus.cli.demo_stage import SENSORS, SUBSCRIBER, Scene, Stage
-from jsonbus.cli.demo_view import LiveView, conclusions, draw
+from jsonbus.cli.demo import process as demo_process
+from jsonbus.cli.demo.process import end_processes
+from jsonbus.cli.demo.sharing_report import Part, Report, Tally, TopicReport, add_up
+from jsonbus.cli.demo.sharing_stage import SENSORS, SUBSCRIBER, Inbox, NodeProcess, Scene, Stage
+from jsonbus.cli.demo.sharing_view import LiveView, conclusions, draw
 from tests.helpers import find_free_port, wait_until
 
 
@@ -84,7 +84,7 @@ def test_a_tally_adds_up_sensors_and_subscribers() -> None:
 
 def test_a_process_reports_and_ends_when_asked() -> None:
     inbox: Inbox = queue.SimpleQueue()
-    process = DemoProcess(sensor_part(), inbox)
+    process = NodeProcess(sensor_part(), inbox)
     try:
         sender, report = inbox.get(timeout=60)
         assert sender is process
@@ -100,14 +100,14 @@ def test_a_process_reports_and_ends_when_asked() -> None:
 def test_a_process_that_does_not_react_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_process, "ASKED_S", 0.1)
     monkeypatch.setattr(demo_process, "TERMINATED_S", 0.1)
-    process = DemoProcess(sensor_part(), queue.SimpleQueue())
+    process = NodeProcess(sensor_part(), queue.SimpleQueue())
     os.kill(process.pid, signal.SIGSTOP)
     end_processes([process])
     assert process.complaint == f"exit code -{signal.SIGKILL.value}"
 
 
 def test_the_last_words_of_a_process_that_fails_are_kept() -> None:
-    process = DemoProcess(sensor_part(port=0), queue.SimpleQueue())
+    process = NodeProcess(sensor_part(port=0), queue.SimpleQueue())
     assert wait_until(lambda: process.has_ended)
     end_processes([process])
     assert "port must be a whole number" in process.complaint
@@ -169,7 +169,7 @@ def test_the_conclusion_compares_basic_with_a_mode_that_suppresses() -> None:
 
 
 def test_a_short_demo_ends_with_a_summary(run) -> None:  # type: ignore[no-untyped-def]
-    result = run("demo", "--seconds", "1", "--mode", "delayed")
+    result = run("demo", "--bus", "--seconds", "1", "--mode", "delayed")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     headings = next(line for line in lines if line.startswith("mode  ")).split()
@@ -184,10 +184,13 @@ def test_a_short_demo_ends_with_a_summary(run) -> None:  # type: ignore[no-untyp
 @pytest.mark.parametrize(
     "options",
     [
-        ("--forever", "--mode", "basic", "--mode", "master"),
-        ("--seconds", "0"),
-        ("--mode", "loud"),
-        ("--port", "2416"),
+        ("--bus", "--forever", "--mode", "basic", "--mode", "master"),
+        ("--bus", "--seconds", "0"),
+        ("--bus", "--mode", "loud"),
+        ("--bus", "--port", "2416"),
+        ("--bus", "--rate", "100"),
+        ("--mode", "basic"),
+        ("--keep", "tests"),
     ],
 )
 def test_options_of_the_demo_that_cannot_be_are_wrong_usage(  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""`jsonbus demo` as people run it; whatever happens to it, none of its processes stays behind."""
+"""`jsonbus demo --bus` as people run it; whatever happens, none of its processes stays behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.helpers import wait_until
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "jsonbus", "demo"]
+COMMAND = [sys.executable, "-m", "jsonbus", "demo", "--bus"]
 
 #: Far more than it takes, also on a machine that is slow and busy.
 TIMEOUT_S = 300

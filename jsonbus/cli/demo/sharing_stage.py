@@ -11,9 +11,7 @@ longer, and shows the same.
 from __future__ import annotations
 
 import math
-import os
 import queue
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,9 +22,10 @@ import click
 
 from jsonbus import BusConfig
 
-from . import signals
-from .demo_process import DemoProcess, Inbox, end_processes
-from .demo_report import Part, Report, Tally, add_up
+from .. import signals
+from .loopback import find_free_port
+from .process import Child, end_processes
+from .sharing_report import Part, Report, Tally, add_up
 
 SENSORS = ("kitchen", "bath", "garage", "attic")
 #: What every sensor publishes, and where it begins: kitchen/temp, kitchen/light.
@@ -45,13 +44,29 @@ READY_S_MAX = 60.0
 #: How often the view is shown something new.
 REFRESH_S = 0.1
 
-#: Below the ports that systems give out by themselves.
-PORTS = range(10_000, 32_000)
-
 #: Events that a view can look back on.
 EVENTS_KEPT = 5
 
 Condition = Callable[[], bool]
+Inbox = queue.SimpleQueue[tuple["NodeProcess", Report]]
+
+
+class NodeProcess(Child):
+    """A node of the demo in a process of its own; what it tells comes into the inbox."""
+
+    def __init__(self, part: Part, inbox: Inbox) -> None:
+        self.part = part
+        self._inbox = inbox
+        super().__init__(
+            part.name, [f"{__package__}.sharing_node", part.to_line()], self._take_line
+        )
+
+    def _take_line(self, line: str) -> bool:
+        try:
+            self._inbox.put((self, Report.from_line(line)))
+        except ValueError:
+            return False
+        return True
 
 
 @dataclass(slots=True)
@@ -62,7 +77,7 @@ class Scene:
     address: str
     seconds: float
     #: The last process of each name, and what it told last.
-    processes: dict[str, DemoProcess] = field(default_factory=dict)
+    processes: dict[str, NodeProcess] = field(default_factory=dict)
     reports: dict[str, Report] = field(default_factory=dict)
     #: What happened lately: (seconds since the sensors were ready, text).
     events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
@@ -90,12 +105,12 @@ class Stage:
 
     def __init__(self, mode: str, seconds: float, view: View) -> None:
         group = BusConfig().group
-        port = _find_free_port()
+        port = find_free_port()
         self.scene = Scene(mode, f"{group}:{port}", seconds)
         self._group, self._port = group, port
         self._view = view
         self._inbox: Inbox = queue.SimpleQueue()
-        self._running: list[DemoProcess] = []
+        self._running: list[NodeProcess] = []
         self._ready_at = math.inf
 
     def __enter__(self) -> Stage:
@@ -164,7 +179,7 @@ class Stage:
         is_master: bool = False,
         publishes: dict[str, float] | None = None,
         subscribes: tuple[str, ...] = (),
-    ) -> DemoProcess:
+    ) -> NodeProcess:
         part = Part(
             name=name,
             group=self._group,
@@ -174,7 +189,7 @@ class Stage:
             publishes=publishes or {},
             subscribes=subscribes,
         )
-        process = DemoProcess(part, self._inbox)
+        process = NodeProcess(part, self._inbox)
         self._running.append(process)
         self.scene.processes[name] = process
         return process
@@ -227,17 +242,3 @@ class Stage:
         self.scene.elapsed_s = max(0.0, time.monotonic() - self._ready_at)
         self.scene.events.append((self.scene.elapsed_s, text))
         self._view.tell(self.scene, text)
-
-
-def _find_free_port() -> int:
-    """A UDP port that nobody has, not even shared: a bus of the demo's own."""
-    start = int.from_bytes(os.urandom(2), "big")
-    for step in range(len(PORTS)):
-        port = PORTS[(start + step) % len(PORTS)]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("", port))  # without SO_REUSEADDR: refused if anybody has it
-            except OSError:
-                continue
-            return port
-    raise click.ClickException("no UDP port is free: something uses them all")

@@ -1,10 +1,10 @@
 """One process of the demo: a sensor, the master, or the subscriber that comes late.
 
-    python -m jsonbus.cli.demo_node PART
+    python -m jsonbus.cli.demo.sharing_node PART
 
-What it is to be is its argument (demo_report.Part). It reports on standard output, a line at a time
-(demo_report.Report), the last one when it has published its last value. It ends when its standard
-input does: so it never outlives the demo, not even one that was killed.
+What it is to be is its argument (sharing_report.Part). It reports on standard output, a line at a
+time (sharing_report.Report), the last one when it has published its last value. It ends when its
+standard input does: so it never outlives the demo, not even one that was killed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ import time
 from jsonbus import Bus, Message
 from jsonbus.config import BusSettings
 
-from .demo_report import Part, Report, TopicReport
-
-#: Loopback whatever it is called here (lo, lo0); and TTL 0, so that nothing can leave this machine.
-LOOPBACK = "127.0.0.1"
-TTL = 0
+from .loopback import LOOPBACK, TTL
+from .sharing_report import Part, Report, TopicReport
 
 PUBLISH_INTERVAL_S = 0.1
 REPORT_INTERVAL_S = 0.2
