@@ -13,14 +13,22 @@ import hmac
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from . import wire
 from .errors import AccessError, ProtocolError
 from .requests import Requests, StreamBrokenError
+from .streams import (
+    SocketSending,
+    read_hello,
+    read_request,
+    request_time,
+    say_farewell,
+    send,
+    set_up,
+)
 
 logger = logging.getLogger("jsonbus.bridge")
 
@@ -29,16 +37,6 @@ CONNECTIONS_MAX = 2_000
 #: Threads that read the log, and those that stage and publish, which may take long.
 READERS = 4
 PUBLISHERS = 4
-
-#: A client introduces itself within this time, sends the rest of a request that it began, and takes
-#: a buffer of what is sent to it. One that is sent away has this long to hear why.
-HELLO_S = 10.0
-REQUEST_S = 60.0
-STALL_S = 120.0
-FAREWELL_S = 2.0
-
-#: What waits to be sent before the server waits for the client. Whole blocks; sendfile needs none.
-SEND_BUFFER_BYTES = 4 << 20
 
 #: Rows of all clients that are in memory to be staged; the next ones wait.
 ATTACHED_BYTES_MAX = 1 << 30
@@ -133,7 +131,7 @@ class Server:
         try:
             await self._converse_or_count(reader, writer)
         except (_LeaveError, StreamBrokenError):
-            await _say_farewell(reader, writer)
+            await say_farewell(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # it has gone, or the server stops
         except OSError as error:
@@ -156,7 +154,7 @@ class Server:
             raise _LeaveError
         self._counters["connections_accepted"] += 1
         try:
-            _set_up(writer)
+            set_up(writer)
             await self._converse(reader, writer)
         except (ProtocolError, AccessError) as error:
             self._counters["connections_hostile"] += 1
@@ -168,7 +166,7 @@ class Server:
             raise ConnectionAbortedError from error
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = await _read_hello(reader)
+        hello = await read_hello(reader)
         try:
             self._admit(hello)
         except AccessError as error:
@@ -177,7 +175,7 @@ class Server:
         except ProtocolError as error:
             writer.write(wire.encode(wire.refusal("bad_request", str(error))))
             raise
-        await _send(writer, wire.encode(self._requests.welcome()))
+        await send(writer, wire.encode(self._requests.welcome()))
         while True:
             length = await reader.readexactly(wire.LENGTH.size)
             await self._serve_request(length, reader, writer)
@@ -200,8 +198,8 @@ class Server:
         self, length: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Read one request and answer it; nothing of it is kept while the client is silent."""
-        async with _request_time():
-            request = await _read(reader, wire.REQUEST_BYTES_MAX, length)
+        async with request_time():
+            request = await read_request(reader, wire.REQUEST_BYTES_MAX, length)
         size = _count_attached(request)
         if not size:
             await self._answer(request, b"", writer)
@@ -214,7 +212,7 @@ class Server:
             )
             self._attached_bytes += size
         try:
-            async with _request_time():
+            async with request_time():
                 attached = await reader.readexactly(size)
             await self._answer(request, attached, writer)
         finally:
@@ -236,74 +234,9 @@ class Server:
         except Exception as error:
             reply = self._requests.refuse(error)
             pieces = None
-        await _send(writer, wire.encode(reply))
+        await send(writer, wire.encode(reply))
         if pieces is not None:
-            await self._requests.send(pieces, _Sending(writer))
-
-
-class _Sending:
-    """What `Requests.read` writes to."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    def write(self, data: bytes) -> None:
-        """Send it with what follows."""
-        self._writer.write(data)
-
-    async def flush(self) -> None:
-        """Wait until there is room for more; TimeoutError if the client takes nothing."""
-        async with asyncio.timeout(STALL_S):
-            await self._writer.drain()
-
-    async def send_file(self, file: Any, position: int, length: int) -> None:
-        """Send a part of a file, past this process if the system can."""
-        loop = asyncio.get_running_loop()
-        while length:
-            if self._writer.is_closing():
-                raise ConnectionResetError  # sendfile takes that for a mistake of ours
-            part = min(length, SEND_BUFFER_BYTES)
-            async with asyncio.timeout(STALL_S):
-                sent = await loop.sendfile(self._writer.transport, file, position, part)
-            if sent < part:
-                raise OSError(f"{file.path} ends at byte {position + sent:,}: it was cut")
-            position += part
-            length -= part
-
-
-async def _read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
-    try:
-        async with asyncio.timeout(HELLO_S):
-            if await reader.readexactly(len(wire.MAGIC)) != wire.MAGIC:
-                raise ProtocolError("it does not begin as a bridge's client does")
-            return await _read(reader, wire.HELLO_BYTES_MAX)
-    except asyncio.IncompleteReadError as error:
-        if not error.partial and error.expected == len(wire.MAGIC):
-            raise ConnectionAbortedError from error  # somebody who looks whether the port is open
-        raise ProtocolError("it does not introduce itself") from error
-    except TimeoutError as error:
-        raise ProtocolError("it does not introduce itself") from error
-
-
-async def _read(
-    reader: asyncio.StreamReader, bytes_max: int, length: bytes | None = None
-) -> dict[str, Any]:
-    if length is None:
-        length = await reader.readexactly(wire.LENGTH.size)
-    (size,) = wire.LENGTH.unpack(length)
-    if size > bytes_max:
-        raise ProtocolError(f"a request of {size:,} bytes; at most {bytes_max:,} are taken")
-    return wire.decode(await reader.readexactly(size))
-
-
-@asynccontextmanager
-async def _request_time() -> AsyncIterator[None]:
-    """The time that a client has for the rest of its request."""
-    try:
-        async with asyncio.timeout(REQUEST_S):
-            yield
-    except TimeoutError as error:
-        raise ProtocolError("it fell silent within a request") from error
+            await self._requests.send(pieces, SocketSending(writer))
 
 
 def _count_attached(request: dict[str, Any]) -> int:
@@ -312,33 +245,6 @@ def _count_attached(request: dict[str, Any]) -> int:
     if type(size) is not int or not 0 <= size <= wire.STAGE_BYTES_MAX:
         raise ProtocolError(f"{size!r:.50} bytes cannot be staged at once")
     return size
-
-
-async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
-    writer.write(data)
-    async with asyncio.timeout(STALL_S):
-        await writer.drain()
-
-
-def _set_up(writer: asyncio.StreamWriter) -> None:
-    writer.transport.set_write_buffer_limits(SEND_BUFFER_BYTES)
-    sock = writer.get_extra_info("socket")
-    # asyncio does so only for sockets whose protocol was named: without, a reply in several parts
-    # waits 40 ms for the client to confirm the first.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A client whose machine is gone is noticed in the end, and its connection given back.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-async def _say_farewell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Let the last word arrive: the kernel takes it back if bytes of the client were not read."""
-    with suppress(OSError):  # TimeoutError is one
-        async with asyncio.timeout(FAREWELL_S):
-            writer.transport.set_write_buffer_limits(0)
-            await writer.drain()
-            writer.write_eof()
-            while await reader.read(SEND_BUFFER_BYTES):
-                pass
 
 
 def _to_bytes(token: str) -> bytes:
@@ -351,4 +257,5 @@ def files_max() -> int:
         import resource
     except ImportError:  # not on Windows, whose limit is far away
         return 2 * CONNECTIONS_MAX
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * CONNECTIONS_MAX if allowed == resource.RLIM_INFINITY else allowed

@@ -136,7 +136,7 @@ def test_a_row_says_who_published_what_and_when(desk: Desk) -> None:
     for row in rows:
         assert (row["topic"], row["node"]) == ("a/b", desk.publisher.id)
         assert row["incarnation"] > 1_600_000_000_000
-        assert row["timestamp"] <= row["received_at"]
+        assert abs(row["received_at"] - row["timestamp"]).total_seconds() < 60
         assert row["retained"] is False
     assert [row["sequence"] for row in rows] == [1, 2]
     assert [json.loads(row["value"]) for row in rows] == [

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from spark_bridge import server, wire
+from spark_bridge import server, streams, wire
 from spark_bridge.fields import WAIT_MS_MAX
 from tests.helpers import wait_until
 from tests.spark_bridge.raw_client import HELLO, RawClient, encode, open_client
@@ -29,8 +29,8 @@ HELLO_BYTES = wire.MAGIC + encode(HELLO)
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is noticed at once."""
-    monkeypatch.setattr(server, "HELLO_S", 0.2)
-    monkeypatch.setattr(server, "REQUEST_S", 0.2)
+    monkeypatch.setattr(streams, "HELLO_S", 0.2)
+    monkeypatch.setattr(streams, "REQUEST_S", 0.2)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def large(serve: Serve) -> Iterator[ServedLog]:
 def test_a_client_that_stops_reading_is_dropped_and_delays_nobody(
     large: ServedLog, topics: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "STALL_S", 0.5)
+    monkeypatch.setattr(streams, "STALL_S", 0.5)
     request = {"op": "read", "partition": 0, "start": 0, "end": 64, "topics": topics}
     with open_client(large.address) as stalled, open_client(large.address) as other:
         stalled.socket.sendall(encode(request))
@@ -230,8 +230,8 @@ def test_a_client_that_stops_reading_is_dropped_and_delays_nobody(
 
 
 def test_a_slow_client_gets_everything(large: ServedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "STALL_S", 30.0)
-    monkeypatch.setattr(server, "SEND_BUFFER_BYTES", 1 << 16)
+    monkeypatch.setattr(streams, "STALL_S", 30.0)
+    monkeypatch.setattr(streams, "SEND_BUFFER_BYTES", 1 << 16)
     with open_client(large.address) as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
         assert len(client.read(0, 0, 64)) == 64
@@ -290,8 +290,8 @@ def test_stop_ends_at_once_with_open_connections_and_a_long_poll(serve: Serve) -
         assert wait_until(lambda: served.stats()["requests"] == 10)
         began_at = time.monotonic()
         served.stop()
-        # Not a measurement: WAIT_MS_MAX and the times of server.py are what it must not wait for.
-        assert time.monotonic() - began_at < server.HELLO_S
+        # Not a measurement: WAIT_MS_MAX and the times of streams.py are what it must not wait for.
+        assert time.monotonic() - began_at < streams.HELLO_S
         names = [thread.name for thread in threading.enumerate()]
         assert not [name for name in names if name.startswith("jsonbus-bridge")]
         for each in [*clients, half]:
@@ -322,7 +322,7 @@ def test_small_parts_of_a_reply_do_not_wait_for_each_other() -> None:
         found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            server._set_up(writer)
+            streams.set_up(writer)
             sock = writer.get_extra_info("socket")
             found.set_result(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
@@ -336,3 +336,12 @@ def test_small_parts_of_a_reply_do_not_wait_for_each_other() -> None:
         return is_set
 
     assert asyncio.run(look()) == 1
+
+
+def test_a_process_without_a_limit_of_files_takes_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resource = pytest.importorskip("resource")
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: endless)
+    assert server.files_max() >= server.CONNECTIONS_MAX
