@@ -60,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "spark_bridge.pipeline": ("spark_bridge.source", "spark_bridge.spark"),
     "tools": PUBLIC,
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
-    "tools.bench*": ("tools", "jsonbus", "jsonbus.*"),
+    "tools.bench*": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
 }
 
 #: The only places where a package from outside may be imported.

@@ -7,15 +7,10 @@ from the kernel's clock for its process.
 
 from __future__ import annotations
 
-import json
 import os
-import select
-import shutil
 import socket
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,87 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from bench_arena import Arena
+from bench_child import ANSWER_S, Child, RunError, cpu_clock_s
 from bench_flow import make_slots, open_slots
 from bench_spec import SENSOR_BYTES, TOPIC, Spec
 
 WORKER = Path(__file__).resolve().parent / "bench_worker.py"
-ANSWER_S = 60.0
 #: Subscribers that stopped counting for so long have got all they will ever get.
 QUIET_S = 1.5
 WINDOW_MAX = 2048
 #: Of larger values a few fill any buffer.
 WHOLE_BYTES_MAX = 1 << 16
-
-
-class RunError(Exception):
-    """A process failed or did not answer; the text says what it said last."""
-
-
-class Child:
-    """A process that answers. Ended by its own id, and by the end of its standard input."""
-
-    def __init__(self, spec: Spec, arena: Arena) -> None:
-        self.label = f"{spec.system} {spec.role} {spec.index}"
-        self._errors = tempfile.TemporaryFile()
-        self._waiting = b""
-        self._process = subprocess.Popen(
-            [*_end_with_parent(), sys.executable, str(WORKER), spec.to_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            pass_fds=(spec.slots_fd,),
-            env=arena.environment,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends the others
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def tell(self, ask: str, **arguments: Any) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps({"ask": ask, **arguments}).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError as error:
-            raise RunError(f"{self.label} is gone: {self._last_words()}") from error
-
-    def hear(self, timeout_s: float = ANSWER_S) -> dict[str, Any]:
-        """The next answer."""
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + timeout_s
-        fd = self._process.stdout.fileno()
-        while b"\n" not in self._waiting:
-            readable, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
-            more = os.read(fd, 1 << 16) if readable else b""
-            if not more:
-                what = "ended" if readable else f"did not answer within {timeout_s:.0f} s"
-                raise RunError(f"{self.label} {what}: {self._last_words()}")
-            self._waiting += more
-        line, _, self._waiting = self._waiting.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        if "failed" in answer:
-            raise RunError(f"{self.label}: {answer['failed']}")
-        return answer
-
-    def ask(self, ask: str, timeout_s: float = ANSWER_S, **arguments: Any) -> dict[str, Any]:
-        self.tell(ask, **arguments)
-        return self.hear(timeout_s)
-
-    def end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(2.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace").strip()[-2000:] or "it said nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +96,7 @@ class Run:
                     value_bytes=value_bytes,
                     **{"topic": TOPIC, **options, **more},
                 )
-                self._children.append(Child(spec, arena))
+                self._children.append(_start_worker(spec, arena))
                 return self._children[-1]
 
             self.publisher = start(
@@ -253,14 +177,9 @@ class Run:
         os.close(self._slots_fd)
 
 
-def _end_with_parent() -> list[str]:
-    """The end of standard input ends a child too, but not one that is stopped by a signal."""
-    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
-
-
-def cpu_clock_s(pid: int) -> float:
-    """The CPU time of another process, all threads, to the nanosecond (Linux)."""
-    return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) computes
+def _start_worker(spec: Spec, arena: Arena) -> Child:
+    label = f"{spec.system} {spec.role} {spec.index}"
+    return Child(label, WORKER, spec.to_json(), arena.environment, pass_fds=(spec.slots_fd,))
 
 
 def window_for(value_bytes: int, receive_buffer_bytes: int) -> int:

@@ -53,7 +53,7 @@ def main() -> None:
             else:
                 _run_publisher(publisher)
     except BaseException:
-        _answer({"failed": traceback.format_exc()})
+        write_answer({"failed": traceback.format_exc()})
         raise
     finally:
         sys.stderr.flush()
@@ -80,29 +80,29 @@ def _module_of(system: str) -> Any:
 
 
 def _run_publisher(publisher: Publisher) -> None:
-    _answer({"ready": True})
-    for command in _commands():
+    write_answer({"ready": True})
+    for command in read_commands():
         ask = command.pop("ask")
         if ask == "close":
             publisher.close()
-            _answer({"stats": publisher.stats()})
+            write_answer({"stats": publisher.stats()})
             return
-        _answer(getattr(publisher, ask)(**command))
+        write_answer(getattr(publisher, ask)(**command))
 
 
 async def _run_async_publisher(publisher: AsyncPublisher) -> None:
     import asyncio
 
     await publisher.open()
-    _answer({"ready": True})
-    commands = _commands()
+    write_answer({"ready": True})
+    commands = read_commands()
     while (command := await asyncio.to_thread(next, commands, None)) is not None:
         ask = command.pop("ask")
         if ask == "close":
             await publisher.close()
-            _answer({"stats": publisher.stats()})
+            write_answer({"stats": publisher.stats()})
             return
-        _answer(await getattr(publisher, ask)(**command))
+        write_answer(await getattr(publisher, ask)(**command))
 
 
 def _run_subscriber(spec: Spec) -> None:
@@ -118,7 +118,7 @@ def _run_subscriber(spec: Spec) -> None:
         _run_beside_work(subscriber)
     else:
         subscriber.run(_tell_ready)
-    _answer({"stats": subscriber.stats(), **tally.report()})
+    write_answer({"stats": subscriber.stats(), **tally.report()})
 
 
 def _run_beside_work(subscriber: Subscriber) -> None:
@@ -132,22 +132,22 @@ def _run_beside_work(subscriber: Subscriber) -> None:
 
 
 def _tell_ready() -> None:
-    _answer({"ready": True})
+    write_answer({"ready": True})
 
 
 def _obey(subscriber: Subscriber, tally: Tally) -> None:
-    for command in _commands():
+    for command in read_commands():
         if command["ask"] == "begin":
             tally.begin(command["expected"])
-            _answer({})
+            write_answer({})
         elif command["ask"] == "report":
-            _answer(tally.report())
+            write_answer(tally.report())
         else:
             subscriber.stop()
             return
 
 
-def _commands() -> Iterator[dict[str, Any]]:
+def read_commands() -> Iterator[dict[str, Any]]:
     """From the file descriptor: sys.stdin's lock would be in the way when the process ends."""
     waiting = b""
     while True:
@@ -160,7 +160,7 @@ def _commands() -> Iterator[dict[str, Any]]:
         waiting += more
 
 
-def _answer(answer: dict[str, Any]) -> None:
+def write_answer(answer: dict[str, Any]) -> None:
     os.write(1, json.dumps(answer).encode() + b"\n")
 
 

@@ -18,7 +18,7 @@ from .columns import arrow_schema, select, value_type
 from .errors import CorruptBlockError, DataLossError, MisfitError, RefusedError, SourceError
 from .offsets import Range, ahead, expired
 from .options import FAILFAST, SourceOptions
-from .process import warn_once
+from .process import begin_task, warn_once
 from .values import ValueReader
 
 #: Blocks with fewer rows or bytes are joined: each batch costs Spark as much as hundreds of rows.
@@ -37,6 +37,7 @@ def read_partition(
     """The rows of a partition, in batches with the Arrow schema of `schema`."""
     if partition.value is None:
         return  # Spark makes one up when there is none
+    begin_task()
     part = Range(*partition.value)
     wanted = arrow_schema(schema)
     data_type = value_type(schema)

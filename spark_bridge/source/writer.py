@@ -25,7 +25,7 @@ from pyspark.sql.types import Row, StructType
 
 from .client import Patience, borrow, is_passing, unreachable
 from .errors import OptionError, RefusedError, SourceError
-from .process import warn_once
+from .process import begin_task, warn_once
 from .sink_options import SinkColumns, SinkOptions, find_columns, parse_sink_options
 
 try:
@@ -86,6 +86,7 @@ class _Writer:
 
     def _stage(self, batches: Iterable[pa.RecordBatch], query: str, batch: int, run: str) -> Staged:
         """Stage the rows of this task."""
+        begin_task()
         partition = _task().partitionId()
         # Not the number of Spark's attempt, which starts again with the driver: what a task of a
         # killed one still sends must not get into ours.
