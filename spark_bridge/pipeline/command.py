@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **{name: getattr(options, name) for name in PipelineSettings.__dataclass_fields__}
         )
     except ValueError as error:
-        return _complain(str(error), 2)
+        name, _, rest = str(error).partition(" ")
+        return _complain(f"--{name.replace('_', '-')} {rest}", 2)
     warnings.filterwarnings("ignore", module=r"pyspark\b")  # Spark's about itself
     wishes: queue.SimpleQueue[str] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -182,58 +183,59 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("--bridge", default=PipelineSettings.bridge, metavar="HOST:PORT")
-    add("--topics", default=PipelineSettings.topics, help="patterns, separated by commas")
-    add("--output", required=True, metavar="FOLDER", help="where Parquet goes: FOLDER/raw")
-    add("--checkpoint", required=True, metavar="FOLDER", help="where the queries keep their place")
-    add("--master", default="local[*]", help="Spark's master [local[*]]")
+    _add_places(parser)
+    _add_rules(parser)
+    _add_running(parser)
+    return parser.parse_args(arguments)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    """Where it reads and writes."""
+    add = parser.add_argument_group("where from, where to").add_argument
+    default = PipelineSettings
+    add("--bridge", default=default.bridge, metavar="HOST:PORT", help=f"[{default.bridge}]")
+    token = os.environ.get("JSONBUS_BRIDGE_TOKEN")
+    add("--token", default=token, help="the bridge's, if it has one [$JSONBUS_BRIDGE_TOKEN]")
+    add("--topics", default=default.topics, help=f"patterns, comma-separated [{default.topics}]")
+    starting = "where a new pipeline begins: earliest, latest, or an ISO time [earliest]"
+    add("--starting", default=default.starting, metavar="WHERE", help=starting)
+    add("--output", required=True, metavar="FOLDER", help="for Parquet, in FOLDER/raw")
+    add("--checkpoint", required=True, metavar="FOLDER", help="where queries keep their place")
+    windows, alerts = default.windows_topic, default.alerts_topic
+    add("--windows-topic", default=windows, metavar="TOPIC", help=f"before the topic [{windows}]")
+    add("--alerts-topic", default=alerts, metavar="TOPIC", help=f"before the topic [{alerts}]")
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    """What a reading is, a window, an anomaly."""
+    add = parser.add_argument_group("readings, windows, anomalies").add_argument
+    default = PipelineSettings
+
+    def add_number(option: str, text: str, kind: type = float, metavar: str = "NUMBER") -> None:
+        usual = getattr(default, option[2:].replace("-", "_"))
+        shown = f"{text} [{usual:g}]" if usual is not None else text
+        add(option, type=kind, default=usual, metavar=metavar, help=shown)
+
+    value, at = default.value_field, default.time_field
+    add("--value-field", default=value, metavar="NAME", help=f"the number, in objects [{value}]")
+    add("--time-field", default=at, metavar="NAME", help=f"when it was taken, in objects [{at}]")
+    add_number("--window-s", "how long a window is", metavar="SECONDS")
+    add_number("--lateness-s", "how late a reading may come and still count", metavar="SECONDS")
+    add_number("--low", "alert for readings below")
+    add_number("--high", "alert for readings above")
+    far = "alert for readings so many standard deviations from their sensor's recent mean"
+    add_number("--deviations", far)
+    add_number("--tolerance", "but not for those that are closer to the mean")
+    few = "a mean of fewer readings judges nobody"
+    add_number("--baseline-readings-min", few, kind=int, metavar="N")
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """How it runs."""
+    add = parser.add_argument_group("how it runs").add_argument
+    default = PipelineSettings
     add("--once", action="store_true", help="process what is in the log, and end")
-    add("--window-s", type=float, default=PipelineSettings.window_s, metavar="SECONDS")
-    add(
-        "--lateness-s",
-        type=float,
-        default=PipelineSettings.lateness_s,
-        metavar="SECONDS",
-        help="how late a reading may come and still count",
-    )
-    add("--low", type=float, metavar="NUMBER", help="alert for readings below")
-    add("--high", type=float, metavar="NUMBER", help="alert for readings above")
-    add(
-        "--deviations",
-        type=float,
-        default=PipelineSettings.deviations,
-        metavar="NUMBER",
-        help="alert for readings that many standard deviations from their sensor's recent mean",
-    )
-    add(
-        "--tolerance",
-        type=float,
-        default=PipelineSettings.tolerance,
-        metavar="NUMBER",
-        help="no alert for readings closer to that mean",
-    )
-    add(
-        "--baseline-readings-min",
-        type=int,
-        default=PipelineSettings.baseline_readings_min,
-        metavar="N",
-        help="a mean of fewer readings judges nobody",
-    )
-    add("--value-field", default=PipelineSettings.value_field, metavar="NAME")
-    add("--time-field", default=PipelineSettings.time_field, metavar="NAME")
-    add("--windows-topic", default=PipelineSettings.windows_topic, metavar="TOPIC")
-    add("--alerts-topic", default=PipelineSettings.alerts_topic, metavar="TOPIC")
-    add(
-        "--starting",
-        default=PipelineSettings.starting,
-        metavar="WHERE",
-        help="where a new pipeline begins: earliest, latest, or an ISO time",
-    )
-    add("--name", default=PipelineSettings.name, help="of its queries, at the bridge")
-    add("--token", default=os.environ.get("JSONBUS_BRIDGE_TOKEN"), help="the bridge's")
-    add("--trigger-s", type=float, default=PipelineSettings.trigger_s, metavar="SECONDS")
-    add("--rows-per-batch-max", type=int, default=PipelineSettings.rows_per_batch_max, metavar="N")
+    add("--master", default="local[*]", help="Spark's master [local[*]]")
     add(
         "--conf",
         action="append",
@@ -243,8 +245,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="a setting of Spark; may be repeated",
     )
     add("--by-value", action="store_true", help="send the source's code to executors without it")
-    add("--attached", action="store_true", help="run by a program: JSON lines, standard input")
-    return parser.parse_args(arguments)
+    add(
+        "--trigger-s",
+        type=float,
+        default=default.trigger_s,
+        metavar="SECONDS",
+        help=f"a batch begins so often, at most [{default.trigger_s:g}]",
+    )
+    add(
+        "--rows-per-batch-max",
+        type=int,
+        default=default.rows_per_batch_max,
+        metavar="N",
+        help=f"[{default.rows_per_batch_max}]",
+    )
+    add("--name", default=default.name, help=f"of its queries, at the bridge [{default.name}]")
+    attached = "for a program that runs this one: JSON lines tell how it goes"
+    add("--attached", action="store_true", help=attached)
 
 
 def _read_setting(text: str) -> tuple[str, str]:
