@@ -13,7 +13,7 @@ from .columns import check_schema
 from .errors import OptionError
 from .offsets import LogState, Offsets, Range
 from .options import Bound, SourceOptions
-from .planning import split
+from .planning import plan
 from .reading import as_partitions, on_loss, read_partition
 from .starting import resolve_bound
 from .watcher import Watcher
@@ -52,7 +52,7 @@ class JsonBusBatchReader(DataSourceReader):
             )
             if start < end
         ]
-        return as_partitions(split(ranges, options.min_partitions, options.max_rows_per_partition))
+        return as_partitions(plan(ranges, options.min_partitions, options.max_rows_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)

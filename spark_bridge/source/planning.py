@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from .offsets import Offsets, Range
 
+#: Ranges with fewer rows than these, together, are read by one task. A task in Python takes Spark
+#: some 20 ms, whatever it reads; so many rows, with their JSON parsed, take no longer.
+TASK_ROWS_MIN = 4096
+
 
 def share(sizes: Sequence[int], limit: int) -> list[int]:
     """How much of each backlog a batch of at most `limit` rows takes: in proportion to the backlog.
@@ -52,6 +56,29 @@ def count_rows(begins: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> in
         for name, each in begins.items()
         for begin, end in zip(each, ends[name], strict=True)
     )
+
+
+def plan(
+    ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None
+) -> list[list[Range]]:
+    """What each task reads: a range that is large enough for one, or several small ones.
+
+    Several only if nobody asks for a number of tasks.
+    """
+    parts = split(ranges, min_partitions, max_rows)
+    if min_partitions is not None:
+        return [[each] for each in parts]
+    most = TASK_ROWS_MIN if max_rows is None else min(max_rows, TASK_ROWS_MIN)
+    tasks: list[list[Range]] = []
+    rows = 0
+    for each in parts:
+        rows += _rows(each)
+        if tasks and rows <= most:
+            tasks[-1].append(each)
+        else:
+            tasks.append([each])
+            rows = _rows(each)
+    return tasks
 
 
 def split(ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None) -> list[Range]:

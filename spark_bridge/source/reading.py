@@ -1,4 +1,4 @@
-"""Reads one range of the log in a task: rows from the bridge, columns as Spark wants them.
+"""Reads ranges of the log in a task: rows from the bridge, columns as Spark wants them.
 
 A connection that breaks in the middle is no failure of the task: reading goes on behind the last
 block that came whole. (In local mode Spark does not repeat a task that failed.)
@@ -26,9 +26,9 @@ BATCH_ROWS_MIN = 2048
 BATCH_BYTES_MIN = 4 << 20
 
 
-def as_partitions(ranges: list[Range]) -> list[InputPartition]:
-    """What tasks are to read, one range each."""
-    return [InputPartition(tuple(each)) for each in ranges]
+def as_partitions(tasks: list[list[Range]]) -> list[InputPartition]:
+    """What each task is to read, in a form that can be sent."""
+    return [InputPartition([tuple(each) for each in ranges]) for ranges in tasks]
 
 
 def read_partition(
@@ -38,12 +38,18 @@ def read_partition(
     if partition.value is None:
         return  # Spark makes one up when there is none
     begin_task()
-    part = Range(*partition.value)
     wanted = arrow_schema(schema)
     data_type = value_type(schema)
     reader = None
     if data_type is not None and not isinstance(data_type, StringType):
         reader = ValueReader(data_type, wanted.field("value").type)
+    for each in partition.value:
+        yield from _read_range(options, Range(*each), wanted, reader)
+
+
+def _read_range(
+    options: SourceOptions, part: Range, wanted: pa.Schema, reader: ValueReader | None
+) -> Iterator[pa.RecordBatch]:
     misfits = 0
     for rows in _join(_read_blocks(options, part)):
         value = rows.column("value")

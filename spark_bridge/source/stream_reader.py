@@ -26,7 +26,7 @@ from .errors import OptionError, SourceError
 from .intake import Intake
 from .offsets import Place, dump, load, ranges_between
 from .options import SourceOptions
-from .planning import split
+from .planning import plan
 from .process import warn_once
 from .reading import as_partitions, on_loss, read_partition
 
@@ -110,7 +110,7 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         states = {state.epoch: state for state in self._take_in().states()}
         ranges = ranges_between(load(start), load(end), states, self._on_loss)
         options = self._options
-        return as_partitions(split(ranges, options.min_partitions, options.max_rows_per_partition))
+        return as_partitions(plan(ranges, options.min_partitions, options.max_rows_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)

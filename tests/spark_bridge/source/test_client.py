@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -59,6 +61,37 @@ def scripted(*replies: bytes) -> Iterator[str]:
 
 def chunk(kind: bytes, data: bytes) -> bytes:
     return wire.encode_chunk(kind, len(data)) + data
+
+
+def test_neither_side_holds_back_a_small_packet(served: ServedLog) -> None:
+    """It would wait for a receipt of the one before, which the other side may delay by 40 ms."""
+    connection = Connection(served.address, None, 30.0)
+    try:
+        ends = list(_sockets_between(connection.fileno()))
+        assert len(ends) == 2
+        for each in ends:
+            assert each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            each.close()
+    finally:
+        connection.close()
+
+
+def _sockets_between(descriptor: int) -> Iterator[socket.socket]:
+    """Copies of both ends of a connection: the server runs in this process."""
+    client_end = socket.socket(fileno=os.dup(descriptor))
+    yield client_end
+    for path in Path("/proc/self/fd").iterdir():
+        if not path.is_socket():
+            continue
+        other = socket.socket(fileno=os.dup(int(path.name)))
+        try:
+            is_it = other.getpeername() == client_end.getsockname()
+        except OSError:  # not connected
+            is_it = False
+        if is_it:
+            yield other
+        else:
+            other.close()
 
 
 def end(rows: int) -> bytes:

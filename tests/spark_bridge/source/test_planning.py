@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_bridge.source.offsets import Range
-from spark_bridge.source.planning import limit_rows, share, split
+from spark_bridge.source.planning import TASK_ROWS_MIN, limit_rows, plan, share, split
 
 SIZES = st.lists(st.integers(0, 10_000), max_size=12)
 
@@ -76,3 +76,19 @@ def test_ranges_stay_whole_if_nobody_wants_them_smaller() -> None:
     ranges = [Range("a", "A", 0, 0, 10), Range("a", "A", 1, 0, 1000)]
     assert split(ranges, None, None) == ranges
     assert split(ranges, 2, 1000) == ranges
+
+
+def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
+    small = [Range("a:1", "x", number, 10, 10 + TASK_ROWS_MIN // 4) for number in range(5)]
+    large = Range("b:2", "y", 0, 0, TASK_ROWS_MIN + 1)
+    assert plan([*small, large], None, None) == [small[:4], small[4:], [large]]
+    assert plan([large, *small], None, None) == [[large], small[:4], small[4:]]
+    assert plan([], None, None) == []
+
+
+def test_ranges_share_a_task_only_as_far_as_the_options_allow() -> None:
+    ranges = [Range("a:1", "x", number, 0, 10) for number in range(4)]
+    assert plan(ranges, 1, None) == [[each] for each in ranges]
+    assert plan(ranges, None, 10) == [[each] for each in ranges]
+    assert plan(ranges, None, 20) == [ranges[:2], ranges[2:]]
+    assert plan(ranges, None, 5) == [[each] for each in split(ranges, None, 5)]

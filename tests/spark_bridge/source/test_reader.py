@@ -231,7 +231,7 @@ def test_spark_before_4_2_tells_no_start_and_gets_the_same_rows(
     again = q.restart()
     later = again.latestOffset()
     assert later[served.address]["0"] == 20
-    assert again.partitions(end, later)[0].value[3:] == (14, 20)
+    assert again.partitions(end, later)[0].value[0][3:] == (14, 20)
     assert again.latestOffset() == later
 
 
@@ -241,7 +241,16 @@ def test_spark_before_4_2_reads_from_the_first_row_if_it_is_told_so(
     served.publish(range(10))
     q = query(served, maxRowsPerTrigger="4")
     end = q.reader.latestOffset()
-    assert q.reader.partitions(q.reader.initialOffset(), end)[0].value[3:] == (0, 10)
+    assert q.reader.partitions(q.reader.initialOffset(), end)[0].value[0][3:] == (0, 10)
+
+
+def test_one_task_reads_what_is_little_of_all_partitions(served: ServedLog, query: Make) -> None:
+    served.publish(range(10), partition=0)
+    served.publish(range(10, 20), partition=1)
+    q = query(served)
+    start, end = q.reader.initialOffset(), q.reader.latestOffset()
+    assert len(q.reader.partitions(start, end)) == 1
+    assert sorted(q.values()) == list(range(20))
 
 
 def test_gaps_are_rows_only_if_they_are_wanted(served: ServedLog, query: Make) -> None:
