@@ -7,20 +7,20 @@ bus  ◄──  Sink  ◄──────────────────�
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from time import time
+from time import monotonic
 from types import TracebackType
 from typing import Any, Unpack
 
 import jsonbus
 from jsonbus.config import BusSettings
 
-from .errors import BridgeError
+from .errors import BridgeError, StoreError, explain
 from .groups import Groups
 from .log.offset_log import OffsetLog
 from .recorder import Recorder
@@ -73,6 +73,7 @@ class Bridge:
                     retention_s=retention_s,
                 )
             )
+            self._directory = os.stat(data_dir)
             self.bus = opened.enter_context(jsonbus.Bus(**settings))
             self._sink = Sink(
                 data_dir,
@@ -80,10 +81,11 @@ class Bridge:
                 flush=self.bus.flush,
                 value_bytes_max=self.bus.config.value_bytes_max,
             )
+            # The order of ending is the reverse: first the sink, since the recorder shall have what
+            # goes out, and since the server waits for the batches on their way.
+            opened.callback(self._sink.close)
             self._server = Server(self._make_requests, token=token)
             opened.callback(self._server.stop)
-            # Before the server stops: it waits for batches on their way out, which this ends.
-            opened.callback(self._sink.close)
             self._recorder = Recorder(
                 self.bus,
                 self.log,
@@ -93,14 +95,18 @@ class Bridge:
             )
             self._recorder.start()
             opened.callback(self._recorder.stop)
-            self._sink.recover()
+            opened.callback(self._sink.close)
+            try:
+                self._sink.recover()
+            except StoreError as error:
+                # A full disk, most likely: what there is can still be read. And a query that asks
+                # again for its batch has it go on.
+                logger.error("batches on their way to the bus have to wait: %s", error)
             try:
                 self.address = self._server.start(*listen)
             except OSError as error:
                 host, port = listen
-                raise BridgeError(
-                    f"cannot listen on {host}:{port}: {error.strerror or error}"
-                ) from error
+                raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
             self._keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")
             self._keeper.start()
             opened.callback(self._keeper.join)
@@ -115,7 +121,7 @@ class Bridge:
             "sink": self._sink.stats(),
             "server": self._server.stats(),
             "bus": self.bus.stats(),
-            "groups": self._groups.describe(self.log.end(), time()),
+            "groups": self._groups.describe(self.log.end(), monotonic()),
         }
 
     def close(self) -> None:
@@ -145,10 +151,26 @@ class Bridge:
         )
 
     def _keep(self) -> None:
-        """Apply the retention, now and then."""
-        expire = partial(self._stopping.wait, EXPIRE_S)
-        while not expire():
-            try:
-                self.log.expire()
-            except (BridgeError, OSError) as error:
-                logger.error("old segments cannot be removed: %s", error)
+        """Apply the retention, now and then; and look whether there still is a log."""
+        complaint = None
+        while not self._stopping.wait(EXPIRE_S):
+            before, complaint = complaint, self._tend_log()
+            if complaint is not None and complaint != before:
+                logger.error("%s", complaint)
+
+    def _tend_log(self) -> str | None:
+        """What is wrong, in one sentence."""
+        try:
+            self.log.expire()
+            if not os.path.samestat(os.stat(self.log.directory), self._directory):
+                raise FileNotFoundError
+        except FileNotFoundError:
+            return (
+                f"{self.log.directory} was moved or deleted while the bridge runs: what is "
+                "recorded will not be found again; start the bridge anew"
+            )
+        except (BridgeError, OSError) as error:
+            return f"old segments cannot be removed: {error}"
+        except Exception:
+            logger.exception("old segments cannot be removed: this is a bug")
+        return None

@@ -18,6 +18,8 @@ BridgeError
 
 from __future__ import annotations
 
+import os
+
 
 class BridgeError(Exception):
     """Base of every error that the bridge raises on purpose."""
@@ -92,3 +94,10 @@ class TooLargeError(RequestError):
 
 class ProtocolError(BridgeError):
     """A client sent bytes that are no request."""
+
+
+def explain(error: OSError) -> str:
+    """The system's own words, without what Python adds to some of them."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)  # names of hosts have numbers of their own, below 0

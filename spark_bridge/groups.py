@@ -6,43 +6,58 @@ everybody has read it. So it is kept in memory, and comes back with each group's
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 #: Groups that are remembered; the one that was heard of longest ago goes first.
 GROUPS_MAX = 1_000
 
 
+@dataclass(slots=True)
+class _Group:
+    offsets: tuple[int, ...] | None = None  # None: it has not committed yet
+    committed_at: float = 0.0
+    misfits: int = 0
+
+
 class Groups:
-    """The groups by name. Used by the server's event loop alone."""
+    """The groups by name. Any thread: requests tell of them, people ask."""
 
     def __init__(self) -> None:
-        self._offsets: OrderedDict[str, tuple[Sequence[int], float]] = OrderedDict()
-        self._misfits: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
 
     def commit(self, name: str, offsets: Sequence[int], at: float) -> None:
-        """A group has done with everything below these offsets."""
-        self._offsets[name] = (tuple(offsets), at)
-        self._offsets.move_to_end(name)
-        while len(self._offsets) > GROUPS_MAX:
-            forgotten, _ = self._offsets.popitem(last=False)
-            self._misfits.pop(forgotten, None)
+        """A group has done with everything below these offsets. `at`: seconds of a steady clock."""
+        with self._lock:
+            group = self._hear_of(name)
+            group.offsets, group.committed_at = tuple(offsets), at
 
     def note_misfits(self, name: str, count: int) -> None:
         """A group met values that do not fit its schema."""
-        if name in self._misfits or len(self._misfits) < GROUPS_MAX:
-            self._misfits[name] = self._misfits.get(name, 0) + count
+        with self._lock:
+            self._hear_of(name).misfits += count
 
     def describe(self, ends: Sequence[int], now: float) -> dict[str, dict[str, Any]]:
-        """By group: its offsets, how many rows it is behind, and when it was heard of last."""
-        names = [*self._offsets, *(each for each in self._misfits if each not in self._offsets)]
-        return {name: self._describe(name, ends, now) for name in names}
+        """By group: its offsets, how many rows it is behind, and when it committed last."""
+        with self._lock:
+            return {name: _describe(group, ends, now) for name, group in self._groups.items()}
 
-    def _describe(self, name: str, ends: Sequence[int], now: float) -> dict[str, Any]:
-        told: dict[str, Any] = {"misfits": self._misfits.get(name, 0)}
-        if name in self._offsets:
-            offsets, at = self._offsets[name]
-            lag = sum(max(0, end - done) for end, done in zip(ends, offsets, strict=True))
-            told.update(offsets=list(offsets), lag=lag, committed_s_ago=round(now - at, 3))
-        return told
+    def _hear_of(self, name: str) -> _Group:
+        group = self._groups.setdefault(name, _Group())
+        self._groups.move_to_end(name)
+        if len(self._groups) > GROUPS_MAX:
+            self._groups.popitem(last=False)
+        return group
+
+
+def _describe(group: _Group, ends: Sequence[int], now: float) -> dict[str, Any]:
+    told: dict[str, Any] = {"misfits": group.misfits}
+    if group.offsets is not None:
+        lag = sum(max(0, end - done) for end, done in zip(ends, group.offsets, strict=True))
+        ago_s = round(now - group.committed_at, 3)
+        told.update(offsets=list(group.offsets), lag=lag, committed_s_ago=ago_s)
+    return told

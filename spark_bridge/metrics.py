@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .errors import BridgeError
+from .errors import BridgeError, explain
 
 PREFIX = "jsonbus_bridge"
+
+#: A client has this long to send its request.
+REQUEST_S = 10.0
 
 #: Figures that go up and down; all others only grow.
 GAUGES = frozenset(
     """
-    bytes segments blocks rows first end tail_rows rows_waiting connections staged_rows
-    staged_bytes queries messages_lost messages_waiting_for_repair
+    bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
+    staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair
+    messages_waiting_to_be_sure nodes_known values_retained receive_buffer_asked_bytes
     receive_buffer_obtained_bytes
     """.split()
 )
@@ -32,10 +36,11 @@ class Metrics:
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
-            raise BridgeError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}"
-            ) from error
+            raise BridgeError(f"cannot serve metrics on {host}:{port}: {explain(error)}") from error
         self.port: int = self._server.server_port
+        # A thread serves each connection: one that says nothing must not keep it.
+        handler = cast(type, self._server.RequestHandlerClass)
+        self._server.RequestHandlerClass = type("Handler", (handler,), {"timeout": REQUEST_S})
 
     def stop(self) -> None:
         self._server.shutdown()

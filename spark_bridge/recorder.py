@@ -3,12 +3,13 @@
 The handler collects messages in a lot, in the thread that received them; rows.py tells why. A
 second thread *flushes*: it makes rows of the lot and appends them to the log, which returns when
 they are on disk. A lone message is flushed at once; while more come, flushes begin `sync_s` apart,
-so that the disk is synced a bounded number of times.
+or when there is no room for more, so that the disk is synced a bounded number of times.
 
 Lots that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
 holds up receiving, the kernel's buffer fills, and reliable publishers are asked again for what was
 dropped. What a disk refuses, because it is full or broken, is counted by topic and dropped; as soon
-as it takes rows again, gap records say what is missing, and where.
+as it takes rows again, gap records say what is missing, and where. Nothing but `stop` ends the
+recording.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, sleep, time
 
 import pyarrow as pa
@@ -30,8 +31,12 @@ from .rows import Gap, Lot, RowMaker
 
 logger = logging.getLogger("jsonbus.bridge")
 
-#: Messages that wait for the handler; more than a datagram has.
-MAILBOX_MESSAGES_MAX = 16_384
+#: Messages that wait for the handler when all lots are full. Lots are the real buffer: they have a
+#: bound in bytes, too.
+MAILBOX_MESSAGES_MAX = 1_024
+
+#: What the handler has in hands at most: the messages of one datagram.
+HANDLED_MAX = 10_000
 
 #: Lots that wait for a flush. One is enough for a flood and a disk that takes most of a second;
 #: large values fill several.
@@ -78,7 +83,10 @@ class Recorder:
         self._lots = [Lot()]  # until they are flushed; the last one is being filled
         self._is_idle = False  # the flusher waits for the bell
         self._bell = threading.Event()
+        self._is_full = threading.Event()  # the handler waits for a flush; or this one ends
         self._is_refused = False
+        self._messages = 0  # that were handled
+        self._rows_flushing = 0
         self._rows_recorded = self._rows_unrecorded = self._gaps_recorded = self._flushes = 0
         self._gaps_dropped = 0
         self._stopping = threading.Event()
@@ -97,15 +105,21 @@ class Recorder:
 
     def stop(self) -> None:
         """Record what has been received, and end."""
+        # What came before now is handled once nothing waits, or so much was that it is among it:
+        # others go on publishing.
+        enough = self._messages + self._subscription.pending + HANDLED_MAX
         give_up_at = monotonic() + DRAIN_S
-        while self._subscription.pending and monotonic() < give_up_at:
+        while (
+            self._subscription.is_handling and self._messages < enough and monotonic() < give_up_at
+        ):
             sleep(0.001)
         self._subscription.close()
         self._watch.close()
-        self._stopping.set()
-        self._bell.set()
         with self._changed:
+            self._stopping.set()
             self._changed.notify_all()
+        self._bell.set()
+        self._is_full.set()
         self._thread.join()
 
     @property
@@ -119,7 +133,8 @@ class Recorder:
             "rows_recorded": self._rows_recorded,
             "rows_unrecorded": self._rows_unrecorded,
             "rows_waiting": self._subscription.pending
-            + sum(len(each.topics) for each in self._lots),
+            + sum(len(each.topics) for each in self._lots)
+            + self._rows_flushing,
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
@@ -135,11 +150,15 @@ class Recorder:
         with self._changed:
             taken = self._lots[-1].add(messages)
             while taken < len(messages):
+                self._bell.set()
+                self._is_full.set()
                 self._changed.wait_for(
                     lambda: len(self._lots) < LOTS_MAX or self._stopping.is_set()
                 )
-                self._lots.append(Lot())
-                taken += self._lots[-1].add(messages[taken:])
+                lot = Lot()
+                taken += lot.add(messages[taken:])
+                self._lots.append(lot)
+            self._messages += len(messages)
         if self._is_idle:
             self._is_idle = False
             self._bell.set()
@@ -148,11 +167,15 @@ class Recorder:
         while not self._stopping.is_set():
             self._wait_for_message()
             began_at = monotonic()
-            self._flush()
-            # A disk that is full is not asked as often.
-            pause_s = REFUSED_PAUSE_S if self._is_refused else self._sync_s
-            self._stopping.wait(began_at + pause_s - monotonic())
+            if not self._flush():
+                continue
+            if self._is_refused:
+                # A disk that is full is not asked as often.
+                self._stopping.wait(began_at + REFUSED_PAUSE_S - monotonic())
+            else:
+                self._is_full.wait(began_at + self._sync_s - monotonic())
         self._flush()
+        self._record_gaps()
 
     def _wait_for_message(self) -> None:
         self._bell.clear()
@@ -162,23 +185,27 @@ class Recorder:
             self._bell.wait(IDLE_S)
         self._is_idle = False
 
-    def _flush(self) -> None:
-        if self._gaps or self._unrecorded:
-            self._record_gaps()
-        if not self._lots[-1].topics:
-            return
+    def _flush(self) -> bool:
+        """Give the log what there is; False if there was nothing."""
         with self._changed:
-            lots, self._lots = self._lots, [Lot()]
+            lots = [each for each in self._lots if each.topics]
+            self._lots = [Lot()]
+            self._is_full.clear()
+            self._rows_flushing = sum(len(each.topics) for each in lots)
             self._changed.notify_all()
         for lot in lots:
+            self._record_gaps()  # in front of what came after them
             try:
                 self._append(self._maker.make(lot))
             except Exception:
-                # Nothing that comes from the bus may end the recording.
                 logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
-                self._rows_unrecorded += len(lot.topics)
+                self._note_unrecorded(Counter(lot.topics))
+            self._rows_flushing -= len(lot.topics)
+        if not lots:
+            return self._record_gaps()
         self._flushes += 1
         self._appended()
+        return True
 
     def _append(self, rows: dict[int, pa.RecordBatch]) -> None:
         try:
@@ -189,36 +216,53 @@ class Recorder:
             self._accept()
         self._rows_recorded += sum(each.num_rows for each in rows.values())
 
-    def _record_gaps(self) -> None:
+    def _record_gaps(self) -> bool:
+        """Record what is missing, as far as the disk takes it; the rest is told later.
+
+        False if nothing is missing.
+        """
         gaps = list(self._gaps)
         now = time()
         told = [*gaps, *(Gap(topic, None, None, n, now) for topic, n in self._unrecorded.items())]
+        if not told:
+            return False
         refused: tuple[int, ...] = ()
         try:
             self._log.append(self._maker.make_gaps(told))
         except LogWriteError as error:
-            refused = error.partitions  # those are told later
+            refused = error.partitions
+        except Exception:
+            logger.exception("%d gaps were not recorded: this is a bug", len(told))
+            self._gaps_dropped += len(told)
+            told = []
         place = self._maker.partition_of
         for _ in gaps:
             self._gaps.popleft()  # others may have come behind them meanwhile
         self._gaps.extendleft(gap for gap in reversed(gaps) if place(gap.topic) in refused)
         for topic in [topic for topic in self._unrecorded if place(topic) not in refused]:
             del self._unrecorded[topic]
-        self._gaps_recorded += sum(place(gap.topic) not in refused for gap in told)
-        self._appended()
+        recorded = sum(place(gap.topic) not in refused for gap in told)
+        if recorded:
+            self._gaps_recorded += recorded
+            self._appended()
+        return True
 
     def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
         """Rows of some partitions were not taken: count them, and say so once."""
         for rows in refused:
-            for each in pc.value_counts(rows.column("topic")).to_pylist():
-                topic, count = each["values"], each["counts"]
-                is_known = topic in self._unrecorded
-                has_room = len(self._unrecorded) < UNRECORDED_TOPICS_MAX
-                self._unrecorded[topic if is_known or has_room else None] += count
-            self._rows_unrecorded += rows.num_rows
+            counts = pc.value_counts(rows.column("topic")).to_pylist()
+            self._note_unrecorded({each["values"]: each["counts"] for each in counts})
         if not self._is_refused:
             self._is_refused = True
             logger.error("nothing is recorded: %s", error)
+
+    def _note_unrecorded(self, counts: Mapping[str, int]) -> None:
+        """Messages by topic; gap records will tell of them."""
+        for topic, count in counts.items():
+            is_known = topic in self._unrecorded
+            has_room = len(self._unrecorded) < UNRECORDED_TOPICS_MAX
+            self._unrecorded[topic if is_known or has_room else None] += count
+        self._rows_unrecorded += sum(counts.values())
 
     def _accept(self) -> None:
         if self._is_refused:

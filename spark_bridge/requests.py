@@ -1,21 +1,22 @@
 """What the bridge answers to each request of wire.py.
 
-Requests are checked here, field by field: whoever has the token may still be wrong. All of it runs
-in the server's event loop, except for what is handed to a worker thread.
+fields.py checks what they say. All of it runs in the server's event loop, except for what is handed
+to a worker thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from time import time
+from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 import jsonbus
-from jsonbus.errors import InvalidTopicError
 
 from . import wire
 from .errors import (
@@ -27,6 +28,16 @@ from .errors import (
     StoreFullError,
     TooLargeError,
 )
+from .fields import (
+    read_attempts,
+    read_filter,
+    read_integer,
+    read_known,
+    read_name,
+    read_offsets,
+    read_time_us,
+    read_wait_ms,
+)
 from .groups import Groups
 from .log.block import parse_header
 from .log.offset_log import OffsetLog
@@ -37,13 +48,6 @@ logger = logging.getLogger("jsonbus.bridge")
 
 T = TypeVar("T")
 
-#: A client may wait this long for new rows in one request.
-WAIT_MS_MAX = 60_000
-
-#: Of the names that clients give: groups, queries.
-NAME_CHARACTERS_MAX = 200
-
-
 #: The first that fits counts.
 _CODES: dict[type[BridgeError], str] = {
     LogFullError: "disk_full",
@@ -52,6 +56,10 @@ _CODES: dict[type[BridgeError], str] = {
     TooLargeError: "too_large",
     RequestError: "bad_request",
 }
+
+
+class StreamBrokenError(Exception):
+    """The answer to `read` ended early, and the client was told so: the connection ends, too."""
 
 
 class Sending(Protocol):
@@ -115,34 +123,33 @@ class Requests:
         self._grown = asyncio.Event()
 
     async def answer(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        """The answer to any request but `hello` and `read`; raises BridgeError."""
+        """The answer to any request but `hello` and `read`; raises what `refuse` takes."""
         operation = request.get("op")
         answer = self._answers.get(operation) if isinstance(operation, str) else None
         if answer is None:
             raise RequestError(f"there is no request {operation!r:.50}")
         return await answer(request, attached)
 
-    async def read(self, request: dict[str, Any], sending: Sending) -> None:
-        """Answer `read`. Raises BridgeError as long as nothing was sent; later it sends that."""
-        pieces = await self._in_reader(self._begin_read, request)
+    async def begin_read(self, request: dict[str, Any]) -> Iterator[Piece]:
+        """What `send` is given, if `read` can be granted."""
+        pieces = await self._in_reader(self._find_pieces, request)
         first = await self._in_reader(next, pieces, None)
-        sending.write(wire.encode({"ok": True}))
+        return pieces if first is None else itertools.chain((first,), pieces)
+
+    async def send(self, pieces: Iterator[Piece], sending: Sending) -> None:
+        """Send what was asked for, behind the reply. Raises StreamBrokenError, and OSError."""
         rows = 0
-        try:
-            piece = first
-            while piece is not None:
-                rows += await self._send_piece(piece, sending)
+        while True:
+            try:
                 piece = await self._in_reader(next, pieces, None)
-        except (BridgeError, OSError) as error:
-            if isinstance(error, ConnectionError | TimeoutError):
-                raise
-            # The client counts on more: tell it within the stream, and end the connection.
-            text = wire.encode(self.refuse(error))[wire.LENGTH.size :]
-            sending.write(wire.encode_chunk(wire.BROKEN, len(text)) + text)
-            await sending.flush()
-            raise ConnectionAbortedError from error
-        text = wire.encode({"rows": rows})[wire.LENGTH.size :]
-        sending.write(wire.encode_chunk(wire.END, len(text)) + text)
+            except Exception as error:
+                # The client counts on more: tell it within the stream.
+                sending.write(_encode_chunk(wire.BROKEN, self.refuse(error)))
+                raise StreamBrokenError from error
+            if piece is None:
+                break
+            rows += await self._send_piece(piece, sending)
+        sending.write(_encode_chunk(wire.END, {"rows": rows}))
         await sending.flush()
 
     def refuse(self, error: BaseException) -> dict[str, Any]:
@@ -154,19 +161,24 @@ class Requests:
         for kind, code in _CODES.items():
             if isinstance(error, kind):
                 return wire.refusal(code, str(error))
-        logger.error("a request failed: %s", error)
+        if isinstance(error, BridgeError | OSError):
+            logger.error("a request failed: %s", error)
+        else:
+            logger.error("a request failed: this is a bug", exc_info=error)
         return wire.refusal("failed", str(error) or type(error).__name__)
 
-    def _begin_read(self, request: dict[str, Any]) -> Iterator[Piece]:
-        partition = _integer(request, "partition")
+    def _find_pieces(self, request: dict[str, Any]) -> Iterator[Piece]:
+        partition = read_integer(request, "partition")
         if partition >= self._log.partitions:
             raise RequestError(f"there is no partition {partition}")
-        start, end = _integer(request, "start"), _integer(request, "end")
+        start, end = read_integer(request, "start"), read_integer(request, "end")
+        if start > end:
+            raise RequestError(f"start is {start:,}, behind end, which is {end:,}")
         return self._log.read(
             partition,
             start,
             end,
-            wants=_make_filter(request.get("topics")),
+            wants=read_filter(request),
             gaps=request.get("gaps") is True,
         )
 
@@ -182,70 +194,58 @@ class Requests:
         return header.rows
 
     async def _poll(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        known, wait_ms = request.get("known"), request.get("wait_ms", 0)
-        if type(wait_ms) is not int or not 0 <= wait_ms <= WAIT_MS_MAX:
-            raise RequestError(f"wait_ms must be 0 to {WAIT_MS_MAX:,}, not {wait_ms!r:.50}")
-        grown = self._grown
-        end = self._log.end()
-        if known == end and wait_ms:
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
+        known, wait_ms = read_known(request), read_wait_ms(request)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_ms / 1000):
+                while True:
+                    grown = self._grown  # before the look: what comes behind it is not missed
+                    if self._log.end() != known or not wait_ms:
+                        break
                     await grown.wait()
-            except TimeoutError:
-                pass
-            end = self._log.end()
-        return {"first": self._log.first(), "end": end}
+        return {"first": self._log.first(), "end": self._log.end()}
 
     async def _find(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        time_us = request.get("time_us")
-        if type(time_us) is not int or abs(time_us) >= 1 << 63:
-            raise RequestError("time_us must be an integer: microseconds since 1970")
-        return {"offsets": await self._in_reader(self._log.find, time_us)}
+        return {"offsets": await self._in_reader(self._log.find, read_time_us(request))}
 
     async def _limit(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
         start, end = self._offsets(request, "start"), self._offsets(request, "end")
-        bytes_max = _integer(request, "max_bytes")
+        bytes_max = read_integer(request, "max_bytes")
         return {"offsets": await self._in_reader(self._log.limit, start, end, bytes_max)}
 
     async def _commit(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        self._groups.commit(_name(request, "group"), self._offsets(request, "offsets"), time())
+        offsets = self._offsets(request, "offsets")
+        self._groups.commit(read_name(request, "group"), offsets, monotonic())
         return {}
 
     async def _note(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        self._groups.note_misfits(_name(request, "group"), _integer(request, "misfits"))
+        self._groups.note_misfits(read_name(request, "group"), read_integer(request, "misfits"))
         return {}
 
     async def _stage(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
         stage = functools.partial(
             self._sink.stage,
-            _name(request, "query"),
-            _integer(request, "batch"),
-            _integer(request, "partition"),
-            _integer(request, "attempt"),
+            read_name(request, "query"),
+            read_integer(request, "batch"),
+            read_integer(request, "partition"),
+            read_integer(request, "attempt"),
             attached,
-            part=_integer(request, "part") if "part" in request else 0,
-            run=_name(request, "run") if "run" in request else "",
+            part=read_integer(request, "part") if "part" in request else 0,
+            run=read_name(request, "run") if "run" in request else "",
             skip_bad=request.get("skip_bad") is True,
         )
         return {"rows": await self._in_publisher(stage)}
 
     async def _publish(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        pairs = request.get("partitions")
-        if type(pairs) is not list or not all(
-            type(pair) is list and len(pair) == 2 and all(type(each) is int for each in pair)
-            for pair in pairs
-        ):
-            raise RequestError("partitions must be a list of pairs: partition, attempt")
         published, repeated = await self._in_publisher(
             self._sink.publish,
-            _name(request, "query"),
-            _integer(request, "batch"),
-            [(partition, attempt) for partition, attempt in pairs],
+            read_name(request, "query"),
+            read_integer(request, "batch"),
+            read_attempts(request),
         )
         return {"published": published, "repeated": repeated}
 
     async def _discard(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        query, batch = _name(request, "query"), _integer(request, "batch")
+        query, batch = read_name(request, "query"), read_integer(request, "batch")
         await self._in_publisher(self._sink.discard, query, batch)
         return {}
 
@@ -253,14 +253,7 @@ class Requests:
         return await self._in_reader(self._stats)
 
     def _offsets(self, request: dict[str, Any], key: str) -> list[int]:
-        offsets = request.get(key)
-        if (
-            type(offsets) is not list
-            or len(offsets) != self._log.partitions
-            or not all(type(each) is int and each >= 0 for each in offsets)
-        ):
-            raise RequestError(f"{key} must be {self._log.partitions} offsets, one per partition")
-        return offsets
+        return read_offsets(request, key, self._log.partitions)
 
     async def _in_reader(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
@@ -269,34 +262,6 @@ class Requests:
         return await asyncio.get_running_loop().run_in_executor(self._publishers, work, *args)
 
 
-def _integer(request: dict[str, Any], key: str) -> int:
-    value = request.get(key)
-    if type(value) is not int or not 0 <= value < 1 << 63:
-        raise RequestError(f"{key} must be an integer, 0 or more, not {value!r:.50}")
-    return value
-
-
-def _name(request: dict[str, Any], key: str) -> str:
-    value = request.get(key)
-    if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
-        raise RequestError(f"{key} must be text of 1 to {NAME_CHARACTERS_MAX} characters")
-    return value
-
-
-def _make_filter(patterns: Any) -> Callable[[str], bool] | None:
-    """Whether a topic is asked for; None if all are."""
-    if patterns is None or patterns == ["**"]:
-        return None
-    if type(patterns) is not list or not patterns:
-        raise RequestError("topics must be a list of patterns")
-    try:
-        for pattern in patterns:
-            jsonbus.topic_matches(pattern, "any")
-    except InvalidTopicError as error:
-        raise RequestError(str(error)) from error
-    wanted = functools.partial(_matches_any, tuple(dict.fromkeys(patterns)))
-    return functools.lru_cache(10_000)(wanted)
-
-
-def _matches_any(patterns: tuple[str, ...], topic: str) -> bool:
-    return any(jsonbus.topic_matches(pattern, topic) for pattern in patterns)
+def _encode_chunk(kind: bytes, body: dict[str, Any]) -> bytes:
+    text = wire.encode(body)[wire.LENGTH.size :]
+    return wire.encode_chunk(kind, len(text)) + text

@@ -1,10 +1,10 @@
 """From messages to rows: the recorder's hot path.
 
-A *lot* collects messages in the thread that receives them. Once per message it does one `dumps` and
-two items of comprehensions; all else is done once per datagram, whose messages share an origin and
-have consecutive numbers: that is a *run*. No message outlives its datagram, so its memory is used
-again while it is warm, and Python's collector of cycles never meets it. Rows are made of lots
-later, by Arrow, column by column, mostly without the interpreter's lock.
+A *lot* collects messages in the thread that receives them. Once per message it does one `dumps`,
+two items of comprehensions and two comparisons; all else is done once per datagram, whose messages
+share an origin and have consecutive numbers: that is a *run*. No message outlives its datagram, so
+its memory is used again while it is warm, and Python's collector of cycles never meets it. Rows are
+made of lots later, by Arrow, column by column, mostly without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from .log.block import ROWS, ROWS_WITHOUT_OFFSET, count_up_to
 #: Topics whose partition is remembered; beyond, they are computed anew. A topic takes 100 bytes.
 TOPICS_REMEMBERED_MAX = 100_000
 
-#: Text that a lot takes; a column of Arrow's ends at 2 GiB, and rows are made in memory.
+#: Text that a lot takes, and messages: a column of Arrow's ends at 2 GiB, and rows are made in
+#: memory. A message may exceed the one, a datagram the other.
 LOT_BYTES_MAX = 64 << 20
+LOT_ROWS_MAX = 1 << 20
 
 _TIME = ROWS.field("received_at").type
 
@@ -56,23 +58,21 @@ class Lot:
 
     def add(self, messages: Sequence[jsonbus.Message]) -> int:
         """Take messages, as many as there is room for; returns how many."""
-        if self.plain_bytes > LOT_BYTES_MAX:
+        start = len(self.topics)
+        if self.plain_bytes >= LOT_BYTES_MAX or start >= LOT_ROWS_MAX:
             return 0
         text = _dump(messages)
         if len(text) > LOT_BYTES_MAX and len(messages) > 1:
             return self.add(messages[: len(messages) // 2])
         self.texts.append(text)
         self.plain_bytes += len(text)
-        start = len(self.topics)
         self.topics += [message.topic for message in messages]
-        first, last = messages[0], messages[-1]
-        if first.origin is last.origin:
-            a, b = first.sequence, last.sequence
-            if a is not None and b is not None and b - a + 1 == len(messages):
-                self._add_run(first.origin, a, start, len(self.topics))
-                return len(messages)
-        for place, message in enumerate(messages, start):
-            self._add_run(message.origin, message.sequence, place, place + 1)
+        first = messages[0]
+        if _is_run(messages):
+            self._add_run(first.origin, first.sequence, start, len(self.topics))
+        else:
+            for place, message in enumerate(messages, start):
+                self._add_run(message.origin, message.sequence, place, place + 1)
         return len(messages)
 
     def _add_run(self, origin: jsonbus.Origin, sequence: int | None, start: int, end: int) -> None:
@@ -115,6 +115,22 @@ class RowMaker:
             return {present[0]: rows}
         partitions = pa.array(places, pa.int32()).take(topics.indices)
         return {each: rows.filter(pc.equal(partitions, each)) for each in present}
+
+
+def _is_run(messages: Sequence[jsonbus.Message]) -> bool:
+    """Whether they share an origin and have consecutive numbers.
+
+    The first and the last do not tell: messages of reliable topics wait for those before them, so
+    that others may come between those of one datagram, or the later ones first.
+    """
+    origin, sequence = messages[0].origin, messages[0].sequence
+    if sequence is None:
+        return len(messages) == 1
+    for message in messages:
+        if message.origin is not origin or message.sequence != sequence:
+            return False
+        sequence += 1
+    return True
 
 
 def _dump(messages: Sequence[jsonbus.Message]) -> bytes:

@@ -18,24 +18,40 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 from . import wire
-from .errors import AccessError, BridgeError, ProtocolError
-from .requests import Requests
+from .errors import AccessError, ProtocolError
+from .requests import Requests, StreamBrokenError
+from .streams import (
+    SocketSending,
+    read_hello,
+    read_request,
+    request_time,
+    say_farewell,
+    send,
+    set_up,
+)
 
 logger = logging.getLogger("jsonbus.bridge")
 
+#: Fewer, if the process may not open so many files: half of what it may is left to the log.
 CONNECTIONS_MAX = 2_000
 #: Threads that read the log, and those that stage and publish, which may take long.
 READERS = 4
 PUBLISHERS = 4
 
-#: A client introduces itself within this time, sends the rest of a request that it began, and takes
-#: some of what is sent to it.
-HELLO_S = 10.0
-REQUEST_S = 60.0
-STALL_S = 120.0
+#: Rows of all clients that are in memory to be staged; the next ones wait.
+ATTACHED_BYTES_MAX = 1 << 30
 
-#: What waits to be sent before the server waits for the client. Whole blocks; sendfile needs none.
-SEND_BUFFER_BYTES = 4 << 20
+_COUNTERS = (
+    "connections_accepted",
+    "connections_refused",  # too many
+    "connections_hostile",  # bytes that are no request, no token, silence within a request
+    "connections_stalled",  # did not take what was sent
+    "requests",
+)
+
+
+class _LeaveError(Exception):
+    """The connection ends, after a last word that the client shall hear."""
 
 
 class Server:
@@ -47,13 +63,15 @@ class Server:
         self._readers = ThreadPoolExecutor(READERS, "jsonbus-bridge-reader")
         self._publishers = ThreadPoolExecutor(PUBLISHERS, "jsonbus-bridge-publisher")
         self._requests = make_requests(self._readers, self._publishers)
-        self._token = token
+        self._token = None if token is None else _to_bytes(token)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-server")
-        self._connections: set[asyncio.Task[None]] = set()
-        self._counters = dict.fromkeys(
-            ("connections_accepted", "connections_refused", "connections_hostile", "requests"), 0
-        )
+        self._tasks: set[asyncio.Task[None]] = set()  # one for each connection
+        self._connections = 0
+        self._connections_max = min(CONNECTIONS_MAX, files_max() // 2)
+        self._attached_bytes = 0
+        self._has_room = asyncio.Condition()  # for more of those
+        self._counters = dict.fromkeys(_COUNTERS, 0)
         self._server: asyncio.Server | None = None
 
     def start(self, host: str, port: int) -> tuple[str, int]:
@@ -89,7 +107,9 @@ class Server:
         self._loop.call_soon_threadsafe(self._requests.wake)
 
     def stats(self) -> dict[str, int]:
-        return {**self._counters, "connections": len(self._connections)}
+        """Counters; and what is open, and attached to requests, now."""
+        now = {"connections": self._connections, "attached_bytes": self._attached_bytes}
+        return {**self._counters, **now}
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -98,142 +118,144 @@ class Server:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
-        connections = list(self._connections)
-        for each in connections:
+        tasks = list(self._tasks)
+        for each in tasks:
             each.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= CONNECTIONS_MAX:
+        self._tasks.add(task)
+        self._connections += 1
+        try:
+            await self._converse_or_count(reader, writer)
+        except (_LeaveError, StreamBrokenError):
+            await say_farewell(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # it has gone, or the server stops
+        except OSError as error:
+            logger.error("a connection failed: %s", error)
+        except Exception:
+            logger.exception("a connection failed: this is a bug")
+        finally:
+            self._connections -= 1
+            self._tasks.discard(task)
+            # Not close(): that waits until the client has taken everything, be it for ever.
+            writer.transport.abort()
+
+    async def _converse_or_count(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """A conversation, of which it is counted why it ended."""
+        if self._connections > self._connections_max:
             self._counters["connections_refused"] += 1
-            writer.write(wire.encode(wire.refusal("busy", "too many connections")))
-            writer.close()
-            return
-        self._connections.add(task)
+            writer.write(wire.encode(wire.refusal("busy", "too many connections: come later")))
+            raise _LeaveError
         self._counters["connections_accepted"] += 1
         try:
-            _set_up(writer)
+            set_up(writer)
             await self._converse(reader, writer)
         except (ProtocolError, AccessError) as error:
             self._counters["connections_hostile"] += 1
             peer = writer.get_extra_info("peername")
             logger.debug("! connection of %s closed: %s", peer, error)
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # it has gone, is too slow, or the server stops
-        except Exception:
-            logger.exception("a connection failed: this is a bug")
-        finally:
-            self._connections.discard(task)
-            writer.transport.abort() if writer.is_closing() else writer.close()
+            raise _LeaveError from error
+        except TimeoutError as error:
+            self._counters["connections_stalled"] += 1
+            raise ConnectionAbortedError from error
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = await _read_hello(reader)
+        hello = await read_hello(reader)
         try:
             self._admit(hello)
         except AccessError as error:
-            await _send(writer, wire.encode(wire.refusal("bad_token", str(error))))
+            writer.write(wire.encode(wire.refusal("bad_token", str(error))))
             raise
-        await _send(writer, wire.encode(self._requests.welcome()))
+        except ProtocolError as error:
+            writer.write(wire.encode(wire.refusal("bad_request", str(error))))
+            raise
+        await send(writer, wire.encode(self._requests.welcome()))
         while True:
             length = await reader.readexactly(wire.LENGTH.size)
-            async with asyncio.timeout(REQUEST_S):
-                request = await _read(reader, wire.REQUEST_BYTES_MAX, length)
-                attached = await self._read_attached(request, reader)
-            self._counters["requests"] += 1
-            await self._answer(request, attached, writer)
+            await self._serve_request(length, reader, writer)
 
     def _admit(self, hello: dict[str, Any]) -> None:
-        if hello.get("op") != "hello" or hello.get("version") != wire.VERSION:
-            raise ProtocolError("it does not introduce itself, or in another version")
+        if hello.get("op") != "hello":
+            raise ProtocolError("the first request has to be hello")
+        if hello.get("version") != wire.VERSION:
+            raise ProtocolError(
+                f"this bridge speaks version {wire.VERSION}, not {hello.get('version')!r:.50}: "
+                f"use the same jsonbus on both sides"
+            )
         if self._token is None:
             return
         shown = hello.get("token")
-        if not isinstance(shown, str) or not hmac.compare_digest(
-            shown.encode(errors="surrogatepass"), self._token.encode()
-        ):
+        if not isinstance(shown, str) or not hmac.compare_digest(_to_bytes(shown), self._token):
             raise AccessError("the token is missing or wrong: set the option token")
 
-    async def _read_attached(self, request: dict[str, Any], reader: asyncio.StreamReader) -> bytes:
-        """The bytes that stand behind some requests."""
-        size = request.get("bytes", 0) if request.get("op") == "stage" else 0
-        if type(size) is not int or not 0 <= size <= wire.STAGE_BYTES_MAX:
-            raise ProtocolError(f"{size!r:.50} bytes cannot be staged at once")
-        return await reader.readexactly(size)
+    async def _serve_request(
+        self, length: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Read one request and answer it; nothing of it is kept while the client is silent."""
+        async with request_time():
+            request = await read_request(reader, wire.REQUEST_BYTES_MAX, length)
+        size = _count_attached(request)
+        if not size:
+            await self._answer(request, b"", writer)
+            return
+        async with self._has_room:
+            await self._has_room.wait_for(
+                lambda: (
+                    not self._attached_bytes or self._attached_bytes + size <= ATTACHED_BYTES_MAX
+                )
+            )
+            self._attached_bytes += size
+        try:
+            async with request_time():
+                attached = await reader.readexactly(size)
+            await self._answer(request, attached, writer)
+        finally:
+            self._attached_bytes -= size
+            async with self._has_room:
+                self._has_room.notify_all()
 
     async def _answer(
         self, request: dict[str, Any], attached: bytes, writer: asyncio.StreamWriter
     ) -> None:
+        self._counters["requests"] += 1
         try:
-            if request.get("op") == "read":
-                await self._requests.read(request, _Sending(writer))
+            if request.get("op") != "read":
+                reply = {"ok": True, **await self._requests.answer(request, attached)}
+                pieces = None
             else:
-                reply = await self._requests.answer(request, attached)
-                await _send(writer, wire.encode({"ok": True, **reply}))
-        except BridgeError as error:
-            await _send(writer, wire.encode(self._requests.refuse(error)))
+                reply = {"ok": True}
+                pieces = await self._requests.begin_read(request)
+        except Exception as error:
+            reply = self._requests.refuse(error)
+            pieces = None
+        await send(writer, wire.encode(reply))
+        if pieces is not None:
+            await self._requests.send(pieces, SocketSending(writer))
 
 
-class _Sending:
-    """What `Requests.read` writes to."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    def write(self, data: bytes) -> None:
-        """Send it with what follows."""
-        self._writer.write(data)
-
-    async def flush(self) -> None:
-        """Wait until there is room for more; TimeoutError if the client takes nothing."""
-        async with asyncio.timeout(STALL_S):
-            await self._writer.drain()
-
-    async def send_file(self, file: Any, position: int, length: int) -> None:
-        """Send a part of a file, past this process if the system can."""
-        loop = asyncio.get_running_loop()
-        while length:
-            part = min(length, SEND_BUFFER_BYTES)
-            async with asyncio.timeout(STALL_S):
-                await loop.sendfile(self._writer.transport, file, position, part)
-            position += part
-            length -= part
+def _count_attached(request: dict[str, Any]) -> int:
+    """How many bytes stand behind the request."""
+    size = request.get("bytes", 0) if request.get("op") == "stage" else 0
+    if type(size) is not int or not 0 <= size <= wire.STAGE_BYTES_MAX:
+        raise ProtocolError(f"{size!r:.50} bytes cannot be staged at once")
+    return size
 
 
-async def _read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
+def _to_bytes(token: str) -> bytes:
+    return token.encode(errors="surrogatepass")
+
+
+def files_max() -> int:
+    """How many files and sockets this process may have open."""
     try:
-        async with asyncio.timeout(HELLO_S):
-            if await reader.readexactly(len(wire.MAGIC)) != wire.MAGIC:
-                raise ProtocolError("it does not begin as a bridge's client does")
-            return await _read(reader, wire.HELLO_BYTES_MAX)
-    except (TimeoutError, asyncio.IncompleteReadError) as error:
-        raise ProtocolError("it does not introduce itself") from error
-
-
-async def _read(
-    reader: asyncio.StreamReader, bytes_max: int, length: bytes | None = None
-) -> dict[str, Any]:
-    if length is None:
-        length = await reader.readexactly(wire.LENGTH.size)
-    (size,) = wire.LENGTH.unpack(length)
-    if size > bytes_max:
-        raise ProtocolError(f"a request of {size:,} bytes; at most {bytes_max:,} are taken")
-    return wire.decode(await reader.readexactly(size))
-
-
-async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
-    writer.write(data)
-    async with asyncio.timeout(STALL_S):
-        await writer.drain()
-
-
-def _set_up(writer: asyncio.StreamWriter) -> None:
-    writer.transport.set_write_buffer_limits(SEND_BUFFER_BYTES)
-    sock = writer.get_extra_info("socket")
-    # asyncio sets it only on sockets that know their protocol, which those of a listening socket
-    # made by socket.create_server do not. Without it, half of the small replies take 40 ms: they
-    # wait for a receipt of what was sent before, and the client delays that.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A client whose machine is gone is noticed in the end, and its connection given back.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        import resource
+    except ImportError:  # not on Windows, whose limit is far away
+        return 2 * CONNECTIONS_MAX
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * CONNECTIONS_MAX if allowed == resource.RLIM_INFINITY else allowed

@@ -36,7 +36,7 @@ reply is a length (4 bytes, big endian) and that many bytes of a JSON object in 
     stats    {"op":"stats"} → {"ok":true, …}: every counter
 
 A refusal is {"ok":false,"error":"code","message":"one sentence", …facts}; the connection stays
-usable unless the code is bad_token. Codes: ERRORS below.
+usable, unless it is the answer to hello. Codes: ERRORS below.
 
 After the reply to `read` come chunks: one byte for the kind, 8 bytes (big endian) for the length,
 and that many bytes:

@@ -52,6 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.cli": PUBLIC,
     "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
     "jsonbus.cli.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
+    "jsonbus.cli.demo": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "spark_bridge": PUBLIC,
     # The Spark half: it runs where the bus is not installed, and travels by value.
     "spark_bridge.source": (),

@@ -18,6 +18,9 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "installed.json"
 PYTHON_LEAST = (3, 11)
 
+#: What is worth a warning before it is fetched: the extra, a module that it brings, and how much.
+LARGE = {"spark": ("pyspark", "Apache Spark with pyarrow and a Java: about 550 MB to download")}
+
 
 def set_up(extras: tuple[str, ...] = ()) -> Path:
     """The Python of a `.venv` that has the project and these extras; ends the script if it fails.
@@ -63,6 +66,9 @@ def _make_venv() -> None:
 def _install(python: Path, extras: list[str]) -> None:
     chosen = f"[{','.join(extras)}]" if extras else ""
     say(f"installing jsonbus{chosen} into .venv")
+    for extra, (module, size) in LARGE.items():
+        if extra in extras and not _runs(python, f"import {module}"):
+            say(f"{size}, once; that takes some minutes")
     started_at = time.monotonic()
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--editable"]
     if subprocess.run([*command, f"{ROOT}{chosen}"]).returncode != 0:
@@ -78,10 +84,10 @@ def _read_stamp() -> dict[str, object] | None:
         return None
 
 
-def _runs(python: Path) -> bool:
+def _runs(python: Path, code: str = "") -> bool:
     """Whether the interpreter starts: a `.venv` breaks when the Python it was made of goes away."""
     try:
-        return subprocess.run([str(python), "-c", ""], capture_output=True).returncode == 0
+        return subprocess.run([str(python), "-c", code], capture_output=True).returncode == 0
     except OSError:
         return False
 

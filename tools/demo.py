@@ -1,6 +1,7 @@
-"""See the bus at work on this machine: make `.venv`, install, run `jsonbus demo`.
+"""See it at work on this machine: make `.venv`, install, run `jsonbus demo`.
 
-Arguments are passed on; `python3 tools/demo.py --help` shows them.
+Arguments are passed on; `python3 tools/demo.py --help` shows them. With `--bus` Spark is not
+needed, and not installed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from _setup import ROOT, set_up
 
 
 def main() -> int:
-    python = set_up()
+    needs_spark = not {"--bus", "--help", "-h"} & set(sys.argv[1:])
+    python = set_up(extras=("spark",) if needs_spark else ())
     return subprocess.run(
         [str(python), "-m", "jsonbus", "demo", *sys.argv[1:]], cwd=ROOT
     ).returncode

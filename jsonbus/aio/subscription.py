@@ -74,7 +74,6 @@ class Subscription(Mail):
         self._wake = wake  # makes the receiver look whether it may go on
         self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
         self._left = Wakeup(event_loop)  # messages were taken that publishers wait for
-        self._is_scheduled = False
         self._last_reader: asyncio.Task[Any] | None = None
         # Takes the next message; raises IndexError if there is none. Most subscriptions want
         # nothing done with it.

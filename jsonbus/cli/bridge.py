@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import math
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
@@ -39,6 +40,12 @@ def _read_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _read_token(text: str) -> str:
+    if not text:
+        raise click.BadParameter("an empty token keeps nobody out: give a secret, or leave it out")
+    return text
+
+
 def _read_size(text: str) -> int:
     try:
         size = int(read_bytes(text))
@@ -47,6 +54,18 @@ def _read_size(text: str) -> int:
     if size <= 0:
         raise click.BadParameter(f"{text!r} is no number of bytes: use 500M, 20G")
     return size
+
+
+class _Figure(click.FloatRange):
+    """A number in a range, which "nan" is not."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 @click.command(
@@ -89,7 +108,7 @@ In PySpark:
 )
 @click.option(
     "--retention-hours",
-    type=click.FloatRange(min=0),
+    type=_Figure(min=0),
     default=RETENTION_HOURS,
     show_default=True,
     metavar="HOURS",
@@ -103,7 +122,7 @@ In PySpark:
 )
 @click.option(
     "--sync-ms",
-    type=click.FloatRange(min=0, max=10_000),
+    type=_Figure(min=0, max=10_000),
     default=20.0,
     show_default=True,
     metavar="MS",
@@ -111,6 +130,8 @@ In PySpark:
 )
 @click.option(
     "--token",
+    type=_read_token,
+    metavar="TEXT",
     envvar="JSONBUS_BRIDGE_TOKEN",
     show_envvar=True,
     help="What clients have to show, as their option token.",
@@ -168,13 +189,14 @@ def command(
 
                 metrics = Metrics(bridge.stats, listen[0], metrics_port)
                 opened.callback(metrics.stop)
-                note(f"metrics are on http://{listen[0]}:{metrics.port}/metrics")
+                where = _show_address(listen[0], metrics.port)
+                note(f"metrics are on http://{where}/metrics")
             try:
                 _stay(bridge)
             except KeyboardInterrupt:
                 pass  # the usual end
         stats = bridge.log.stats()
-        note(f"{sum(bridge.log.end()):,} rows are in the log, {stats['bytes']:,} bytes on disk")
+        note(f"{stats['rows']:,} rows are in the log, {stats['bytes']:,} bytes on disk")
     except BridgeError as error:
         raise click.ClickException(str(error)) from error
 
@@ -185,7 +207,7 @@ def _introduce(
     host, port = bridge.address
     note(
         f"{bridge.bus.name} records {' '.join(map(printable, patterns))} in {data_dir} and serves "
-        f"{bridge.log.partitions} partitions on {host}:{port}; Ctrl-C ends"
+        f"{bridge.log.partitions} partitions on {_show_address(host, port)}; Ctrl-C ends"
     )
     if token is None and not _is_loopback(host):
         note("whoever reaches this port can read and publish everything: give a --token")
@@ -194,7 +216,7 @@ def _introduce(
 def _stay(bridge: Bridge) -> None:
     """Tell how it goes, until a signal comes."""
     every_s = STATUS_TERMINAL_S if Output().is_terminal else STATUS_FILE_S
-    told_at, told_rows = monotonic(), 0
+    told_at, told_rows, told_changes = monotonic(), 0, (0, 0)
     while True:
         sleep(signals.CHECK_S)
         signals.check()
@@ -203,9 +225,10 @@ def _stay(bridge: Bridge) -> None:
             continue
         stats = bridge.stats()
         rows = stats["recorder"]["rows_recorded"]
-        if rows != told_rows:
+        changes = rows, stats["recorder"]["rows_unrecorded"]
+        if changes != told_changes:
             note(_status(stats, (rows - told_rows) / (now - told_at)))
-        told_at, told_rows = now, rows
+        told_at, told_rows, told_changes = now, rows, changes
 
 
 def _status(stats: dict[str, Any], rate: float) -> str:
@@ -229,3 +252,7 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _show_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -33,7 +33,7 @@ COMMANDS = {
     "ping": "Measure the round trip to every node.",
     "bridge": "Record what is on the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
-    "demo": "Watch sensors and subscribers find each other on this machine.",
+    "demo": "Watch sensors, bus, bridge and Spark at work on this machine.",
 }
 
 

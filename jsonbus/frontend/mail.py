@@ -71,6 +71,7 @@ class Mail:
         self._excess: deque[Message] = deque()
         self._discarded = 0  # pending when it was closed, or not of the type asked for
         self._is_closed = False
+        self._is_scheduled = False  # for the handler: messages wait for it, or it runs
         # Policy block: the receive loop reads nothing until this mailbox is half empty. At the
         # first free place would be too early: the loop would stop and go for every message.
         self._holds_up = False
@@ -99,6 +100,11 @@ class Mail:
     def is_closed(self) -> bool:
         """Whether it gets no more messages."""
         return self._is_closed
+
+    @property
+    def is_handling(self) -> bool:
+        """Whether messages wait for the handler, or it is running."""
+        return self._is_scheduled
 
     @property
     def holds_up(self) -> bool:

@@ -82,7 +82,6 @@ class Subscription(Mail):
         self._readers = 0  # threads that wait in get()
         self._left = threading.Condition(self._lock)
         self._publishers = 0  # threads that wait in wait_for_room()
-        self._is_scheduled = False
         self._credit = 0  # of its handler, for batches handled quickly
         #: Whether running the handler has been cheaper, lately, than waking a thread for it.
         self.is_quick = False

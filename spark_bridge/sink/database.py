@@ -11,6 +11,7 @@ is refused.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -107,6 +108,8 @@ class SinkDatabase:
             self._connection.close()
 
     def _prepare(self) -> None:
+        # Before anything is read: then no index is mapped into memory, which takes room on disk.
+        self.do("PRAGMA locking_mode = EXCLUSIVE")
         version = self.value("PRAGMA user_version")
         if version > len(_STEPS):
             raise StoreError(
@@ -116,7 +119,6 @@ class SinkDatabase:
         if not version:
             self.do("PRAGMA auto_vacuum = INCREMENTAL")  # has to come before the first table
         for pragma in (
-            "locking_mode = EXCLUSIVE",  # before WAL: then no index is mapped into memory
             "journal_mode = WAL",
             "synchronous = FULL",
             "journal_size_limit = 67108864",
@@ -136,7 +138,8 @@ class SinkDatabase:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code == sqlite3.SQLITE_FULL:
+            # Where SQLite cannot even begin, it tells a full disk as any other failure of it.
+            if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and self._is_full()):
                 raise StoreFullError(
                     f"no room on the disk for {self._path}, nothing was kept: free some"
                 ) from error
@@ -145,3 +148,10 @@ class SinkDatabase:
                     f"{self._path} is in use: another bridge has this data directory"
                 ) from error
             raise StoreError(f"{self._path} cannot be used: {error}") from error
+
+    def _is_full(self) -> bool:
+        """Whether the disk has no room for a page."""
+        try:
+            return shutil.disk_usage(self._path.parent).free < 4096
+        except OSError:
+            return False

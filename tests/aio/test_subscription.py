@@ -374,3 +374,22 @@ async def test_a_handler_may_take_messages_in_batches(caplog: pytest.LogCaptureF
         assert await until(lambda: "failed on" in caplog.text)
         await bus.publish("x", 10)
         assert await until(lambda: batches[-1] == [10])
+
+
+@asynctest
+async def test_a_subscription_tells_whether_its_handler_has_done_all() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        async def handle(message: jsonbus.Message) -> None:
+            began.set()
+            await go_on.wait()
+
+        subscription = bus.subscribe("x", handle)
+        assert not subscription.is_handling
+        await bus.publish("x", 0)
+        await began.wait()
+        assert subscription.is_handling and not subscription.pending
+        go_on.set()
+        assert await until(lambda: not subscription.is_handling)

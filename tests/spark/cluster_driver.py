@@ -30,6 +30,7 @@ def main() -> None:
         spark.readStream.format("jsonbus")
         .option("bridge", settings["bridge"])
         .option("startingOffsets", "earliest")
+        .option("minPartitions", "4")  # else one task reads the few rows of all partitions
         .load()
     )
     query = (

@@ -25,6 +25,16 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def of_session(leader: int) -> list[int]:
+    """The processes of a session, whoever their parents are; not those that are only unburied."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        fields = _fields(stat)
+        if fields and int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
 def command_line(pid: int) -> list[str]:
     """How the process was started; empty if it is gone."""
     try:
@@ -48,9 +58,13 @@ def _fields(stat: Path) -> list[str]:
 
 
 def listening_on(pid: int) -> set[str]:
-    """The addresses on which the process listens for TCP."""
+    """The addresses on which the process listens for TCP; none if it is gone."""
     inodes = set()
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+    try:
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return set()
+    for descriptor in descriptors:
         try:
             target = str(descriptor.readlink())
         except OSError:  # just closed
@@ -59,7 +73,7 @@ def listening_on(pid: int) -> set[str]:
             inodes.add(target[len("socket:[") : -1])
     found = set()
     for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == _LISTEN and fields[9] in inodes:
                 found.add(_address(fields[1].partition(":")[0]))

@@ -1,4 +1,4 @@
-"""Logs behind real servers, for the tests of the Spark half that need no Spark."""
+"""Logs behind real servers, and those of them that the Spark half talks to without Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark_bridge.served_log import ServedLog, serving
+from tests.spark_bridge.small_disk import small_disk
 
 if TYPE_CHECKING:
     from tests.spark_bridge.source.spark_query import Query
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 # The bus half is tested where Spark is not installed, too.
 if importlib.util.find_spec("pyspark") is None:
     collect_ignore_glob = ["source/*"]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
+    """Serve a new log, for clients that know nothing of Spark."""
+    with serving(tmp_path) as serve_one:
+        yield serve_one
 
 
 @pytest.fixture
@@ -51,3 +59,10 @@ def query() -> Iterator[Callable[..., Query]]:
     yield make
     for each in made:
         each.reader.stop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The mount point of a file system that has room for DISK_BYTES."""
+    with small_disk(tmp_path) as mounted:
+        yield mounted

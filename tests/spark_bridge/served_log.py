@@ -31,6 +31,7 @@ class ServedLog:
         self._log_options = {"partitions": partitions, **log}
         self._port = 0
         self.groups = Groups()
+        self.published: list[tuple[str, Any]] = []  # by the sink
         self.start()
 
     @property
@@ -39,7 +40,7 @@ class ServedLog:
 
     def start(self) -> None:
         self.log = OffsetLog(self._directory, **self._log_options)
-        self._sink = Sink(self._directory, lambda *args, **kwargs: True)
+        self._sink = Sink(self._directory, self._publish)
         self._server = Server(self._make_requests, token=self._token)
         _, self._port = self._server.start("127.0.0.1", self._port)
 
@@ -68,8 +69,21 @@ class ServedLog:
         """Rows with these values as JSON."""
         self.append(partition, [make_row(json.dumps(each), topic) for each in values])
 
+    @property
+    def attached_bytes(self) -> int:
+        """What clients have attached to requests that are not answered yet."""
+        return self._server.stats()["attached_bytes"]
+
+    def wake(self) -> None:
+        """Tell whoever waits that the log has grown, be it true or not."""
+        self._server.appended()
+
     def stats(self) -> dict[str, int]:
         return self._server.stats()
+
+    def _publish(self, topic: str, value: Any, **options: Any) -> bool:
+        self.published.append((topic, value))
+        return True
 
     def _make_requests(self, readers: Executor, publishers: Executor) -> Requests:
         return Requests(

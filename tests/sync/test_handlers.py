@@ -172,3 +172,20 @@ def test_a_handler_may_take_messages_in_batches(
     bus.publish("x", 10)
     assert wait_until(lambda: batches[-1] == [10])
     assert subscription.dropped == 0
+
+
+def test_a_subscription_tells_whether_its_handler_has_done_all(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    began, go_on = threading.Event(), threading.Event()
+
+    def handle(message: jsonbus.Message) -> None:
+        began.set()
+        assert go_on.wait(60)
+
+    subscription = bus.subscribe("x", handle)
+    assert not subscription.is_handling
+    bus.publish("x", 0)
+    assert began.wait(60)
+    assert subscription.is_handling and not subscription.pending  # it was taken, and is not done
+    go_on.set()
+    assert wait_until(lambda: not subscription.is_handling)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,23 +11,7 @@ import pytest
 from spark_bridge.errors import LogError, LogFullError
 from spark_bridge.log.offset_log import OffsetLog
 from tests.spark_bridge.log.log_rows import SECOND_US, make_values, read_values
-
-DISK_BYTES = 2 << 20
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """The mount point of a file system that has room for DISK_BYTES."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "jsonbus-test", str(tmp_path)]
-    made = subprocess.run(mount, capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {made.stderr.strip()}")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+from tests.spark_bridge.small_disk import DISK_BYTES
 
 
 def make_noise(rows: int, row_bytes: int = 4000, at_us: int = 0) -> pa.RecordBatch:

@@ -78,11 +78,10 @@ def test_neither_side_holds_back_a_small_packet(served: ServedLog) -> None:
 
 def _sockets_between(descriptor: int) -> Iterator[socket.socket]:
     """Copies of both ends of a connection: the server runs in this process."""
+    sockets = [path for path in Path("/proc/self/fd").iterdir() if path.is_socket()]
     client_end = socket.socket(fileno=os.dup(descriptor))
     yield client_end
-    for path in list(Path("/proc/self/fd").iterdir()):  # without the copies made below
-        if not path.is_socket():
-            continue
+    for path in sockets:  # without the copies
         other = socket.socket(fileno=os.dup(int(path.name)))
         try:
             is_it = other.getpeername() == client_end.getsockname()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_bridge import requests, wire
+from spark_bridge import fields, wire
 from spark_bridge.log import block
 from spark_bridge.source import options, protocol
 
@@ -29,5 +29,5 @@ def test_both_halves_agree_on_blocks() -> None:
 
 
 def test_both_halves_agree_on_bounds() -> None:
-    assert options.LONG_POLL_MS_MAX == requests.WAIT_MS_MAX
-    assert options.NAME_CHARACTERS_MAX == requests.NAME_CHARACTERS_MAX
+    assert options.LONG_POLL_MS_MAX == fields.WAIT_MS_MAX
+    assert options.NAME_CHARACTERS_MAX == fields.NAME_CHARACTERS_MAX

@@ -1,0 +1,61 @@
+"""What a pipeline reads, how it judges, and where it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSettings:
+    """ValueError names the setting that cannot be.
+
+    `output` and `checkpoint` are folders, by path or URL; a pipeline that is started again with the
+    same ones goes on where it was.
+    """
+
+    output: str
+    checkpoint: str
+    bridge: str = "127.0.0.1:7710"
+    token: str | None = None
+    topics: str = "sensors/**"
+    #: Where a new pipeline begins, as the source's option startingOffsets has it.
+    starting: str = "earliest"
+    #: Under which the bridge lists its queries.
+    name: str = "pipeline"
+
+    #: Members of a value that is an object: the number, and when it was taken.
+    value_field: str = "value"
+    time_field: str = "at"
+
+    window_s: float = 10.0
+    #: How long a reading may take to arrive and still count in its window.
+    lateness_s: float = 10.0
+
+    #: A reading beyond these is an anomaly, and no reading to judge others by.
+    low: float | None = None
+    high: float | None = None
+    #: And so is one that is further from its sensor's recent mean than so many standard deviations,
+    #: and than the tolerance: a value that never changed has no deviation at all.
+    deviations: float = 6.0
+    tolerance: float = 0.0
+    #: A mean of fewer readings judges nobody.
+    baseline_readings_min: int = 10
+
+    windows_topic: str = "windows"
+    alerts_topic: str = "alerts"
+
+    trigger_s: float = 1.0
+    #: What a batch takes at most: a pipeline that was away for a day comes back in steps.
+    rows_per_batch_max: int = 500_000
+
+    def __post_init__(self) -> None:
+        for name in ("window_s", "lateness_s", "deviations", "rows_per_batch_max"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be more than 0")
+        for name in ("tolerance", "trigger_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be 0 or more")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low is {self.low}, which is not below high, {self.high}")
+        if self.value_field == self.time_field:
+            raise ValueError(f"value_field and time_field are both {self.value_field!r}")

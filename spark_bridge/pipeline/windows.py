@@ -1,0 +1,64 @@
+"""Each sensor by windows of time: how many readings, their mean, minimum and maximum.
+
+A window is published whenever readings were added to it, also by readings that come late, as long
+as the watermark is not beyond its end. Whoever listens keeps the last value for each `start`. What
+comes later still is not counted in; Spark tells how many (numRowsDroppedByWatermark).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .readings import milliseconds
+from .settings import PipelineSettings
+
+
+def with_windows(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
+    """Statistics by topic and window; of a stream, the windows that a batch changed."""
+    return (
+        readings.withWatermark("at", milliseconds(settings.lateness_s))
+        .groupBy("topic", F.window("at", milliseconds(settings.window_s)))
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            F.avg("value").alias("mean"),
+            F.min("value").alias("min"),
+            F.max("value").alias("max"),
+            F.stddev_samp("value").alias("deviation"),
+        )
+    )
+
+
+def as_messages(windows: DataFrame, settings: PipelineSettings) -> DataFrame:
+    """Windows as they go onto the bus: topic, value, retain."""
+    value = F.to_json(
+        F.struct(
+            F.col("window.start").alias("start"),
+            F.col("window.end").alias("end"),
+            *("count", "mean", "min", "max", "deviation"),
+        )
+    )
+    return windows.select(
+        F.concat_ws("/", F.lit(settings.windows_topic), "topic").alias("topic"),
+        value.alias("value"),
+        F.lit(True).alias("retain"),  # whoever comes later has the last window at once
+    )
+
+
+def window_publisher(settings: PipelineSettings) -> Callable[[DataFrame, int], None]:
+    """For foreachBatch: publishes the windows that a batch changed.
+
+    Spark knows no sink in Python for changed rows. A batch that is repeated after a crash publishes
+    the same windows again, which changes nothing for whoever keeps the last value.
+    """
+    options = {"bridge": settings.bridge, "onBadRow": "skip"}
+    if settings.token is not None:
+        options["token"] = settings.token
+
+    def publish(batch: DataFrame, batch_id: int) -> None:
+        messages = as_messages(batch, settings)
+        messages.write.format("jsonbus").options(**options).mode("append").save()
+
+    return publish
