@@ -56,9 +56,8 @@ def measure_ranges(
             "end of a small log": (bridge, end - count),
             f"end of a log {TIMES_LARGER} times larger": (large_bridge, large_end - count),
         }
-        for name, (each, first) in ranges.items():
+        for each, first in ranges.values():
             _read_range(each, first, count)  # the disk's blocks are in memory now
-            assert name
         for repetition in range(repetitions):
             for name in sorted(ranges, reverse=repetition % 2 == 1):
                 each, first = ranges[name]
@@ -93,23 +92,20 @@ def _flood(
     count: Callable[[], int],
     cpu: Callable[[], float],
 ) -> tuple[int, float, float]:
-    """Messages received, seconds from the first to the last one, CPU seconds of the receiver."""
+    """Messages received, seconds from the first call to the last message, CPU seconds of the receiver."""
     with stage.open_worker("publisher", port=port) as publisher:
         publisher.hear()
         if not publisher.ask("wait", 120.0)["ready"]:
             raise RunError("the publisher does not hear of who receives")
-        cpu_s = cpu()
+        cpu_s, began_at = cpu(), time.perf_counter()
         publisher.tell("flood", count=messages)
-        began_at = ended_at = changed_at = time.perf_counter()
+        ended_at = began_at
         received = 0
-        while received < messages and time.perf_counter() - changed_at < QUIET_S:
+        while received < messages and time.perf_counter() - ended_at < QUIET_S:
             time.sleep(LOOK_S)
-            now_received, now = count(), time.perf_counter()
-            if now_received and not received:
-                began_at = now
-            if now_received != received or not received:
-                changed_at = ended_at = now
-            received = now_received
+            before, received = received, count()
+            if received != before:
+                ended_at = time.perf_counter()
         cpu_s = cpu() - cpu_s
         publisher.hear(120.0)
     if not received:
