@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install -e .[spark]")
 
-from spark_bridge.pipeline.command import main  # noqa: E402  # needs pyspark
-from spark_bridge.pipeline.progress import QueryProgress  # noqa: E402
+from spark_bridge.pipeline.command import main
+from spark_bridge.pipeline.progress import QueryProgress
 
 
 def report(batch: int, rows: int, *, run: str = "first", **changes: Any) -> dict[str, Any]:
