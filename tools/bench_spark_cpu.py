@@ -35,6 +35,9 @@ class Cpu(NamedTuple):
         return Cpu(*(max(0.0, now - then) for now, then in zip(self, before, strict=True)))
 
 
+NOTHING = Cpu(0.0, 0.0, 0.0, 0.0)
+
+
 class Processes:
     """A Spark that this process started, and maybe a bridge."""
 

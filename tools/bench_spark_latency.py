@@ -15,7 +15,8 @@ from _setup import say
 from bench_child import Child, RunError
 from bench_measures import Sample
 from bench_run import quantile
-from bench_spark_queries import start, wait_for
+from bench_spark_cpu import NOTHING
+from bench_spark_queries import make_flow, start, wait_for
 from bench_spark_rows import VALUE_SCHEMA
 from bench_spark_stage import Stage
 
@@ -34,6 +35,8 @@ REST_S = 30.0
 def measure_latency(stage: Stage, seconds: float, repetitions: int) -> Iterator[Sample]:
     """Samples of three percentiles."""
     systems = {"jsonbus": _run_jsonbus, "socket source": _run_socket}
+    for run in systems.values():
+        run(stage, 0.0)  # Java compiles
     for repetition in range(repetitions):
         for name in sorted(systems, reverse=repetition % 2 == 1):
             ages_ms = systems[name](stage, seconds)
@@ -89,8 +92,10 @@ def _collect(
         sender.ask("tick", 60.0 + 2 * count / RATE, count=count, rate=RATE)
         give_up_at = time.monotonic() + REST_S
         wait_for(query, lambda: len(ages_us) >= count or time.monotonic() > give_up_at)
+        steps = make_flow(query.recentProgress, NOTHING).steps_ms
     finally:
         query.stop()
+    say("ms per batch: " + ", ".join(f"{name} {ms:.0f}" for name, ms in steps.items()))
     if len(ages_us) < count:
         say(f"only {len(ages_us):,} of {count:,} rows arrived")
     return [age_us / 1e3 for number, age_us in sorted(ages_us.items()) if number >= first]

@@ -143,7 +143,9 @@ class Watcher:
         self._receive(0.0)  # replies that came since the last time: news that may be old
         asked: set[Watch] = set()
         while True:
-            left_s = max(0.0, ends_at - time.monotonic())
+            # Who has answered is not asked again when there is enough: the answer to that would be
+            # old by the next time. But each is asked once, be there enough by what is old.
+            left_s = 0.0 if is_enough() else max(0.0, ends_at - time.monotonic())
             for watch in self._watches:
                 if left_s or watch not in asked or not watch.is_up:
                     watch.poll(left_s)

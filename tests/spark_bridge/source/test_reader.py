@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructType
 
+from spark_bridge.source.client import Connection
 from spark_bridge.source.datasource import JsonBusDataSource
 from spark_bridge.source.errors import (
     MisfitError,
@@ -242,6 +243,24 @@ def test_spark_before_4_2_reads_from_the_first_row_if_it_is_told_so(
     q = query(served, maxRowsPerTrigger="4")
     end = q.reader.latestOffset()
     assert q.reader.partitions(q.reader.initialOffset(), end)[0].value[0][3:] == (0, 10)
+
+
+def test_a_batch_goes_as_far_as_the_log_does_when_it_is_planned(
+    served: ServedLog, query: Make
+) -> None:
+    q = query(served)
+    served.publish([1])
+    end = q.reader.latestOffset(q.reader.initialOffset())
+    served.publish([2])
+    end = q.reader.latestOffset(end)
+    connection = Connection(served.address, None, 30.0)
+    try:
+        for number in range(3, 6):
+            served.publish([number])
+            connection.request({"op": "stats"})  # whoever waited for rows has been told by now
+    finally:
+        connection.close()
+    assert q.reader.latestOffset(end)[served.address]["0"] == 5
 
 
 def test_one_task_reads_what_is_little_of_all_partitions(served: ServedLog, query: Make) -> None:
