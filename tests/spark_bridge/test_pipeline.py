@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install -e .[spark]")
 
-from spark_bridge.pipeline.command import main  # needs pyspark
+from spark_bridge.pipeline.command import main
 from spark_bridge.pipeline.progress import QueryProgress
 
 
