@@ -92,7 +92,7 @@ def _flood(
     count: Callable[[], int],
     cpu: Callable[[], float],
 ) -> tuple[int, float, float]:
-    """Messages received, seconds from the first call to the last one, the receiver's CPU seconds."""
+    """Messages received, seconds from the first call to the last one, CPU seconds of receiving."""
     with stage.open_worker("publisher", port=port) as publisher:
         publisher.hear()
         if not publisher.ask("wait", 120.0)["ready"]:
