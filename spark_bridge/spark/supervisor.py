@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logging.getLogger("jsonbus.spark")
@@ -62,6 +63,7 @@ class Supervisor:
         self._lock = threading.Lock()  # of the query and of whether it may be another one
         self._restarts = 0
         self._failure: BaseException | None = None
+        self._session = SparkSession.getActiveSession()
         self._query = start()
         self._started_at = time.monotonic()
         self._thread = threading.Thread(
@@ -107,6 +109,7 @@ class Supervisor:
         return True
 
     def _run(self) -> None:
+        _make_active(self._session)
         left = self._restarts_max
         backoff_s = self._backoff_s
         failure = self._wait_for_failure()
@@ -153,6 +156,14 @@ class Supervisor:
         except Exception as error:
             return error
         return None
+
+
+def _make_active(session: SparkSession | None) -> None:
+    """Spark looks for a sink in Python in the active session, and every thread has its own."""
+    jvm = getattr(session, "_jvm", None)  # a session of Spark Connect has none, and needs none
+    if session is not None and jvm is not None:
+        in_jvm = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # has dots
+        in_jvm.setActiveSession(session._jsparkSession)
 
 
 def _first_line(error: BaseException) -> str:
