@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,8 @@ class Pipeline:
         self._settings = settings
         self._once = once
         self._supervisors: dict[str, Supervisor] = {}
+        self._lock = threading.Lock()  # of what follows: supervisors restart in their own threads
+        self._queries: dict[str, StreamingQuery] = {}
         self._progress = {
             "raw": QueryProgress(),
             "windows": QueryProgress(),
@@ -60,9 +63,8 @@ class Pipeline:
     def progress(self) -> dict[str, QueryProgress]:
         """The queries by name; to be asked every few seconds."""
         for name, supervisor in self._supervisors.items():
-            progress = self._progress[name]
-            progress.take(supervisor.query.recentProgress)
-            progress.restarts = supervisor.restarts
+            self._take_reports(name)
+            self._progress[name].restarts = supervisor.restarts
         return self._progress
 
     @property
@@ -126,12 +128,21 @@ class Pipeline:
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:
             trigger = {"processingTime": f"{round(self._settings.trigger_s * 1000)} milliseconds"}
-        return (
+        self._take_reports(name)  # of the one that failed, if this is a restart
+        query = (
             writer.queryName(f"{self._settings.name}-{name}")
             .option("checkpointLocation", f"{self._settings.checkpoint.rstrip('/')}/{name}")
             .trigger(**trigger)
             .start()
         )
+        with self._lock:
+            self._queries[name] = query
+        return query
+
+    def _take_reports(self, name: str) -> None:
+        with self._lock:
+            if name in self._queries:
+                self._progress[name].take(self._queries[name].recentProgress)
 
 
 def _counted(rows: DataFrame) -> DataFrame:

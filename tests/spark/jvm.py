@@ -5,6 +5,12 @@ from __future__ import annotations
 import sys
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 #: For a JVM that lives for seconds: no optimising compiler that takes both cores for itself.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -41,6 +47,12 @@ def command_line(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
     except OSError:
         return []
+
+
+def runners(spark: SparkSession) -> set[int]:
+    """The processes that answer for Python sources, one for each query."""
+    jvm = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
+    return {pid for pid in descendants(jvm) if _RUNNER in command_line(pid)}
 
 
 def is_running(pid: int) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ import jsonbus
 from tests.end_to_end.processes import Desk
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
+from tests.spark.jvm import runners
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,6 +176,34 @@ def test_topics_become_folders_whatever_they_are_made_of(utc: SparkSession, tmp_
     assert len({row.topic for row in found}) == len(topics)
     assert found[0].topic == "sensors/kitchen" and found[0].long_topic is None
     assert utc.read.parquet(folder(str(tmp_path))).where("topic = 'sensors/kitchen'").count() == 1
+
+
+def test_queries_that_are_restarted_lose_none_of_their_counts(
+    utc: SparkSession, bridge: Bridge, tmp_path: Path
+) -> None:
+    from spark_bridge.pipeline import Pipeline
+
+    places = {"output": str(tmp_path / "output"), "checkpoint": str(tmp_path / "checkpoint")}
+    bridge.publish("sensors/a", range(20))
+    before = runners(utc)
+    pipeline = Pipeline(utc, settings(bridge=bridge.address, **places))
+    pipeline.start()
+    try:
+        # Nobody asks for the progress until the queries have failed, each after some batches.
+        for query in utc.streams.active:
+            query.processAllAvailable()
+        killed = runners(utc) - before
+        assert len(killed) == 3
+        for runner in killed:
+            os.kill(runner, signal.SIGKILL)
+        bridge.publish("sensors/a", range(20, 25))
+        assert wait_until(lambda: len(runners(utc) - before - killed) == 3, timeout_s=120)
+        pipeline.finish()
+        progress = pipeline.progress()
+        assert {name: each.rows for name, each in progress.items()} == dict.fromkeys(progress, 25)
+        assert all(each.restarts for each in progress.values())
+    finally:
+        pipeline.stop()
 
 
 def test_settings_that_cannot_be_are_named() -> None:

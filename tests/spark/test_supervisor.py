@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 
 from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
-from tests.spark.jvm import command_line, descendants
+from tests.spark.jvm import runners
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def test_a_query_goes_on_after_its_python_process_was_killed(
@@ -33,26 +31,20 @@ def test_a_query_goes_on_after_its_python_process_was_killed(
         rows = spark.read.schema("value STRING").parquet(str(tmp_path / "rows"))
         return sorted(int(row.value) for row in rows.collect())
 
-    others = _runners(spark)
+    others = runners(spark)
     supervisor = supervise(start, backoff_s=0)
     first = supervisor.query
     bridge.publish("numbers", range(100))
     first.processAllAvailable()
     assert written() == list(range(100))
-    [runner] = _runners(spark) - others
+    [runner] = runners(spark) - others
     os.kill(runner, signal.SIGKILL)
     bridge.publish("numbers", range(100, 200))
     assert wait_until(lambda: supervisor.restarts == 1, timeout_s=120)
     supervisor.query.processAllAvailable()
     assert written() == list(range(200))
     assert supervisor.query.id == first.id  # the checkpoint's
-    assert len(_runners(spark) - others - {runner}) == 1
+    assert len(runners(spark) - others - {runner}) == 1
     supervisor.stop()
     assert supervisor.wait()
     assert not supervisor.query.isActive
-
-
-def _runners(spark: SparkSession) -> set[int]:
-    """The processes that answer for Python sources, one for each query."""
-    jvm = int(spark.sparkContext._jvm.ProcessHandle.current().pid())
-    return {pid for pid in descendants(jvm) if RUNNER in command_line(pid)}
