@@ -67,18 +67,24 @@ class Lot:
         self.texts.append(text)
         self.plain_bytes += len(text)
         self.topics += [message.topic for message in messages]
-        first = messages[0]
-        if _is_run(messages):
-            self._add_run(first.origin, first.sequence, start, len(self.topics))
-        else:
-            for place, message in enumerate(messages, start):
-                self._add_run(message.origin, message.sequence, place, place + 1)
+        self._add_runs(messages, start)
         return len(messages)
 
-    def _add_run(self, origin: jsonbus.Origin, sequence: int | None, start: int, end: int) -> None:
-        self.origins.append(origin)
-        self.firsts.append(None if sequence is None else sequence - start)
-        self.ends.append(end)
+    def _add_runs(self, messages: Sequence[jsonbus.Message], start: int) -> None:
+        """Every message is looked at: those of reliable topics wait for the ones before them, so
+        that others may come between those of one datagram, or the later ones first."""
+        origin: jsonbus.Origin | None = None
+        first: int | None = None
+        for place, message in enumerate(messages, start):
+            sequence = message.sequence
+            less_place = None if sequence is None else sequence - place
+            if message.origin is not origin or less_place != first:
+                if origin is not None:
+                    self.ends.append(place)
+                origin, first = message.origin, less_place
+                self.origins.append(origin)
+                self.firsts.append(first)
+        self.ends.append(start + len(messages))
 
 
 class RowMaker:
@@ -115,22 +121,6 @@ class RowMaker:
             return {present[0]: rows}
         partitions = pa.array(places, pa.int32()).take(topics.indices)
         return {each: rows.filter(pc.equal(partitions, each)) for each in present}
-
-
-def _is_run(messages: Sequence[jsonbus.Message]) -> bool:
-    """Whether they share an origin and have consecutive numbers.
-
-    The first and the last do not tell: messages of reliable topics wait for those before them, so
-    that others may come between those of one datagram, or the later ones first.
-    """
-    origin, sequence = messages[0].origin, messages[0].sequence
-    if sequence is None:
-        return len(messages) == 1
-    for message in messages:
-        if message.origin is not origin or message.sequence != sequence:
-            return False
-        sequence += 1
-    return True
 
 
 def _dump(messages: Sequence[jsonbus.Message]) -> bytes:
