@@ -15,6 +15,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from bench_child import end_with_parent
 from bench_spec import RECEIVE_BUFFER_BYTES
 
 GROUP = "239.255.24.16"
@@ -39,7 +40,8 @@ def enter(script: str, arguments: list[str]) -> int | None:
         # Python itself is tried: a user namespace may not be let near the folder it is in.
         attempt = subprocess.run([*prepared, sys.executable, "-c", ""], capture_output=True)
         if attempt.returncode == 0:
-            command = [*prepared, sys.executable, script, *arguments]
+            # Who ends this process ends that one, in good order.
+            command = [*prepared, *end_with_parent("TERM"), sys.executable, script, *arguments]
             return subprocess.run(command, env={**os.environ, INSIDE: "1"}).returncode
     return None
 

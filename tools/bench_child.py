@@ -95,12 +95,12 @@ class Child:
         return self._errors.read().decode(errors="replace").strip()[-2000:] or "it said nothing"
 
 
-def end_with_parent() -> list[str]:
-    """How a command begins that is to end with this process, however that ends.
+def end_with_parent(signal: str = "KILL") -> list[str]:
+    """How a command begins that is to get a signal when this process ends, however that ends.
 
     The end of standard input ends a child too, but not one that is stopped by a signal.
     """
-    return ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+    return ["setpriv", "--pdeathsig", signal, "--"] if shutil.which("setpriv") else []
 
 
 def cpu_clock_s(pid: int) -> float:

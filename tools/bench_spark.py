@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -87,6 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
         options.repetitions or plan.repetitions,
         *(getattr(plan, name) for name in Plan.__slots__[1:]),
     )
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)  # so that nothing is left behind
     arena = Arena()
     samples: list[Sample] = []
     began_at = time.monotonic()
@@ -102,6 +106,10 @@ def main(arguments: list[str] | None = None) -> int:
         say("interrupted: what was measured follows")
     _tell(options, arena, samples)
     return 0
+
+
+def _end(number: int, frame: object) -> None:
+    sys.exit(128 + number)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +195,9 @@ def _end_spark(spark: SparkSession, gateway: Any) -> None:
     from pyspark import SparkContext
 
     running = descendants(gateway.proc.pid)
-    spark.stop()
-    gateway.shutdown()
+    with suppress(Exception):  # a Java that got the same signal as this process is gone already
+        spark.stop()
+        gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     gateway.proc.stdin.close()  # the JVM ends when nobody holds its standard input
     try:

@@ -49,7 +49,8 @@ def scripted(*replies: bytes) -> Iterator[str]:
                 connection.recv(65536)
                 for reply in replies:
                     connection.sendall(reply)
-                connection.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # the client has hung up, and it is no ConnectionError
+                    connection.shutdown(socket.SHUT_WR)
                 while connection.recv(65536):
                     pass
 
