@@ -89,7 +89,8 @@ def needs_spark(java_home: str) -> None:
 
 def test_a_short_demo_counts_the_same_everywhere(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    with running_demo(tmp_path, "--seconds", "3", "--rate", "200", "--keep", str(kept)) as demo:
+    relative = os.path.relpath(kept, ROOT)  # to where the demo is started, not to where Spark runs
+    with running_demo(tmp_path, "--seconds", "3", "--rate", "200", "--keep", relative) as demo:
         demo.wait_for("Spark has its first results")
         listening = {each for pid in demo.processes() for each in listening_on(pid)}
         assert listening == {"127.0.0.1"}

@@ -4,7 +4,7 @@ process.py       processes of their own, started, heard and ended
 loopback.py      where its buses are
 sensor.py        a process: publishes readings, and does wrong when told to
 leash.py         a process: any command, here the bridge, that ends with the demo
-pipeline_*.py    sensors, bus, bridge and Spark: stage, scene, script, view
+pipeline_*.py    sensors, bus, bridge and Spark: stage, commands, scene, script, view
 counts.py        what has to be equal in the end
 sharing_*.py     --bus: the modes of sharing subscriptions, without Spark
 """

@@ -32,21 +32,11 @@ from jsonbus import Bus, BusConfig, Message
 from .. import signals
 from .bridge_watch import BridgeWatch
 from .loopback import LOOPBACK, TTL, find_free_port
+from .pipeline_commands import bridge_arguments, sensor_arguments, spark_arguments
 from .pipeline_scene import SENSORS, TOPIC_PREFIX, PipelineScene, Seen
 from .pipeline_script import Script
 from .process import Child, end_processes, kill_processes
-from .sensor import SensorPart, SensorReport
-
-#: Windows and lateness of the pipeline; short, so that there is something to see.
-WINDOW_S = 5.0
-LATENESS_S = 10.0
-BASELINE_READINGS_MIN = 10
-#: What a thermometer can show, and how far it is from its mean when all is well.
-LOW, HIGH = -40.0, 85.0
-TOLERANCE = 5.0
-
-#: The path of a unix socket has 107 characters at most, and its name 42.
-SOCKET_FOLDER_CHARACTERS_MAX = 60
+from .sensor import SensorReport
 
 #: How long to wait for stations that start, or come to their end; more than a busy machine takes.
 READY_S_MAX = 300.0
@@ -92,7 +82,7 @@ class PipelineStage:
         self._started_at = time.monotonic()
         self._shown_from = math.inf
         self._scratch = Path(tempfile.mkdtemp(prefix="jsonbus-demo-"))
-        self._data = self._scratch if keep is None else keep
+        self._data = self._scratch if keep is None else keep.resolve()  # Spark runs elsewhere
         self.scene.bus_address = f"{self._group}:{self._port}"
 
     def __enter__(self) -> PipelineStage:
@@ -127,17 +117,8 @@ class PipelineStage:
 
     def _start_bridge(self) -> None:
         self._phase("starting the bridge")
-        bridge = self._start(
-            "bridge",
-            [
-                f"{__package__}.leash",
-                *("bridge", f"{TOPIC_PREFIX}**", "--listen", f"{LOOPBACK}:0"),
-                *("--data-dir", str(self._data / "log"), "--partitions", "2"),
-                *("--group", self._group, "--port", str(self._port)),
-                *("--interface", LOOPBACK, "--ttl", str(TTL), "--name", "bridge"),
-            ],
-            self._hear_bridge,
-        )
+        arguments = bridge_arguments(self._group, self._port, self._data)
+        bridge = self._start("bridge", arguments, self._hear_bridge)
         self._wait_for(lambda: bool(self.scene.bridge_address), "the bridge does not serve")
         self._tell(f"the bridge (pid {bridge.pid}) serves on {self.scene.bridge_address}")
         watch = BridgeWatch(
@@ -148,28 +129,9 @@ class PipelineStage:
     def _start_job(self) -> None:
         temporary = self._scratch / "tmp"
         temporary.mkdir()
-        # A short life: the compiler that is quick to start, and nothing left behind.
-        java = f'-Djava.io.tmpdir="{temporary}" -XX:TieredStopAtLevel=1 -XX:-UsePerfData'
-        conf = {
-            "spark.driver.extraJavaOptions": java,
-            "spark.driver.memory": "1g",
-            "spark.local.dir": str(temporary),
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(temporary / "warehouse"),
-        }
-        if len(str(temporary)) > SOCKET_FOLDER_CHARACTERS_MAX:
-            conf["spark.python.unix.domain.socket.enabled"] = "false"
         self._job = self._start(
             "spark",
-            [
-                *("spark_bridge.pipeline", "--attached", "--bridge", self.scene.bridge_address),
-                *("--topics", f"{TOPIC_PREFIX}**", "--output", str(self._data / "output")),
-                *("--checkpoint", str(self._data / "checkpoint"), "--master", "local[2]"),
-                *("--window-s", str(WINDOW_S), "--lateness-s", str(LATENESS_S)),
-                *(f"--low={LOW}", f"--high={HIGH}", "--tolerance", str(TOLERANCE)),
-                *("--baseline-readings-min", str(BASELINE_READINGS_MIN)),
-                *(f"--conf={key}={value}" for key, value in conf.items()),
-            ],
+            spark_arguments(self.scene.bridge_address, self._data, temporary),
             self._hear_job,
             folder=temporary,
             environment={"TMPDIR": str(temporary)},
@@ -186,20 +148,11 @@ class PipelineStage:
     def _start_sensors(self) -> None:
         self._phase("starting the sensors")
         for name, value in SENSORS.items():
-            part = SensorPart(
-                name=name,
-                group=self._group,
-                port=self._port,
-                topic=TOPIC_PREFIX + name,
-                value=value,
-                per_s=self._per_s / len(SENSORS),
-                window_s=WINDOW_S,
-                lateness_s=LATENESS_S,
-                baseline_readings_min=BASELINE_READINGS_MIN,
-            )
+            per_s = self._per_s / len(SENSORS)
+            arguments = sensor_arguments(self._group, self._port, name, value, per_s)
             self._sensors[name] = self._start(
                 name,
-                [f"{__package__}.sensor", part.to_line()],
+                arguments,
                 lambda line, name=name: self._hear_sensor(name, line),  # type: ignore[misc]
             )
         pids = ", ".join(f"{each.name} (pid {each.pid})" for each in self._sensors.values())
