@@ -73,7 +73,6 @@ ERRORS = (
     "bad_request",  # not understood
     "bad_token",
     "out_of_range",  # with partition, offset, first, end
-    "log_replaced",
     "disk_full",
     "too_large",
     "busy",  # too many connections, or too much staged: try again later
