@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .config import BusConfig
     from .core.message import Message, Origin
-    from .core.topics import topic_matches
+    from .core.topics import check_pattern, check_topic, topic_matches
     from .core.views import Explanation, NodeInfo
     from .frontend.gaps import GapEvent
     from .frontend.presence import NodeEvent
+    from .subscription_store import SubscriptionStore
     from .sync.bus import Bus
     from .topic_queue import TopicQueue
 
@@ -37,8 +38,11 @@ __all__ = [
     "NodeEvent",
     "NodeInfo",
     "Origin",
+    "SubscriptionStore",
     "TopicQueue",
     "__version__",
+    "check_pattern",
+    "check_topic",
     "errors",
     "topic_matches",
 ]
@@ -53,7 +57,10 @@ _HOMES = {
     "NodeEvent": ".frontend.presence",
     "NodeInfo": ".core.views",
     "Origin": ".core.message",
+    "SubscriptionStore": ".subscription_store",
     "TopicQueue": ".topic_queue",
+    "check_pattern": ".core.topics",
+    "check_topic": ".core.topics",
     "topic_matches": ".core.topics",
 }
 

@@ -15,6 +15,8 @@ JsonBusError
   RequestTimeoutError          also a TimeoutError
   TransportError               interface missing, group not joined, send refused
   QueueFullError               a subscription with overflow="error" lost messages
+  BacklogFullError             the gateway keeps no more messages for a webhook
+  StoreError                   the gateway's store cannot be opened, read or written
 
 Facts are attributes; the text is one sentence with the value, the limit and what to do.
 """
@@ -146,3 +148,18 @@ class QueueFullError(JsonBusError):
             f"the subscription to {self.pattern!r} lost {self.dropped:,} messages: read faster, "
             "or give it a larger maxsize"
         )
+
+
+class BacklogFullError(JsonBusError):
+    """A message or subscription was not accepted, since too much waits for webhooks already."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"try again later: {self.detail}"
+
+
+class StoreError(JsonBusError):
+    """What the gateway keeps on disk cannot be opened, read or written."""

