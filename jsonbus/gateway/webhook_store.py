@@ -13,23 +13,22 @@ after any restart, until it is settled.
 What a commit must know is kept in memory, so that it reads nothing but the next batch:
 - `_in_flight`: subscriber -> numbers of its batch in flight, empty if it has none;
 - `_shares`: message -> how many deliveries it has left, if it began with more than one.
-Every change of those is written down in `_undo` first; a transaction that fails takes them back, so
-memory and file always agree.
-
-One thread only. sqlite3 lets other threads run during each step of a statement and then has to get
-its turn back, which takes up to 5 ms beside a busy event loop: hence one statement for many rows.
+Every change of those goes through `_undo`; a transaction that fails takes them back, so memory and
+file always agree.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from jsonbus.errors import StoreError
-from jsonbus.gateway import values, webhook_file
+from jsonbus.gateway import values
+from jsonbus.gateway.webhook_database import Database
+from jsonbus.gateway.webhook_file import STEPS
+from jsonbus.gateway.webhook_undo import UndoLog
 from jsonbus.gateway.webhook_works import (
     Accept,
     Batch,
@@ -48,31 +47,22 @@ from jsonbus.gateway.webhook_works import (
 BATCH_COUNT_MAX = 100
 BATCH_BYTES_MAX = 1 << 20
 
-#: Rows per statement. More are no faster, and each count has a prepared statement of its own.
-ROWS_MAX = 64
-
 _ANY = (1 << 63) - 1  # no message has a higher number
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class WebhookStore:
     """The store of one folder; None keeps everything in memory. Opened and used by one thread."""
 
-    def __init__(
-        self, folder: Path | None, *, steps: Sequence[Sequence[str]] = webhook_file.STEPS
-    ) -> None:
+    def __init__(self, folder: Path | None, *, steps: Sequence[Sequence[str]] = STEPS) -> None:
         self._folder = folder
         self._steps = steps
-        self._lock: webhook_file.FolderLock | None = None
-        self._database: sqlite3.Connection | None = None
+        self._opened: Database | None = None
         self._identity = ""
         self._names: dict[int, str] = {}
         self._in_flight: dict[int, tuple[int, ...]] = {}
         self._shares: dict[int, int] = {}
         self._last_number = 0
-        self._undo: list[Callable[[], object]] = []
+        self._undo = UndoLog()
         # Of the transaction under way: flat rows to insert, subscribers that may get a batch.
         self._new_messages: list[Any] = []
         self._new_deliveries: list[int] = []
@@ -81,26 +71,22 @@ class WebhookStore:
 
     def open(self) -> Contents:
         """Lock the folder, open or make the file, and read what waits; raises StoreError."""
-        if self._folder is not None:
-            self._lock = webhook_file.FolderLock(self._folder)
+        self._opened = Database(self._folder, self._steps)
         try:
-            self._database = webhook_file.connect(self._folder, self._steps)
             return self._load()
         except sqlite3.Error as error:
+            failure = self._database.explain(error)
             self.close()
-            raise self._explain(error) from error
+            raise failure from error
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close the file and give the folder free; again is nothing."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def commit(self, works: Sequence[Work]) -> Committed:
         """Do the works in order, in one transaction that is on disk when this returns.
@@ -108,65 +94,49 @@ class WebhookStore:
         Raises StoreError: then none of them was done.
         """
         try:
-            return self._commit(works)
+            committed = self._commit(works)
         except sqlite3.Error as error:
-            self._roll_back()
-            if not self._has_made_room(error):
-                raise self._explain(error) from error
-        except BaseException:
-            self._roll_back()
-            raise
-        try:
-            return self._commit(works)
-        except sqlite3.Error as error:
-            self._roll_back()
-            raise self._explain(error) from error
+            if not self._database.has_made_room(error):
+                raise self._database.explain(error) from error
+            try:
+                committed = self._commit(works)
+            except sqlite3.Error as error:
+                raise self._database.explain(error) from error
+        self._database.give_back_room()
+        return committed
 
     # ---- The transaction
 
     def _commit(self, works: Sequence[Work]) -> Committed:
-        self._execute("BEGIN IMMEDIATE")
-        self._now = time.time()
-        results: list[Any] = []
-        for work in works:
-            if isinstance(work, Accept):
-                results.append(self._accept(work.messages))
-            elif isinstance(work, Settle):
-                results.append(self._settle(work.subscriber, work.last))
-            elif isinstance(work, Subscribe):
-                results.append(self._subscribe(work.name, work.pattern, work.url))
-            else:
-                results.append(self._unsubscribe(work.name, work.pattern))
-        self._write_messages()
-        batches = [batch for each in self._touched if (batch := self._cut(each)) is not None]
-        self._execute("COMMIT")
-        self._undo.clear()
+        try:
+            self._database.begin()
+            self._now = time.time()
+            results = [self._do(work) for work in works]
+            self._write_messages()
+            batches = [batch for each in self._touched if (batch := self._cut(each)) is not None]
+            self._database.commit()
+        except BaseException:
+            self._roll_back()
+            raise
+        self._undo.keep()
         self._touched.clear()
         return Committed(results, batches)
 
+    def _do(self, work: Work) -> Any:
+        if isinstance(work, Accept):
+            return self._accept(work.messages)
+        if isinstance(work, Settle):
+            return self._settle(work.subscriber, work.last)
+        if isinstance(work, Subscribe):
+            return self._subscribe(work.name, work.pattern, work.url)
+        return self._unsubscribe(work.name, work.pattern)
+
     def _roll_back(self) -> None:
-        assert self._database is not None
-        if self._database.in_transaction:
-            self._database.execute("ROLLBACK")
-        while self._undo:
-            self._undo.pop()()
+        self._undo.undo()
         self._new_messages.clear()
         self._new_deliveries.clear()
         self._touched.clear()
-
-    def _has_made_room(self, error: sqlite3.Error) -> bool:
-        """Whether a full disk has room again because the WAL could be copied into the file.
-
-        The WAL then starts over in the blocks it already has.
-        """
-        if (error.sqlite_errorcode & 0xFF) != sqlite3.SQLITE_FULL or self._folder is None:
-            return False
-        try:
-            row = self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error:
-            return False
-        is_busy, pages, copied = row
-        return not is_busy and 0 < pages == copied
+        self._database.roll_back()
 
     def _accept(self, messages: Iterable[tuple[str, bytes, Sequence[int]]]) -> int:
         in_flight = self._in_flight
@@ -183,22 +153,14 @@ class WebhookStore:
                 self._new_deliveries += (each, number)
                 self._touched[each] = None
             if len(alive) > 1:
-                self._set(self._shares, number, len(alive))
+                self._undo.set(self._shares, number, len(alive))
             stored += len(alive)
         return stored
 
     def _write_messages(self) -> None:
-        self._insert("messages (number, topic, payload, accepted_at)", 4, self._new_messages)
-        self._insert("deliveries (subscriber, number)", 2, self._new_deliveries)
-
-    def _insert(self, table: str, width: int, flat_rows: list[Any]) -> None:
-        """Insert all rows and clear the list."""
-        row = f"({','.join('?' * width)})"
-        for start in range(0, len(flat_rows), ROWS_MAX * width):
-            part = flat_rows[start : start + ROWS_MAX * width]
-            rows = ",".join([row] * (len(part) // width))
-            self._execute(f"INSERT INTO {table} VALUES {rows}", part)
-        flat_rows.clear()
+        insert = self._database.insert
+        insert("messages (number, topic, payload, accepted_at)", 4, self._new_messages)
+        insert("deliveries (subscriber, number)", 2, self._new_deliveries)
 
     def _settle(self, subscriber: int, last: int) -> int:
         numbers = self._in_flight.get(subscriber)
@@ -212,7 +174,7 @@ class WebhookStore:
             (len(numbers), subscriber),
         )
         self._release(numbers)
-        self._set(self._in_flight, subscriber, ())
+        self._undo.set(self._in_flight, subscriber, ())
         self._touched[subscriber] = None
         return len(numbers)
 
@@ -222,13 +184,11 @@ class WebhookStore:
         for number in numbers:
             left = self._shares.get(number, 1) - 1
             if left:
-                self._set(self._shares, number, left)
+                self._undo.set(self._shares, number, left)
             else:
                 gone.append(number)
-                self._forget(self._shares, number)
-        for part in _parts(gone, ROWS_MAX):
-            marks = ",".join("?" * len(part))
-            self._execute(f"DELETE FROM messages WHERE number IN ({marks})", part)
+                self._undo.forget(self._shares, number)
+        self._database.delete_messages(gone)
 
     def _cut(self, subscriber: int) -> Batch | None:
         """The next batch of a subscriber that has none in flight, if it has a backlog."""
@@ -238,7 +198,7 @@ class WebhookStore:
         if batch is None:
             return None
         self._execute("UPDATE subscribers SET cut = ? WHERE id = ?", (batch.last, subscriber))
-        self._set(self._in_flight, subscriber, numbers)
+        self._undo.set(self._in_flight, subscriber, numbers)
         return batch
 
     def _gather(self, subscriber: int, cut: int | None) -> tuple[Batch | None, tuple[int, ...]]:
@@ -282,8 +242,8 @@ class WebhookStore:
             ).lastrowid
             assert subscriber is not None
             created_at = self._now
-            self._set(self._names, subscriber, name)
-            self._set(self._in_flight, subscriber, ())
+            self._undo.set(self._names, subscriber, name)
+            self._undo.set(self._in_flight, subscriber, ())
         else:
             subscriber, old_url, created_at = row
             has_moved = url != old_url
@@ -319,8 +279,8 @@ class WebhookStore:
         self._execute("DELETE FROM deliveries WHERE subscriber = ?", (subscriber,))
         self._release(numbers)
         self._execute("DELETE FROM subscribers WHERE id = ?", (subscriber,))
-        self._forget(self._names, subscriber)
-        self._forget(self._in_flight, subscriber)
+        self._undo.forget(self._names, subscriber)
+        self._undo.forget(self._in_flight, subscriber)
 
     # ---- Opening
 
@@ -353,6 +313,10 @@ class WebhookStore:
                 batch, self._in_flight[subscriber] = self._gather(subscriber, cut)
                 if batch is not None:
                     batches.append(batch)
+            if backlog and not self._in_flight[subscriber]:
+                self._touched[subscriber] = None  # somebody else changed the file
+        if self._touched:
+            batches += self._commit([]).batches
         return Contents(subscribers, batches)
 
     # ---- Helpers
@@ -363,30 +327,10 @@ class WebhookStore:
         )
         return tuple(pattern for (pattern,) in rows)
 
-    def _set(self, mapping: dict[K, V], key: K, value: V) -> None:
-        """Change an entry until the transaction fails."""
-        if key in mapping:
-            old = mapping[key]
-            self._undo.append(lambda: mapping.__setitem__(key, old))
-        else:
-            self._undo.append(lambda: mapping.pop(key))
-        mapping[key] = value
-
-    def _forget(self, mapping: dict[K, V], key: K) -> None:
-        """Remove an entry, if it is there, until the transaction fails."""
-        if key in mapping:
-            old = mapping.pop(key)
-            self._undo.append(lambda: mapping.__setitem__(key, old))
+    @property
+    def _database(self) -> Database:
+        assert self._opened is not None, "the store is not open"
+        return self._opened
 
     def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        assert self._database is not None, "the store is not open"
         return self._database.execute(statement, parameters)
-
-    def _explain(self, error: sqlite3.Error) -> StoreError:
-        path = None if self._folder is None else self._folder / webhook_file.FILE_NAME
-        return webhook_file.explain(error, path)
-
-
-def _parts(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
