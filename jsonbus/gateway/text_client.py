@@ -190,7 +190,9 @@ class TextClient(asyncio.BufferedProtocol):
         return self._reader.next_command()
 
     def pause_receiving(self) -> None:
-        if self._transport is not None and not self._has_input_ended:
+        # One that is finishing receives in order to see the end of the input.
+        is_waiting_for_end = self.is_finishing or self._has_input_ended
+        if self._transport is not None and not is_waiting_for_end:
             self._transport.pause_reading()
 
     def resume_receiving(self) -> None:
