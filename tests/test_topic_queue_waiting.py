@@ -262,7 +262,7 @@ def test_coming_and_going_subscribers_and_new_sizes_never_leave_anybody_stuck() 
     writers = [Background(write) for _ in range(3)]
     readers = [Background(read, f"reader {seed}", seed) for seed in range(3)]
     meddler = Background(meddle)
-    assert wait_until(lambda: queue._end > 2_000, timeout_s=DONE_S_MAX)
+    assert wait_until(lambda: queue._state.end > 2_000, timeout_s=DONE_S_MAX)
     stop.set()
     queue.close()
     for background in (*writers, *readers, meddler):
