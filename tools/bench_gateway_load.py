@@ -97,28 +97,38 @@ async def receive() -> None:
 
 
 class _Listener(asyncio.Protocol):
-    """Counts lines."""
+    """Counts lines, those of all listeners."""
 
     lines = 0
+    awaited = 0
+    have_come: asyncio.Event
 
     def data_received(self, data: bytes) -> None:
         _Listener.lines += data.count(b"\n")
+        if _Listener.lines >= _Listener.awaited:
+            self.have_come.set()
+
+    @classmethod
+    async def wait_for(cls, lines: int) -> None:
+        cls.awaited = lines
+        if cls.lines < lines:
+            cls.have_come.clear()
+            await cls.have_come.wait()
 
 
 async def listen(host: str, port: int, clients: int, hello: bytes, expected: int) -> None:
     """So many text clients; prints "ready" when all are connected, and when all lines have come."""
     loop = asyncio.get_running_loop()
+    _Listener.have_come = asyncio.Event()
     transports = []
     for _ in range(clients):
         transport, _ = await loop.create_connection(_Listener, host, port)
         transport.write(hello)
         transports.append(transport)
     greetings = hello.count(b"\n") + 1 if hello else 0  # connection_ack, and one for each command
-    while _Listener.lines < clients * greetings:
-        await asyncio.sleep(0.01)
+    await _Listener.wait_for(clients * greetings)
     print("ready", flush=True)
-    while _Listener.lines < clients * (greetings + expected):
-        await asyncio.sleep(0.01)
+    await _Listener.wait_for(clients * (greetings + expected))
     print("done", flush=True)
     for transport in transports:
         transport.close()
