@@ -21,10 +21,10 @@ log = logging.getLogger("jsonbus.gateway.store")
 ROWS_MAX = 64
 
 #: Free pages the file may keep for the next backlog (16 MiB); what a longer one took beyond that
-#: goes back to the disk in parts of 4 MiB, one every so many commits, so that none takes long.
+#: goes back to the disk in parts of 1 MiB, one every so many commits, so that none takes long.
 FREE_PAGES_MAX = 4096
-FREED_PAGES = 1024
-COMMITS_PER_LOOK = 64
+FREED_PAGES = 256
+COMMITS_PER_LOOK = 16
 
 
 class Database:
@@ -102,7 +102,8 @@ class Database:
             (free_pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
             if free_pages > FREE_PAGES_MAX:
                 part = min(FREED_PAGES, free_pages - FREE_PAGES_MAX)
-                self._connection.execute(f"PRAGMA incremental_vacuum({part})").fetchall()
+                # Not execute(): each page is a step without a result, and it would stop at one.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({part})")
         except sqlite3.Error as error:
             log.debug("! free pages are kept for now: %s", error)
 
