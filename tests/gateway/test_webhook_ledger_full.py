@@ -178,6 +178,27 @@ def test_what_waits_is_delivered_though_the_disk_stays_full(disk: Path) -> None:
     asyncio.run(run())
 
 
+def test_settling_does_not_fail_for_the_sake_of_new_messages_in_the_same_commit(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with opened(disk / "data") as it:
+            await it.ledger.subscribe("anna", "a", URL)
+            await it.ledger.accept("a", b"1")
+            batch = await it.next()
+            fill(disk)
+            await accept_until_refused(it)
+            some, more = ([it.ledger.accept("a", PAYLOAD) for _ in range(30)] for _ in range(2))
+            calls = asyncio.gather(*some, it.ledger.settle(batch), *more, return_exceptions=True)
+            results = await asyncio.wait_for(calls, 30)
+            assert results.pop(30) is None
+            assert all(isinstance(each, StoreError) for each in results)
+            assert it.ledger.stats()["delivered"] == 1
+
+    monkeypatch.setattr(webhook_ledger, "SETTLE_AGAIN_S", 3600)  # at the first try
+    asyncio.run(run())
+
+
 def test_a_store_opens_on_a_full_disk_and_has_what_it_had(disk: Path) -> None:
     async def run() -> None:
         async with opened(disk / "data") as it:

@@ -116,6 +116,7 @@ def test_a_message_is_stored_once_for_many_and_goes_with_its_last_delivery(
         assert (rows_in(tmp_path)["messages"], rows_in(tmp_path)["deliveries"]) == (1, left)
     store.commit([Unsubscribe("subscriber 0", None)])
     assert (rows_in(tmp_path)["messages"], rows_in(tmp_path)["deliveries"]) == (0, 0)
+    assert store._shares == {}  # nor does memory keep anything: it would grow for months
 
 
 def test_shares_of_a_message_are_counted_again_after_a_restart(
@@ -244,6 +245,8 @@ def test_a_transaction_that_fails_changes_neither_file_nor_memory(
     with pytest.raises(StoreError):
         store.commit(works)
     assert rows_in(tmp_path) == before
+    never_was = ben + 1
+    assert store.commit([Accept([("a", b"1", (never_was,))])]).results == [0]
     done = store.commit(works[:3])
     assert done.results[0] == 1
     assert done.results[1].is_new
