@@ -30,9 +30,6 @@ logger = logging.getLogger("jsonbus.gateway")
 #: So long a gateway waits at its start to know who is on the bus; it serves anyway then.
 SURE_S = 2.0
 
-STORE_NAME = "jsonbus-gateway.db"
-
-
 class Gateway:
     """See `jsonbus gateway`. Open it with `async with`; it serves until that ends.
 
@@ -123,10 +120,7 @@ class Gateway:
         """Ends in the opposite order: clients first, the bus last."""
         http_port, text_port = self._ports
         self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
-        path = None
-        if self._data_dir is not None:
-            path = self._data_dir / STORE_NAME
-        self.ledger = WebhookLedger(path, **self._backlog_limits)
+        self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
         self.hub = Hub(self.bus, self.ledger)
         timeout_s, retry_s_max = self._webhook_times_s
         self.webhooks = Webhooks(
