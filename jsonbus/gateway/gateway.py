@@ -30,6 +30,7 @@ logger = logging.getLogger("jsonbus.gateway")
 #: So long a gateway waits at its start to know who is on the bus; it serves anyway then.
 SURE_S = 2.0
 
+
 class Gateway:
     """See `jsonbus gateway`. Open it with `async with`; it serves until that ends.
 
