@@ -22,7 +22,7 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
     topics at once. A pattern is forgotten with its last subscriber, and so is a subscriber with its
     last pattern.
 
-    A signal handler or a `__del__` may look, but not change anything: it may come while the same
+    A signal handler or a `__del__` may call `subscribers_of` alone: it may come while the same
     thread holds the writers' lock.
 
     It is the store that the bus itself dispatches with, plus a lock for its writers.
