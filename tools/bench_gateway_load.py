@@ -97,28 +97,48 @@ async def receive() -> None:
 
 
 class _Listener(asyncio.Protocol):
-    """Counts lines."""
+    """Counts lines, those of all listeners."""
 
     lines = 0
+    awaited = 0
+    have_come: asyncio.Event
 
     def data_received(self, data: bytes) -> None:
         _Listener.lines += data.count(b"\n")
+        if _Listener.lines >= _Listener.awaited:
+            self.have_come.set()
+
+    @classmethod
+    async def wait_for(cls, lines: int) -> None:
+        cls.awaited = lines
+        if cls.lines < lines:
+            cls.have_come.clear()
+            await cls.have_come.wait()
 
 
-async def listen(host: str, port: int, clients: int, hello: bytes, expected: int) -> None:
-    """So many text clients; prints "ready" when all are connected, and when all lines have come."""
+async def listen(
+    host: str, port: int, clients: int, hello: bytes, line: bytes, messages: int
+) -> None:
+    """So many text clients, and one that speaks: each line when all have got the one before.
+
+    Prints "ready" when all are connected, speaks when told so by a line, prints "done".
+    """
     loop = asyncio.get_running_loop()
+    _Listener.have_come = asyncio.Event()
     transports = []
     for _ in range(clients):
         transport, _ = await loop.create_connection(_Listener, host, port)
         transport.write(hello)
         transports.append(transport)
+    speaker, _ = await loop.create_connection(asyncio.Protocol, host, port)
+    transports.append(speaker)
     greetings = hello.count(b"\n") + 1 if hello else 0  # connection_ack, and one for each command
-    while _Listener.lines < clients * greetings:
-        await asyncio.sleep(0.01)
+    await _Listener.wait_for(clients * greetings)
     print("ready", flush=True)
-    while _Listener.lines < clients * (greetings + expected):
-        await asyncio.sleep(0.01)
+    await loop.run_in_executor(None, sys.stdin.readline)
+    for number in range(1, messages + 1):
+        speaker.write(line)
+        await _Listener.wait_for(clients * (greetings + number))
     print("done", flush=True)
     for transport in transports:
         transport.close()
@@ -134,9 +154,8 @@ class _Repeater(asyncio.Protocol):
         self.peers.append(transport)
 
     def data_received(self, data: bytes) -> None:
-        for line in data.splitlines(keepends=True):
-            for peer in self.peers[:-1]:  # who speaks came last
-                peer.write(line)
+        for peer in self.peers[:-1]:  # who speaks came last
+            peer.write(data)
 
 
 async def repeat() -> None:
@@ -156,8 +175,11 @@ def main() -> None:
     elif what == "receive":
         asyncio.run(receive())
     elif what == "listen":
-        host, port, clients, hello, expected = arguments
-        asyncio.run(listen(host, int(port), int(clients), hello.encode(), int(expected)))
+        host, port, clients, hello, line, messages = arguments
+        await_all = listen(
+            host, int(port), int(clients), hello.encode(), line.encode(), int(messages)
+        )
+        asyncio.run(await_all)
     elif what == "repeat":
         asyncio.run(repeat())
 

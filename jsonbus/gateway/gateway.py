@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -11,14 +12,16 @@ from typing import Any, Unpack
 
 import jsonbus
 from jsonbus.config import BusSettings
+from jsonbus.errors import ConfigError
 
-from .access import Access, is_loopback
+from .access import Access
 from .app import Services, make_app
 from .event_streams import EventStreams
 from .http_server import HttpServer
 from .hub import Hub
 from .targets import Targets
 from .text_server import TextServer
+from .visitors import Visitors
 from .webhook_ledger import WebhookLedger
 from .webhooks import Webhooks
 
@@ -26,8 +29,6 @@ logger = logging.getLogger("jsonbus.gateway")
 
 #: So long a gateway waits at its start to know who is on the bus; it serves anyway then.
 SURE_S = 2.0
-
-STORE_NAME = "jsonbus-gateway.db"
 
 
 class Gateway:
@@ -62,15 +63,23 @@ class Gateway:
         self._ports = http_port, text_port
         self._data_dir = data_dir
         self._access = Access(tokens)
-        self._is_local = is_loopback(host)
-        self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
-        self._visitors = tuple(allow_origin), tuple(allow_host)
+        self._is_local = ipaddress.ip_address(host).is_loopback
+        try:
+            self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
+            self._visitors = Visitors(
+                is_loopback=self._is_local, allow_hosts=allow_host, allow_origins=allow_origin
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         self._text_limits = {"handlers": handlers, "buffer": buffer}
         self._backlog_limits = {"backlog_max": backlog_max, "total_backlog_max": total_backlog_max}
         self._body_bytes_max = body_bytes_max
-        self._webhook_limits = {"timeout_s": webhook_timeout_s, "retry_s_max": retry_s_max}
+        self._webhook_times_s = webhook_timeout_s, retry_s_max
         self._settings = settings
         self._opened = AsyncExitStack()
+        #: Where it listens, while it is open.
+        self.http_address: tuple[str, int] = host, http_port
+        self.text_address: tuple[str, int] | None = None
 
     async def __aenter__(self) -> Gateway:
         async with AsyncExitStack() as stack:
@@ -103,6 +112,7 @@ class Gateway:
             "backlog": self.ledger,
             "events": self.events,
             "text": self.text,
+            "http": self._http,
             "bus": self.bus,
         }
         return {name: part.stats() for name, part in parts.items() if part is not None}
@@ -111,13 +121,16 @@ class Gateway:
         """Ends in the opposite order: clients first, the bus last."""
         http_port, text_port = self._ports
         self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
-        path = None
-        if self._data_dir is not None:
-            path = self._data_dir / STORE_NAME
-        self.ledger = WebhookLedger(path, **self._backlog_limits)
+        self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
         self.hub = Hub(self.bus, self.ledger)
+        timeout_s, retry_s_max = self._webhook_times_s
         self.webhooks = Webhooks(
-            self.ledger, self._targets, self.hub, own_node=self.bus.id, **self._webhook_limits
+            self.ledger,
+            self._targets,
+            self.hub,
+            own_node=self.bus.id,
+            timeout_s=timeout_s,
+            retry_s_max=retry_s_max,
         )
         await self.ledger.open(self.webhooks.begin)
         stack.push_async_callback(self.ledger.close)
@@ -133,10 +146,22 @@ class Gateway:
             self.hub.add_sink(self.text.take)
             await self.text.start(self._host, text_port)
             stack.push_async_callback(self.text.close)
-        app = make_app(self._services())
-        self._http = HttpServer(app, self._host, http_port)
+            self.text_address = self.text.address
+        self._http = HttpServer(
+            make_app(self._services()), self._host, http_port, on_close=self.events.close
+        )
         await self._http.start()
         stack.push_async_callback(self._http.close)
+        self.http_address = self._http.address
 
     def _services(self) -> Services:
-        raise NotImplementedError
+        return Services(
+            hub=self.hub,
+            webhooks=self.webhooks,
+            event_streams=self.events,
+            subscribers=self.ledger.subscribers,
+            visitors=self._visitors,
+            stats=self.stats,
+            access=self._access,
+            body_bytes_max=self._body_bytes_max,
+        )

@@ -132,7 +132,7 @@ def test_it_works_by_hand_with_netcat(desk: Desk, tmp_path: Path) -> None:
     greeting, *others = ran.stdout.splitlines()
     assert greeting.startswith("connection_ack ")
     assert others[0] == "subscribe_ack door"
-    assert "error" in ran.stdout and "what" in ran.stdout
+    assert any(line.startswith("error unknown command") for line in others)
 
 
 def test_ending_it_leaves_nothing_behind(desk: Desk, tmp_path: Path) -> None:
@@ -144,7 +144,8 @@ def test_ending_it_leaves_nothing_behind(desk: Desk, tmp_path: Path) -> None:
         desk.wait_until(lambda: receiver.requests)
         client.send("subscribe **")
         gateway.stop()  # bounded, though a webhook hangs and a client stays
-    assert sorted(os.listdir(tmp_path)) == ["jsonbus-gateway.db", "jsonbus-gateway.lock"]
+    assert {"jsonbus-gateway.db", "jsonbus-gateway.lock"} <= set(os.listdir(tmp_path))
+    assert "jsonbus-gateway.db-wal" not in os.listdir(tmp_path)
     assert "Traceback" not in "".join(gateway.process.complaints)
 
 

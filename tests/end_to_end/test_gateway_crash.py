@@ -101,7 +101,7 @@ def test_killed_again_and_again_it_loses_nothing_that_got_a_200(desk: Desk, tmp_
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(desk: Desk, tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
-    with small_disk(folder, 4 << 20), Receiver() as receiver:
+    with small_disk(folder, 24 << 20), Receiver() as receiver:
         receiver.default = Answer(503)
         gateway = Gateway(desk, folder, "--retry-max", "0.2")
         gateway.subscribe("a", "wall", receiver.url)
