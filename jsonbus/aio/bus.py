@@ -206,6 +206,7 @@ class AsyncBus:
             pattern,
             handler,
             self._unsubscribe,
+            self._change_patterns,
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
@@ -278,7 +279,7 @@ class AsyncBus:
         """
         check_handler(handler, may_be_async=True)
         answer = partial(self._requests.answer, handler)
-        service = self._make_subscription(topic, answer, self._stop_serving)
+        service = self._make_subscription(topic, answer, self._stop_serving, _refuse_change)
         self._loop.attach(service, partial(self._requests.serve, service))
         return service
 
@@ -382,6 +383,7 @@ class AsyncBus:
         pattern: str | Sequence[str],
         handler: Handler | None,
         release: Callable[[Subscription], None],
+        change: Callable[[Subscription, str, bool], bool],
         *,
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
@@ -403,6 +405,7 @@ class AsyncBus:
             check_here=self._loop.check_here,
             schedule=self._loop.workers.schedule,
             release=release,
+            change=change,
             wake=self._loop.wake,
         )
 
@@ -411,6 +414,19 @@ class AsyncBus:
             subscription,
             lambda node, now: node.unsubscribe_all(subscription.patterns, subscription, now),
         )
+
+    def _change_patterns(self, subscription: Subscription, pattern: str, is_wanted: bool) -> bool:
+        def act(node: Node, now: float) -> bool:
+            if subscription.has_pattern(pattern) is is_wanted:
+                return False
+            if is_wanted:
+                node.subscribe(pattern, subscription, now)
+            else:
+                node.unsubscribe(pattern, subscription, now)
+            subscription.note_pattern(pattern, is_wanted=is_wanted)
+            return True
+
+        return self._loop.amend(subscription, act)
 
     def _end_watch(self, watch: Watch[Any]) -> None:
         self._loop.end_watch(watch)
@@ -426,3 +442,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         raise LocalError(
             "an AsyncBus opens in a running event loop: make it in a coroutine, or use Bus"
         ) from None
+
+
+def _refuse_change(service: Subscription, pattern: str, is_wanted: bool) -> bool:
+    raise LocalError(f"{service.pattern!r} is served: serve another topic with another call")

@@ -54,6 +54,7 @@ class Subscription(Mail):
         check_here: Callable[[], None],
         schedule: Callable[[Subscription], None],
         release: Callable[[Subscription], None],
+        change: Callable[[Subscription, str, bool], bool],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(
@@ -71,6 +72,7 @@ class Subscription(Mail):
         # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
         # of use only as long as its bus is open.
         self._release = release
+        self._change = change  # subscribes to a pattern more, or to one less
         self._wake = wake  # makes the receiver look whether it may go on
         self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
         self._left = Wakeup(event_loop)  # messages were taken that publishers wait for
@@ -127,6 +129,21 @@ class Subscription(Mail):
             return await self._wait_for_next()
         except ClosedError:
             raise StopAsyncIteration from None
+
+    def add_pattern(self, pattern: str) -> bool:
+        """Get the messages to one more topic or pattern from now on; False if it does already.
+
+        A message that several patterns match still comes once. Raises InvalidTopicError,
+        ClosedError, and LocalError if it serves requests.
+        """
+        return self._change(self, pattern, True)
+
+    def remove_pattern(self, pattern: str) -> bool:
+        """Get them no more; False if it did not. What came before can still be read.
+
+        One without patterns gets nothing until the next is added. Raises ClosedError.
+        """
+        return self._change(self, pattern, False)
 
     def close(self) -> None:
         """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.

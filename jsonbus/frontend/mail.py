@@ -60,9 +60,9 @@ class Mail:
         log: BusLog,
         discards: Discards,
     ) -> None:
-        #: What was subscribed to; nearly always one.
-        self.patterns = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
-        self._pattern = ", ".join(self.patterns)
+        # What was subscribed to, nearly always one; a dict is an ordered set.
+        given = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
+        self._patterns = dict.fromkeys(given)
         self._log = log
         self._discards = discards
         self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
@@ -77,9 +77,14 @@ class Mail:
         self._holds_up = False
 
     @property
+    def patterns(self) -> tuple[str, ...]:
+        """The topics and patterns subscribed to, oldest first."""
+        return tuple(self._patterns)
+
+    @property
     def pattern(self) -> str:
         """The topic or pattern subscribed to; several are separated by commas."""
-        return self._pattern
+        return ", ".join(self._patterns)
 
     @property
     def pending(self) -> int:
@@ -113,7 +118,18 @@ class Mail:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.pending} pending"
-        return f"<{type(self).__name__} {self._pattern} {state}>"
+        return f"<{type(self).__name__} {self.pattern} {state}>"
+
+    def has_pattern(self, pattern: str) -> bool:
+        """Whether it is subscribed to exactly this."""
+        return pattern in self._patterns
+
+    def note_pattern(self, pattern: str, *, is_wanted: bool) -> None:
+        """The bus subscribed to one pattern more for it, or to one less."""
+        if is_wanted:
+            self._patterns[pattern] = None
+        else:
+            del self._patterns[pattern]
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
@@ -134,9 +150,9 @@ class Mail:
         if count > 0:
             self._discard(count)
             self._log.warn_once(
-                ("excess", self._pattern),
+                ("excess", self.pattern),
                 "messages to %r are dropped: this program publishes them without reading them",
-                self._pattern,
+                self.pattern,
             )
 
     def _take(self, count_max: int) -> list[Message]:
@@ -175,7 +191,7 @@ class Mail:
             value = self._convert(message.value)
         except PayloadError as error:
             self._log.warn_once(
-                ("type", self._pattern),
+                ("type", self.pattern),
                 "messages to %r of node %s are dropped, they have the wrong type: %s",
                 message.topic,
                 message.node,

@@ -177,6 +177,7 @@ class Bus:
             pattern,
             handler,
             self._unsubscribe,
+            self._change_patterns,
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
@@ -249,7 +250,7 @@ class Bus:
         """
         check_handler(handler, may_be_async=False)
         answer = partial(self._requests.answer, handler)
-        service = self._make_subscription(topic, answer, self._stop_serving)
+        service = self._make_subscription(topic, answer, self._stop_serving, _refuse_change)
         self._loop.attach(service, partial(self._requests.serve, service))
         return service
 
@@ -344,6 +345,7 @@ class Bus:
         pattern: str | Sequence[str],
         handler: Handler | None,
         release: Callable[[Subscription], None],
+        change: Callable[[Subscription, str, bool], bool],
         *,
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: str = "drop_oldest",
@@ -365,6 +367,7 @@ class Bus:
             schedule=self._loop.crew.schedule,
             will_wait=self._loop.crew.will_wait,
             release=release,
+            change=change,
             wake=self._loop.wake,
         )
 
@@ -374,8 +377,25 @@ class Bus:
             lambda node, now: node.unsubscribe_all(subscription.patterns, subscription, now),
         )
 
+    def _change_patterns(self, subscription: Subscription, pattern: str, is_wanted: bool) -> bool:
+        def act(node: Node, now: float) -> bool:
+            if subscription.has_pattern(pattern) is is_wanted:
+                return False
+            if is_wanted:
+                node.subscribe(pattern, subscription, now)
+            else:
+                node.unsubscribe(pattern, subscription, now)
+            subscription.note_pattern(pattern, is_wanted=is_wanted)
+            return True
+
+        return self._loop.amend(subscription, act)
+
     def _end_watch(self, watch: Watch[Any]) -> None:
         self._loop.end_watch(watch)
 
     def _stop_serving(self, service: Subscription) -> None:
         self._loop.detach(service, partial(self._requests.stop_serving, service))
+
+
+def _refuse_change(service: Subscription, pattern: str, is_wanted: bool) -> bool:
+    raise LocalError(f"{service.pattern!r} is served: serve another topic with another call")

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
-from jsonbus.errors import TransportError
+from jsonbus.errors import ClosedError, TransportError
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
@@ -202,6 +202,18 @@ class Loop:
             self._changed.notify_all()  # it may be the subscriber that somebody waits for
 
         self.call(act)
+
+    def amend(self, subscription: Subscription, change: Callable[[Node, float], bool]) -> bool:
+        """Change what an open subscription gets; raises ClosedError if it has ended."""
+
+        def act(node: Node, now: float) -> bool:
+            if subscription not in self._subscriptions:
+                raise ClosedError(f"the subscription to {subscription.pattern!r} is closed")
+            is_changed = change(node, now)
+            self._changed.notify_all()
+            return is_changed
+
+        return self.call(act)
 
     def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
         """End a subscription; nothing if it has ended."""

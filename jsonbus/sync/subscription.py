@@ -59,6 +59,7 @@ class Subscription(Mail):
         schedule: Callable[[Subscription], None],
         will_wait: Callable[[], None],
         release: Callable[[Subscription], None],
+        change: Callable[[Subscription, str, bool], bool],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(
@@ -76,6 +77,7 @@ class Subscription(Mail):
         # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
         # of use only as long as its bus is open.
         self._release = release
+        self._change = change  # subscribes to a pattern more, or to one less
         self._wake = wake  # makes the receive loop look whether it may go on
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -129,6 +131,21 @@ class Subscription(Mail):
             return self.get()
         except ClosedError:
             raise StopIteration from None
+
+    def add_pattern(self, pattern: str) -> bool:
+        """Get the messages to one more topic or pattern from now on; False if it does already.
+
+        A message that several patterns match still comes once. Raises InvalidTopicError,
+        ClosedError, and LocalError if it serves requests.
+        """
+        return self._change(self, pattern, True)
+
+    def remove_pattern(self, pattern: str) -> bool:
+        """Get them no more; False if it did not. What came before can still be read.
+
+        One without patterns gets nothing until the next is added. Raises ClosedError.
+        """
+        return self._change(self, pattern, False)
 
     def close(self) -> None:
         """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.

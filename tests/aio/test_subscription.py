@@ -11,7 +11,7 @@ import pytest
 
 import jsonbus
 from jsonbus.aio.subscription import Subscription
-from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.errors import ClosedError, InvalidTopicError, LocalError, QueueFullError
 from tests.aio.running import asynctest, buses, memory_buses, until
 
 
@@ -393,3 +393,51 @@ async def test_a_subscription_tells_whether_its_handler_has_done_all() -> None:
         assert subscription.is_handling and not subscription.pending
         go_on.set()
         assert await until(lambda: not subscription.is_handling)
+
+
+@asynctest
+async def test_patterns_can_be_added_and_removed() -> None:
+    async with buses() as open_bus:
+        bus, other = open_bus(), open_bus()
+        subscription = bus.subscribe("a/*")
+        assert subscription.add_pattern("a/**")
+        assert subscription.add_pattern("b")
+        assert not subscription.add_pattern("b")
+        assert subscription.patterns == ("a/*", "a/**", "b")
+        assert await other.wait_for_subscribers("b", timeout=30)
+        assert await other.publish("a/1", 1) and await other.publish("b", 2)
+        assert [(await subscription.get(timeout=30)).value for _ in range(2)] == [1, 2]
+        assert subscription.remove_pattern("b")
+        assert not subscription.remove_pattern("b")
+        assert await until(lambda: not other.has_subscribers("b"))
+        assert subscription.remove_pattern("a/*")
+        assert await other.publish("a/1", 3)
+        assert (await subscription.get(timeout=30)).value == 3
+        assert subscription.pending == 0
+
+
+@asynctest
+async def test_a_subscription_without_patterns_waits_for_the_next() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        subscription = bus.subscribe("a")
+        subscription.remove_pattern("a")
+        assert not bus.has_subscribers("a")
+        subscription.add_pattern("b")
+        assert await bus.publish("b", 2)
+        assert (await subscription.get(timeout=30)).value == 2
+
+
+@asynctest
+async def test_a_pattern_that_is_refused_changes_nothing() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        subscription = bus.subscribe("a")
+        with pytest.raises(InvalidTopicError):
+            subscription.add_pattern("b//c")
+        assert subscription.patterns == ("a",)
+        with pytest.raises(LocalError, match="served"):
+            bus.serve("add", print).add_pattern("b")
+        subscription.close()
+        with pytest.raises(ClosedError):
+            subscription.add_pattern("b")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 import jsonbus
-from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.errors import ClosedError, InvalidTopicError, LocalError, QueueFullError
 from jsonbus.sync.subscription import Subscription
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
@@ -348,3 +348,45 @@ def test_several_patterns_are_taken_or_refused_together(open_bus: OpenBus) -> No
     with pytest.raises(jsonbus.errors.ConfigError):
         bus.subscribe([])
     assert not bus.subscriptions()
+
+
+def test_patterns_can_be_added_and_removed(open_bus: OpenBus) -> None:
+    bus, other = open_bus(), open_bus()
+    subscription = bus.subscribe("a/*")
+    assert subscription.add_pattern("a/**")
+    assert subscription.add_pattern("b")
+    assert not subscription.add_pattern("b")
+    assert subscription.patterns == ("a/*", "a/**", "b")
+    assert other.wait_for_subscribers("b", timeout=30)
+    assert other.publish("a/1", 1) and other.publish("b", 2)
+    assert [subscription.get(timeout=30).value for _ in range(2)] == [1, 2]
+    assert subscription.remove_pattern("b")
+    assert not subscription.remove_pattern("b")
+    assert wait_until(lambda: not other.has_subscribers("b"))
+    assert subscription.remove_pattern("a/*")
+    assert other.publish("a/1", 3)
+    assert subscription.get(timeout=30).value == 3
+    assert subscription.pending == 0
+
+
+def test_a_subscription_without_patterns_waits_for_the_next(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("a")
+    subscription.remove_pattern("a")
+    assert not bus.has_subscribers("a")
+    subscription.add_pattern("b")
+    assert bus.publish("b", 2)
+    assert subscription.get(timeout=30).value == 2
+
+
+def test_a_pattern_that_is_refused_changes_nothing(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    subscription = bus.subscribe("a")
+    with pytest.raises(InvalidTopicError):
+        subscription.add_pattern("b//c")
+    assert subscription.patterns == ("a",)
+    with pytest.raises(LocalError, match="served"):
+        bus.serve("add", print).add_pattern("b")
+    subscription.close()
+    with pytest.raises(ClosedError):
+        subscription.add_pattern("b")

@@ -1,0 +1,196 @@
+"""The hub: between the bus and whatever clients the gateway has.
+
+Theory of operation
+-------------------
+The gateway is one node with one subscription. Its patterns are those that clients want; each is
+counted, so that it is subscribed to with its first client and given up with its last. Whatever
+comes is handed to every *sink* (text server, event streams, webhooks) in batches and in order; a
+sink knows which of its clients want what. So a message crosses from the bus once, and is matched
+and encoded once per kind of client, however many clients there are.
+
+The subscription's mailbox blocks when it is full: while the disk is slow, what comes is kept by
+the kernel, and of reliable topics asked for again, instead of being dropped here.
+
+Retained values
+---------------
+The bus gives a retained value to a subscription when it begins. Clients that come later to a
+pattern that is subscribed to already would get none, and to add a pattern brings those of
+overlapping ones once more. So `want` asks the bus on behalf of the newcomer alone, by a
+subscription that ends at once: it returns what this node has been given before. What the network
+brings later comes with the other messages. What passed either way is remembered, bounded, and
+passes with the others only once.
+
+Publishing
+----------
+A message goes to the webhooks' backlog first, and to the bus when it is on disk: who gets an error
+may try again, and nobody got the message twice. The gateway's own messages come back through its
+subscription like those of others, which is how they reach text clients and event streams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jsonbus
+from jsonbus.errors import PayloadTooLargeError
+
+from .values import to_json
+
+if TYPE_CHECKING:
+    from jsonbus.aio.subscription import Subscription
+
+logger = logging.getLogger("jsonbus.gateway.hub")
+
+Take = Callable[[list[jsonbus.Message]], Awaitable[None] | None]
+
+#: Messages that wait for the sinks: some milliseconds of a flood.
+MAILBOX_MAX = 10_000
+
+#: Retained values that are remembered as passed on: as many as a node keeps of others'.
+PASSED_MAX = 100_000
+
+
+class Backlog(Protocol):
+    """Where messages for webhooks are kept; `WebhookLedger` is one."""
+
+    def wants(self, topic: str) -> bool: ...
+
+    async def accept(self, topic: str, payload: bytes) -> int: ...
+
+
+class Published(NamedTuple):
+    """What became of a message."""
+
+    #: For how many webhooks it is stored.
+    webhooks: int
+    #: Whether somebody else wanted it: a node of the bus, or a client of this gateway.
+    is_sent: bool
+
+
+class Hub:
+    """See the head of this file. Everything in the event loop of the bus."""
+
+    def __init__(self, bus: jsonbus.AsyncBus, backlog: Backlog | None = None) -> None:
+        self._bus = bus
+        self._backlog = backlog
+        self._sinks: list[Take] = []
+        self._wanted: dict[str, int] = {}
+        self._subscription: Subscription | None = None
+        self._passed: OrderedDict[tuple[str, str, float], None] = OrderedDict()
+        self._published = 0
+        self._received = 0
+
+    @property
+    def node(self) -> str:
+        """The id of the gateway's node: the origin of its own messages."""
+        return self._bus.id
+
+    def add_sink(self, take: Take) -> None:
+        """Hand every message that some client wants to `take`, too, in batches and in order.
+
+        It must not raise. What it returns is awaited before the next batch, by which it holds up
+        all clients: one that need not wait returns None.
+        """
+        self._sinks.append(take)
+
+    async def want(self, pattern: str) -> list[jsonbus.Message]:
+        """One more client wants the pattern; returns the retained values that are here already.
+
+        Those are for that client alone. Raises InvalidTopicError, ClosedError, and LocalError if
+        a node cannot have so many patterns.
+        """
+        pattern = jsonbus.check_pattern(pattern)
+        if pattern not in self._wanted:
+            self._subscribe(pattern)
+        self._wanted[pattern] = self._wanted.get(pattern, 0) + 1
+        return await self._take_retained(pattern)
+
+    def unwant(self, pattern: str) -> None:
+        """One client less wants it; every `want` has its `unwant`."""
+        count = self._wanted[pattern] - 1
+        if count:
+            self._wanted[pattern] = count
+            return
+        del self._wanted[pattern]
+        if self._subscription is not None and not self._bus.is_closed:
+            self._subscription.remove_pattern(pattern)
+
+    async def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> Published:
+        """Give a value to the webhooks that want it, durably, and to the bus.
+
+        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError,
+        ClosedError; it went nowhere then.
+        """
+        topic = jsonbus.check_topic(topic)
+        webhooks = 0
+        if self._backlog is not None and self._backlog.wants(topic):
+            payload = to_json(value)
+            limit_bytes = self._bus.config.value_bytes_max
+            if len(payload) > limit_bytes:  # the bus would refuse it, when it is stored already
+                raise PayloadTooLargeError(topic, len(payload), limit_bytes)
+            webhooks = await self._backlog.accept(topic, payload)
+        is_sent = await self._bus.publish(topic, value, retain=retain, reliable=reliable)
+        self._published += 1
+        return Published(webhooks, is_sent)
+
+    def stats(self) -> dict[str, int]:
+        dropped = 0 if self._subscription is None else self._subscription.dropped
+        return {
+            "messages_published": self._published,
+            "messages_received": self._received,
+            "messages_dropped": dropped,
+            "patterns_wanted": len(self._wanted),
+        }
+
+    def _subscribe(self, pattern: str) -> None:
+        if self._subscription is None:
+            self._subscription = self._bus.subscribe(
+                pattern, self._pass_on, maxsize=MAILBOX_MAX, overflow="block", in_batches=True
+            )
+        else:
+            self._subscription.add_pattern(pattern)
+
+    async def _pass_on(self, messages: list[jsonbus.Message]) -> None:
+        self._received += len(messages)
+        if any(message.origin.is_retained for message in messages):
+            messages = [
+                message
+                for message in messages
+                if not message.origin.is_retained or self._passes_first(message)
+            ]
+        for take in self._sinks:
+            try:
+                waiting = take(messages)
+                if waiting is not None:
+                    await waiting
+            except Exception:  # a bug, which must not end the other sinks' messages
+                logger.exception("%d messages were not passed on", len(messages))
+
+    async def _take_retained(self, pattern: str) -> list[jsonbus.Message]:
+        """What the bus has for a newcomer to a pattern that is subscribed to already.
+
+        Nothing here waits, though it is awaited: no message can come in between.
+        """
+        with self._bus.subscribe(pattern, maxsize=PASSED_MAX) as newcomer:
+            pending = newcomer.pending
+            messages = await newcomer.get_many(pending, timeout=0) if pending else []
+        for message in messages:
+            self._passes_first(message)
+        return messages
+
+    def _passes_first(self, message: jsonbus.Message) -> bool:
+        """Whether a retained value has not been passed on before; it counts as passed on now."""
+        # Not by its sequence: one that nobody wanted when it was published has none.
+        key = message.topic, message.node, message.sent_at
+        if key in self._passed:
+            self._passed.move_to_end(key)
+            return False
+        self._passed[key] = None
+        if len(self._passed) > PASSED_MAX:
+            self._passed.popitem(last=False)
+        return True
