@@ -85,7 +85,7 @@ class Receiver:
         self.default = Answer()
         self._tls = tls
         self._script: deque[Answer] = deque()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
         self._is_listening = threading.Event()
         self._released: asyncio.Semaphore
@@ -95,7 +95,8 @@ class Receiver:
     @property
     def url(self) -> str:
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{self.host}:{self.port}/hook"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}/hook"
 
     @property
     def messages(self) -> list[Any]:
@@ -120,6 +121,7 @@ class Receiver:
         self._loop.call_soon_threadsafe(release)
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         assert self._is_listening.wait(30)
         return self

@@ -283,7 +283,7 @@ def test_a_kept_connection_that_the_receiver_closed_is_replaced_without_a_pause(
     async def main() -> None:
         with Receiver() as receiver:
             # Closed when the next request comes, unanswered: what a server does whose keep-alive
-            # time is over just then. The pause after a failure would be an hour.
+            # time is over just then.
             receiver.script(Answer(), Answer(closes_before=True))
             async with gateway() as parts:
                 await parts.webhooks.subscribe("bob", "a", receiver.url)
@@ -504,6 +504,50 @@ def test_a_request_that_is_answered_soon_after_the_end_began_is_not_repeated(
     run(main())
 
 
+def test_connections_that_are_not_needed_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonbus.gateway.webhooks.SWEEP_S", 0.01)
+    monkeypatch.setattr("jsonbus.gateway.webhooks.IDLE_CONNECTIONS_MAX", 2)
+
+    async def main() -> None:
+        with Receiver() as receiver:
+            async with gateway() as parts:
+                for number in range(5):
+                    await parts.webhooks.subscribe(f"bob {number}", "a", receiver.url)
+                await parts.publish(1)
+                await parts.until_delivered()
+                await until(lambda: receiver.open_connections == 2)
+                assert parts.webhooks.stats()["connections_kept"] == 2
+                monkeypatch.setattr("jsonbus.gateway.webhooks.IDLE_S", 0.0)
+                await until(lambda: receiver.open_connections == 0)
+                assert receiver.connections == 5
+                await parts.publish(2)
+                await parts.until_delivered()
+            assert receiver.messages == [1] * 5 + [2] * 5
+
+    run(main())
+
+
+def test_no_more_requests_run_than_there_are_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonbus.gateway.webhooks.CONNECTIONS_MAX", 3)
+
+    async def main() -> None:
+        with Receiver() as receiver:
+            receiver.default = Answer(waits=True)
+            async with gateway() as parts:
+                for number in range(10):
+                    await parts.webhooks.subscribe(f"bob {number}", "a", receiver.url)
+                await parts.publish(1)
+                await until(lambda: len(receiver.requests) == 3)
+                receiver.release(2)
+                await until(lambda: len(receiver.requests) == 5)
+                assert parts.ledger.stats()["backlog"] >= 7
+                receiver.release(8)
+                await parts.until_delivered()
+            assert receiver.messages == [1] * 10
+
+    run(main())
+
+
 # ---- Where the messages come from
 
 
@@ -511,9 +555,10 @@ def test_messages_of_other_nodes_arrive_and_own_ones_arrive_once() -> None:
     async def main() -> None:
         with Receiver() as receiver:
             async with gateway() as parts, jsonbus.AsyncBus(port=parts.bus_port) as other:
+                await other.wait_until_sure(30)  # before, it would hold the value for a while
+                await other.publish("a/b", "from before", retain=True)
                 await parts.webhooks.subscribe("bob", "a/**", receiver.url)
                 await parts.webhooks.subscribe("eve", "a/b", receiver.url)
-                await other.wait_until_sure(30)
                 await until(lambda: other.explain("a/b").wanted_by)
                 await parts.hub.publish("a/b", "own")
                 await other.publish("a/b", {"other": 1}, reliable=True)
@@ -621,6 +666,37 @@ def test_a_name_with_several_addresses_is_delivered_to_at_the_one_that_answers()
                 assert parts.view("bob").attempts_failed == 0
             assert receiver.messages == [0, 1, 2]
             assert receiver.connections == 1
+
+    run(main())
+
+
+def test_localhost_is_delivered_to_whichever_of_its_addresses_listens() -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            async with gateway() as parts:
+                url = f"http://localhost:{receiver.port}/x"
+                await parts.webhooks.subscribe("bob", "a", url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert receiver.requests[0].headers["host"] == f"localhost:{receiver.port}"
+
+    run(main())
+
+
+def test_an_ipv6_address_is_delivered_to() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+
+    async def main() -> None:
+        with Receiver(host="::1") as receiver:
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert receiver.requests[0].headers["host"] == f"[::1]:{receiver.port}"
 
     run(main())
 
