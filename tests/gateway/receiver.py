@@ -54,6 +54,7 @@ class Received:
     headers: dict[str, str]  # names in lower case
     body: bytes
     connection: int  # the first one is 1
+    at: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def json(self) -> Any:

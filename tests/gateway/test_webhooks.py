@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -287,5 +288,47 @@ def test_a_subscription_goes_on_if_the_one_who_asked_is_cancelled() -> None:
                 await parts.publish(1)
                 await parts.until_delivered()
             assert receiver.messages == [1]
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_lost_or_out_of_order_over_failures_moves_and_restarts(
+    tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    bad = [
+        Answer(500),
+        Answer(302),
+        Answer(closes_before=True),
+        Answer(closes_midway=True),
+        Answer(closes_after=True),
+        Answer(raw=b"?"),
+    ]
+
+    async def main() -> None:
+        with Receiver() as one, Receiver() as two:
+            for receiver in (one, two):
+                receiver.script(*random.choices([Answer(), *bad], k=60))
+            subscribers = [f"s{number}" for number in range(8)]
+            for first in (0, 40, 80):
+                async with gateway(tmp_path) as parts:
+                    for name in subscribers:
+                        await parts.webhooks.subscribe(name, "a", one.url)
+                    for number in range(first, first + 40):
+                        await parts.publish(number)
+                        if random.random() < 0.2:
+                            name, url = random.choice(subscribers), random.choice([one, two]).url
+                            await parts.webhooks.subscribe(name, "a", url)
+                    if first == 80:
+                        await parts.until_delivered()
+        bodies: dict[str, bytes] = {}
+        got: dict[str, list[int]] = {name: [] for name in subscribers}
+        for request in sorted([*one.requests, *two.requests], key=lambda each: each.at):
+            delivery_id = request.headers["jsonbus-delivery"]
+            if delivery_id not in bodies:
+                got[request.headers["jsonbus-subscriber"]] += request.messages
+            assert bodies.setdefault(delivery_id, request.body) == request.body
+        assert got == {name: list(range(120)) for name in subscribers}
 
     run(main())
