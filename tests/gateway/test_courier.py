@@ -235,6 +235,32 @@ def test_a_name_that_means_loopback_at_the_delivery_is_not_connected_to() -> Non
     run(main())
 
 
+def test_a_name_is_looked_up_again_after_a_failure_and_not_for_every_delivery() -> None:
+    async def main() -> None:
+        asked = 0
+
+        async def look_up(host: str, port: int) -> list[str]:
+            nonlocal asked
+            asked += 1
+            return ["127.0.0.1"]
+
+        targets = Targets(is_loopback_gateway=True, look_up=look_up)
+        with Receiver() as receiver:
+            receiver.script(*[Answer()] * 5, Answer(500))
+            async with gateway(targets=targets) as parts:
+                url = f"http://hook.example:{receiver.port}/x"
+                await parts.webhooks.subscribe("bob", "a", url)
+                for number in range(5):
+                    await parts.publish(number)
+                    await parts.until_delivered()
+                assert asked == 2  # at the subscription, and at the first delivery
+                await parts.publish(5)
+                await parts.until_delivered()
+                assert asked == 3
+
+    run(main())
+
+
 def test_a_name_that_is_not_known_yet_is_accepted_and_tried_again() -> None:
     async def main() -> None:
         known: list[str] = []
