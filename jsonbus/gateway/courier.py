@@ -283,5 +283,3 @@ def _show(url: str) -> str:
         return str(parse_url(url))
     except ValueError:  # stored by an earlier version that allowed it
         return "its url"
-
-

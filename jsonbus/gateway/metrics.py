@@ -26,8 +26,8 @@ GAUGES = frozenset(
     """
     clients commands_waiting lines_waiting
     streams events_waiting
-    subscribers subscriptions patterns patterns_wanted backlog backlog_bytes backlog_max
-    batches_in_flight deliveries_in_flight connections connections_open webhooks_failing
+    subscribers subscriptions patterns_wanted backlog
+    delivering connections_kept connections_open is_failing
     messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
     nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
     """.split()
