@@ -101,12 +101,13 @@ async def site(
     stream_options: Mapping[str, Any] | None = None,
     server_options: Mapping[str, Any] | None = None,
     body_bytes_max: int = BODY_BYTES_MAX,
+    allow_webhooks: Sequence[str] = (),
 ) -> AsyncIterator[Site]:
     async with buses() as open_bus:
         bus, other = open_bus(), open_bus()
         ledger = WebhookLedger(data, **(ledger_options or {}))
         hub = WatchedHub(bus, ledger)
-        targets = Targets(is_loopback_gateway=True)
+        targets = Targets(allow_webhooks, is_loopback_gateway=True)
         webhooks = Webhooks(ledger, targets, hub, own_node=hub.node, timeout_s=5.0)
         streams = EventStreams(hub, **(stream_options or {}))
         hub.add_sink(webhooks.take)
