@@ -59,7 +59,7 @@ def main() -> None:
             print(
                 f"{kind:10} {request:6} {statistics.median(rates):8,.0f} requests/s "
                 f"(of {options.runs}: {min(rates):,.0f} to {max(rates):,.0f}), "
-                f"CPU {statistics.median(costs):5.1f} µs per request"
+                f"CPU {statistics.median(costs):5.1f} µs per request (least {min(costs):.1f})"
             )
 
 
@@ -102,9 +102,10 @@ def _start_profile(path: str | None) -> Any:
 
 def _make_app(has_token: bool) -> Any:
     from jsonbus.gateway.access import Access, read_token
-    from jsonbus.gateway.app import Services, make_app
+    from jsonbus.gateway.app import make_app
     from jsonbus.gateway.event_streams import EventStreams
     from jsonbus.gateway.hub import Published
+    from jsonbus.gateway.services import Services
     from jsonbus.gateway.visitors import Visitors
 
     done = Published(0, True)

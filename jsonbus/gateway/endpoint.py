@@ -88,9 +88,9 @@ class Endpoint:
         started_at = perf_counter()
         request = None
         try:
+            request = HttpRequest(scope, receive)
             if scope["method"] not in self.methods:
                 raise _wrong_method(scope["method"], self.methods)
-            request = HttpRequest(scope, receive)
             if self._is_guarded:
                 self._check_right(request)
             answer = await self._handler(request)

@@ -128,18 +128,16 @@ def _make_httptools_class() -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class GuardedHttpTools(_Guarded, HttpToolsProtocol):  # type: ignore[misc]
-        """httptools has no bound for a head: its pieces are counted here."""
+        """httptools has no bound for a head: what it is given is counted here."""
 
-        _head_bytes = 0
-        _bytes_unparsed = 0
+        _bytes_given = 0  # since the head began, whatever came before it in the same piece included
         _is_in_head = False
 
         def data_received(self, data: bytes) -> None:
+            self._bytes_given = self._bytes_given + len(data) if self._is_in_head else len(data)
             super().data_received(data)
             if self._is_in_head:
-                # A piece of the head that is not complete is kept by the parser, uncounted.
-                self._bytes_unparsed += len(data)
-                if self._bytes_unparsed > HEAD_BYTES_MAX and not self.transport.is_closing():
+                if self._bytes_given > HEAD_BYTES_MAX and not self.transport.is_closing():
                     self._is_head_too_large = True
                     self.send_400_response("")
                 self._await_head()
@@ -147,27 +145,19 @@ def _make_httptools_class() -> type[asyncio.Protocol]:
                 self._stop_waiting()
 
         def on_message_begin(self) -> None:
-            self._head_bytes = self._bytes_unparsed = 0
             self._is_in_head = True
             super().on_message_begin()
 
-        def on_url(self, url: bytes) -> None:
-            self._count(len(url))
-            super().on_url(url)
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            self._count(len(name) + len(value) + 4)
-            super().on_header(name, value)
-
         def on_headers_complete(self) -> None:
+            # Most heads come in one small piece, and need not be measured.
+            if self._bytes_given > HEAD_BYTES_MAX and self._measure_head() > HEAD_BYTES_MAX:
+                self._is_head_too_large = True
+                raise ValueError("head too large")  # the parser stops, and an error is answered
             self._is_in_head = False
             super().on_headers_complete()
 
-        def _count(self, size_bytes: int) -> None:
-            self._head_bytes += size_bytes
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._is_head_too_large = True
-                raise ValueError("head too large")  # the parser stops, and an error is answered
+        def _measure_head(self) -> int:
+            return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     return GuardedHttpTools
 

@@ -89,7 +89,12 @@ class HttpServer:
         self._task = asyncio.create_task(
             self._server.serve(sockets=[listener]), name="jsonbus-gateway-http"
         )
-        await self._server.is_listening.wait()
+        listening = asyncio.ensure_future(self._server.is_listening.wait())
+        await asyncio.wait([listening, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            listening.cancel()
+            listener.close()
+            await self._task  # raises what went wrong
 
     async def close(self) -> None:
         """Stop listening and end all connections, within `close_s` and a little."""
@@ -160,6 +165,8 @@ async def _bind(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # Of a name with both, such as localhost, the address that most programs try.
+        found.sort(key=lambda each: each[0] != socket.AF_INET)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:

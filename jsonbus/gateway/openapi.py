@@ -6,9 +6,8 @@ route against it with generated requests, so what is not true here fails there.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .event_streams import PATTERNS_MAX
+from .openapi_answers import Json, answer_schemas, error_responses
 from .parameters import (
     FORM,
     FORM_BYTES_MAX,
@@ -18,8 +17,6 @@ from .parameters import (
     NAME_CHARACTERS_MAX,
     URL_CHARACTERS_MAX,
 )
-
-Json = dict[str, Any]
 
 _TOPIC = "Levels separated by /, none empty, without * and control characters."
 _PATTERN = "A topic in which whole levels may be * (one level) or ** (any number of levels)."
@@ -55,7 +52,7 @@ def make_document(version: str, *, is_open: bool, body_bytes_max: int) -> Json:
             "description": 'Errors are answered as {"error": "one sentence"}.',
         },
         "paths": _paths(body_bytes_max),
-        "components": {"schemas": _schemas(), "responses": _errors()},
+        "components": {"schemas": answer_schemas(), "responses": error_responses()},
     }
     if is_open:
         for operations in document["paths"].values():
@@ -274,78 +271,3 @@ _EXAMPLES = {
 
 #: What any route may answer.
 _ANYWHERE = ("400", "403", "431", "500", "503")
-
-_REASONS = {
-    "400": "A parameter is missing, too long or wrong, or the request is malformed.",
-    "401": "A token is needed, or the token is wrong.",
-    "403": "The token does not carry the right, or a page of another site asks.",
-    "404": "There is no such subscription.",
-    "408": "The body did not come in time.",
-    "413": "The body or the value is too large.",
-    "415": "The content type, its charset or its encoding is not understood.",
-    "431": "The request's line and headers are too large.",
-    "500": "Try again later: the backlog or the disk is full, and nothing was accepted; or a fault "
-    "of the gateway's own, without «try again later».",
-    "503": "Try again later: the gateway is closing, in trouble, or at a limit of its own.",
-}
-
-
-def _errors() -> Json:
-    content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
-    responses: Json = {
-        status: {"description": reason, "content": content} for status, reason in _REASONS.items()
-    }
-    responses["401"]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-    for status in ("500", "503"):
-        responses[status]["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
-        }
-    return responses
-
-
-def _schemas() -> Json:
-    count = {"type": "integer", "minimum": 0}
-    flag = {"type": "boolean"}
-    text = {"type": "string"}
-    instant = {"type": ["number", "null"], "description": "Seconds since 1970."}
-    return {
-        "Error": _object(error={"type": "string", "minLength": 1}),
-        "Published": _object(
-            webhooks={**count, "description": "For how many webhooks it is stored."},
-            sent={**flag, "description": "Whether anybody on the bus wanted it."},
-        ),
-        "Subscribed": _object(
-            new={**flag, "description": "False: the webhook had this subscription already."},
-            moved={**flag, "description": "The webhook had another url before."},
-        ),
-        "Unsubscribed": _object(topics={"type": "array", "items": text}),
-        "Subscribers": _object(
-            subscribers={
-                "type": "array",
-                "items": _object(
-                    name=text,
-                    url=text,
-                    topics={"type": "array", "items": text},
-                    backlog={**count, "description": "Messages that wait."},
-                    delivered=count,
-                    dropped={**count, "description": "Without room or disk for them."},
-                    attempts_failed=count,
-                    last_error={"type": ["string", "null"]},
-                    last_error_at=instant,
-                    retry_at=instant,
-                    created_at=instant,
-                ),
-            }
-        ),
-        "Health": _object(status={"const": "ok"}, version=text),
-        "Document": {"type": "object", "required": ["openapi", "info", "paths"]},
-    }
-
-
-def _object(**properties: Json) -> Json:
-    return {
-        "type": "object",
-        "required": list(properties),
-        "properties": properties,
-        "additionalProperties": False,
-    }

@@ -20,10 +20,11 @@ from fastapi import FastAPI
 
 import jsonbus
 from jsonbus.gateway.access import Access, read_token
-from jsonbus.gateway.app import BODY_BYTES_MAX, Services, make_app
+from jsonbus.gateway.app import make_app
 from jsonbus.gateway.event_streams import EventStreams
 from jsonbus.gateway.http_server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
+from jsonbus.gateway.services import BODY_BYTES_MAX, Services
 from jsonbus.gateway.targets import Targets
 from jsonbus.gateway.visitors import Visitors
 from jsonbus.gateway.webhook_ledger import WebhookLedger

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from jsonbus.errors import TransportError
+from jsonbus.gateway import endpoint, http_request
 from jsonbus.gateway.http_server import HttpServer
 from tests.aio.running import asynctest, until
 from tests.gateway.site import end, read_answer, site
@@ -332,3 +333,37 @@ async def test_closing_gives_up_requests_and_clients_that_do_not_end(
             await end(writer)
         [record] = [each for each in caplog.records if each.levelno >= logging.WARNING]
         assert record.getMessage() == "1 requests did not end in time and were given up"
+
+
+@PARSERS
+@asynctest
+async def test_a_body_that_does_not_come_is_given_up(
+    parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_request, "BODY_S_MAX", 0.05)
+    monkeypatch.setattr(endpoint, "DISCARDED_S_MAX", 0.05)
+    async with site(parser=parser) as here:
+        reader, writer = await here.connect()
+        writer.write(
+            b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"topic":'
+        )
+        answer = await read_answer(reader)
+        assert answer.status == 408
+        assert answer.json == {"error": "the body did not come within 0.05 s: send it at once"}
+        assert await reader.read() == b""
+        await end(writer)
+
+
+@PARSERS
+@asynctest
+async def test_a_second_head_behind_a_long_body_is_measured_for_itself(parser: str) -> None:
+    async with site(parser=parser) as here:
+        body = b'{"topic":"a","message":1,"x":"' + b"x" * 100_000 + b'"}'
+        reader, writer = await here.connect()
+        head = b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        writer.write(request * 3)
+        for _ in range(3):
+            assert (await read_answer(reader)).status == 200
+        await end(writer)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -93,8 +95,8 @@ def test_a_part_keeps_its_line_breaks(line_break: bytes) -> None:
 
 
 def test_a_json_body_keeps_the_types_of_values() -> None:
-    body = b'{"topic":"a","message":{"topic":"a","message":[1,null]}}'
-    assert read(b"", body, JSON) == {"topic": "a", "message": {"topic": "a", "message": [1, None]}}
+    body = b'{"topic":"a","message":{"topic":1e30,"message":[1,null]}}'
+    assert read(b"", body, JSON) == {"topic": "a", "message": {"topic": 1e30, "message": [1, None]}}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,13 @@ def test_a_parameter_that_comes_twice_is_refused(
         (b"", b'{"topic":"\xff"}', JSON, 400, "this is not JSON"),
         (b"", b'{"topic":"\\ud800"}', JSON, 400, "this is not JSON"),
         (b"", b"[" * 100_000, JSON, 400, "this is not JSON"),
+        (
+            b"",
+            b'{"topic":"a","message":{"topic":' + b"[" * 1_015 + b"]" * 1_015 + b"}}",
+            JSON,
+            400,
+            "nested too deeply",
+        ),
         (b"", b"[]", JSON, 400, "must be a JSON object"),
         (b"", b"null", JSON, 400, "must be a JSON object"),
         (b"", b"topic=a", "text/plain", 415, "content type 'text/plain' is not understood"),
@@ -242,3 +251,11 @@ async def _try(query: bytes, body: bytes, kind: str) -> None:
         assert set(await read_parameters(request(query, body, kind), NAMES)) <= set(NAMES)
     except Refusal as refusal:
         assert refusal.status in (400, 415)
+
+
+def test_forms_need_no_package_for_them() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['python_multipart', 'multipart']));"
+        "import jsonbus.gateway.app, jsonbus.gateway.http_server"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
