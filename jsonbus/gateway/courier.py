@@ -36,13 +36,15 @@ from jsonbus.errors import ClosedError
 from .backoff import retry_delay_s
 from .targets import Address, Targets, parse_url
 from .webhook_ledger import Batch
-from .webhook_post import ConnectionCounts, Header, NotDeliveredError, PostConnection
+from .webhook_post import NO_TLS, ConnectionCounts, Header, NotDeliveredError, PostConnection
 
 logger = logging.getLogger("jsonbus.gateway.webhooks")
 
 ADDRESS_FRESH_S = 30.0
 #: A receiver that fails and recovers all the time is warned of so often, not each time.
 WARN_AGAIN_S = 60.0
+#: Nothing in a courier resists being cancelled; should a library do, the gateway ends all the same.
+CANCEL_S = 5.0
 
 
 class Accounts(Protocol):
@@ -92,7 +94,7 @@ class Courier:
         self._batch: Batch | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
-        self._is_attempting = False
+        self._is_pausing = False
         self._has_moved = asyncio.Event()
         self._deadline: asyncio.Timeout | None = None  # of the attempt that runs
         self._connection: PostConnection | None = None
@@ -128,10 +130,10 @@ class Courier:
         self._is_stopping = True
         task = self._task
         if task is not None:
-            if grace_s > 0 and self._is_attempting:
+            if grace_s > 0 and not self._is_pausing:
                 await asyncio.wait([task], timeout=grace_s)
             task.cancel()
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=CANCEL_S)
         await self.disconnect()
 
     async def disconnect(self) -> None:
@@ -151,11 +153,8 @@ class Courier:
                 self._office.counts.messages_delivered += batch.count
         except ClosedError:
             pass  # the ledger is closed: whatever is not settled is delivered again next time
-        except Exception:  # a bug; this subscriber's batch waits for the next start or move
-            logger.exception("deliveries to %r have stopped", self._name)
         finally:
             self._task = None
-            self._is_attempting = False
             self.idle_at = asyncio.get_running_loop().time()
 
     async def _deliver(self, batch: Batch) -> bool:
@@ -193,7 +192,6 @@ class Courier:
         """One POST from the look-up to the end of the answer; None if it was taken."""
         office = self._office
         office.counts.attempts += 1
-        self._is_attempting = True
         failure: NotDeliveredError | None = None
         try:
             async with asyncio.timeout(office.timeout_s) as self._deadline:
@@ -203,13 +201,11 @@ class Courier:
             failure = error
         except TimeoutError:
             failure = NotDeliveredError(f"no answer within {office.timeout_s:g} s")
-        except ValueError as error:
-            failure = NotDeliveredError(f"the address is refused: {error}")
-        except OSError as error:
-            failure = NotDeliveredError(f"the name cannot be looked up: {error}")
+        except Exception:  # a bug, here or below: the batch must not be stuck for it
+            logger.exception("an attempt to deliver to %r failed", self._name)
+            failure = NotDeliveredError("the gateway failed: see its log")
         finally:
             self._deadline = None
-            self._is_attempting = False
         # Whatever state the connection is in, the next attempt had better begin with a new one.
         self._fresh = None
         await self.disconnect()
@@ -221,24 +217,42 @@ class Courier:
         if fresh is not None and fresh[0] == url and now < fresh[2]:
             address = fresh[1]
         else:
-            address = await self._office.targets.resolve(url)
+            address = await self._resolve(url)
             fresh = url, address, now + ADDRESS_FRESH_S
-        if self._connection is None:
-            self._connection = PostConnection(self._office.tls(), self._office.counts.connections)
         headers = [
             *self._headers,
             (b"Jsonbus-Delivery", batch.delivery_id.encode("ascii")),
             (b"Jsonbus-Attempt", b"%d" % number),
         ]
-        await self._connection.post(address, headers, batch.body, self._office.timeout_s)
+        connection = await self._connect(address)
+        await connection.post(address, headers, batch.body, self._office.timeout_s)
         self._fresh = fresh
 
+    async def _resolve(self, url: str) -> Address:
+        try:
+            return await self._office.targets.resolve(url)
+        except ValueError as error:
+            raise NotDeliveredError(f"the address is refused: {error}") from error
+        except OSError as error:
+            raise NotDeliveredError(f"the name cannot be looked up: {error}") from error
+
+    async def _connect(self, address: Address) -> PostConnection:
+        if self._connection is not None and not self._connection.is_for(address):
+            await self.disconnect()
+        if self._connection is None:
+            tls = self._office.tls() if address.scheme == "https" else NO_TLS
+            self._connection = PostConnection(address, tls, self._office.counts.connections)
+        return self._connection
+
     async def _pause(self, delay_s: float) -> None:
+        self._is_pausing = True
         try:
             async with asyncio.timeout(delay_s):
                 await self._has_moved.wait()
         except TimeoutError:
             pass
+        finally:
+            self._is_pausing = False
 
     def _note_success(self, url: str) -> None:
         if self._is_failing:

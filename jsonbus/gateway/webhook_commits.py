@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from jsonbus.errors import ClosedError, StoreError
 from jsonbus.gateway.webhook_store import WebhookStore
-from jsonbus.gateway.webhook_works import Accept, Batch, Contents, Work
+from jsonbus.gateway.webhook_works import FREEING, Accept, Batch, Contents, Work
 
 log = logging.getLogger("jsonbus.gateway.store")
 
@@ -143,18 +143,18 @@ class CommitThread:
             return Outcome(*self._store.commit([task.work for task in group]), None)
         except Exception as error:
             failure = _to_store_error(error)
-        # What is delivered or unsubscribed frees room and must not fail for new messages' sake.
-        others = [task.work for task in group if not isinstance(task.work, Accept)]
-        if not others or len(others) == len(group):
+        # What is delivered or unsubscribed frees room and must not fail for the others' sake.
+        freeing = [task.work for task in group if isinstance(task.work, FREEING)]
+        if not freeing or len(freeing) == len(group):
             return Outcome([failure] * len(group), [], failure)
         try:
-            results, batches = self._store.commit(others)
+            results, batches = self._store.commit(freeing)
         except Exception as error:
             failure = _to_store_error(error)
             return Outcome([failure] * len(group), [], failure)
         done = iter(results)
         return Outcome(
-            [failure if isinstance(task.work, Accept) else next(done) for task in group],
+            [next(done) if isinstance(task.work, FREEING) else failure for task in group],
             batches,
             failure,
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 from jsonbus.errors import StoreError
 from jsonbus.gateway import webhook_file
+from jsonbus.gateway.webhook_reserve import Reserve
 
 log = logging.getLogger("jsonbus.gateway.store")
 
@@ -21,10 +22,10 @@ log = logging.getLogger("jsonbus.gateway.store")
 ROWS_MAX = 64
 
 #: Free pages the file may keep for the next backlog (16 MiB); what a longer one took beyond that
-#: goes back to the disk in parts of 4 MiB, one every so many commits, so that none takes long.
+#: goes back to the disk in parts of 1 MiB, one every so many commits, so that none takes long.
 FREE_PAGES_MAX = 4096
-FREED_PAGES = 1024
-COMMITS_PER_LOOK = 64
+FREED_PAGES = 256
+COMMITS_PER_LOOK = 16
 
 
 class Database:
@@ -34,6 +35,7 @@ class Database:
         """Lock the folder, open or make the file, bring it to the newest version; StoreError."""
         self._path = None if folder is None else folder / webhook_file.FILE_NAME
         self._lock = None if folder is None else webhook_file.FolderLock(folder)
+        self._reserve = Reserve(folder)
         self._commits = 0
         try:
             self._connection = webhook_file.connect(folder, steps)
@@ -66,7 +68,10 @@ class Database:
             marks = ",".join("?" * len(part))
             self._connection.execute(f"DELETE FROM messages WHERE number IN ({marks})", part)
 
-    def begin(self) -> None:
+    def begin(self, *, needs_room: bool) -> None:
+        """Begin a transaction; OSError if it `needs_room` and the disk has no reserve left."""
+        if needs_room:
+            self._reserve.take()
         self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -78,20 +83,10 @@ class Database:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def has_made_room(self, error: sqlite3.Error) -> bool:
-        """Whether a full disk has room again because the WAL could be copied into the file.
-
-        The WAL then starts over in the blocks it already has.
-        """
+    def has_made_room(self, error: Exception) -> bool:
+        """Whether a transaction that failed on a full disk and frees something may succeed now."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # an error of the module has none
-        if code != sqlite3.SQLITE_FULL or self._path is None:
-            return False
-        try:
-            row = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        except sqlite3.Error:
-            return False
-        is_busy, pages, copied = row
-        return not is_busy and 0 < pages == copied
+        return code == sqlite3.SQLITE_FULL and self._reserve.release()
 
     def give_back_room(self) -> None:
         """Now and then, after a commit, return free pages to the disk. Never raises."""
@@ -102,10 +97,11 @@ class Database:
             (free_pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
             if free_pages > FREE_PAGES_MAX:
                 part = min(FREED_PAGES, free_pages - FREE_PAGES_MAX)
-                self._connection.execute(f"PRAGMA incremental_vacuum({part})").fetchall()
+                # Not execute(): each page is a step without a result, and it would stop at one.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({part})")
         except sqlite3.Error as error:
             log.debug("! free pages are kept for now: %s", error)
 
-    def explain(self, error: sqlite3.Error) -> StoreError:
+    def explain(self, error: sqlite3.Error | OSError) -> StoreError:
         """What went wrong, as one sentence."""
         return webhook_file.explain(error, self._path)

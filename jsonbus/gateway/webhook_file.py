@@ -1,8 +1,8 @@
 """The file behind the webhooks: its folder, its lock, its connection and its schema steps.
 
-The folder holds `jsonbus-gateway.db` (with SQLite's own `-wal` and `-shm` beside it) and
-`jsonbus-gateway.lock`, which one process locks for as long as it has the store open. SQLite's locks
-alone would let a second gateway in between two transactions, and both would then deliver.
+The folder holds `jsonbus-gateway.db` (with SQLite's own `-wal` beside it), a reserve (see
+webhook_reserve.py) and `jsonbus-gateway.lock`, which one process locks for as long as it has the
+store open, so that a second gateway is told who is there instead of a file that it cannot open.
 
 The schema's version is SQLite's `user_version`: how many of STEPS were taken. A step and its new
 version are one transaction, so a step that fails or is killed was never begun.
@@ -25,13 +25,12 @@ LOCK_NAME = "jsonbus-gateway.lock"
 APPLICATION_ID = 0x6A626777
 
 #: After this many pages SQLite copies the WAL into the file, in the commit that went beyond:
-#: 4 MiB, some 10 ms of writing. The store has no other readers, so the WAL starts over each time.
+#: 4 MiB, some 10 ms of writing. There are no other readers, so the WAL starts over each time.
 CHECKPOINT_PAGES = 1000
-#: A WAL that a long transaction made longer than this is cut when it starts over. What stays is
-#: room already paid for: on a full disk, deliveries can still be settled in it.
+#: A WAL that a long transaction made longer than this is cut when it starts over.
 WAL_BYTES_MAX = 8 << 20
 
-#: How long a program that holds the file's write lock (a backup, an administrator) is waited for.
+#: How long a program that reads or writes the file (a backup, say) when we open it is waited for.
 BUSY_TIMEOUT_S = 5.0
 
 #: What makes each version out of the one before it. A released step is never edited.
@@ -166,9 +165,12 @@ def _make_private(path: Path) -> None:
 
 
 def _set_up(database: sqlite3.Connection) -> None:
-    # Heeded only by a file without tables, and only before the WAL: room that a backlog took can
-    # be given back to the disk.
-    database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    # No other program comes in until we close: none can hold up a commit, or the WAL's start over.
+    # SQLite then needs no `-shm` file, either, for which a full disk would have no room.
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    if database.execute("PRAGMA page_count").fetchone() == (0,):
+        # Room that a backlog took can be given back to the disk. Only a new file heeds that.
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
     database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")

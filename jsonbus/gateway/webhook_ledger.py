@@ -130,9 +130,11 @@ class WebhookLedger:
     async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]:
         """End one subscription, or all; returns the patterns ended (none: it was not known).
 
-        With its last pattern a subscriber goes, and its backlog. Raises StoreError, ClosedError.
+        With its last pattern a subscriber goes, and its backlog. Raises LocalError, StoreError,
+        ClosedError.
         """
         self._check_open()
+        _check_text("the subscriber's name", name)
         ended: Ended = await self._commits.submit(Unsubscribe(name, pattern))
         return list(ended.patterns)
 

@@ -31,6 +31,9 @@ KEEP_ALIVE_S = 60.0
 
 Header = tuple[bytes, bytes]
 
+#: For connections without TLS, spared reading the authorities: it trusts nobody.
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
 
 class NotDeliveredError(Exception):
     """An attempt failed; `reason` may be shown and logged: it holds nothing of url or bodies."""
@@ -53,9 +56,10 @@ class ConnectionCounts:
 
 
 class PostConnection:
-    """Posts to one subscriber, one request at a time; opens the connection when needed."""
+    """Posts to one host and port, one request at a time; opens the connection when needed."""
 
-    def __init__(self, tls: ssl.SSLContext, counts: ConnectionCounts) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext, counts: ConnectionCounts) -> None:
+        self._peer = _peer(address)
         self._transport = httpx.AsyncHTTPTransport(
             verify=tls,
             trust_env=False,
@@ -66,6 +70,10 @@ class PostConnection:
         self._counts = counts
         self._opened = 0
         self._good: IpAddress | None = None
+
+    def is_for(self, address: Address) -> bool:
+        """Whether it may be used: not for another name on the same machine, see above."""
+        return _peer(address) == self._peer
 
     async def post(
         self, address: Address, headers: Sequence[Header], body: bytes, timeout_s: float
@@ -124,15 +132,16 @@ class PostConnection:
         )
         response = await self._transport.handle_async_request(request)
         try:
-            if response.status_code != 200:
-                await _read(response)
-                raise NotDeliveredError(
-                    f"the answer was {response.status_code}, not 200",
-                    retry_after_s=_retry_after_s(response),
-                )
             await _read(response)
+        except httpx.TransportError as error:
+            raise NotDeliveredError(_describe(error)) from error
         finally:
             await response.aclose()
+        if response.status_code != 200:
+            raise NotDeliveredError(
+                f"the answer was {response.status_code}, not 200",
+                retry_after_s=_retry_after_s(response),
+            )
 
     async def _trace(self, event: str, _: object) -> None:
         if event == "connection.connect_tcp.complete":
@@ -145,6 +154,10 @@ def make_tls_context() -> ssl.SSLContext:
     tls = httpx.create_ssl_context(trust_env=False)
     tls.load_default_certs()
     return tls
+
+
+def _peer(address: Address) -> tuple[str, str, int]:
+    return address.scheme, address.host, address.port
 
 
 async def _read(response: httpx.Response) -> None:

@@ -30,6 +30,7 @@ from jsonbus.gateway.webhook_database import Database
 from jsonbus.gateway.webhook_file import STEPS
 from jsonbus.gateway.webhook_undo import UndoLog
 from jsonbus.gateway.webhook_works import (
+    FREEING,
     Accept,
     Batch,
     Committed,
@@ -91,12 +92,14 @@ class WebhookStore:
     def commit(self, works: Sequence[Work]) -> Committed:
         """Do the works in order, in one transaction that is on disk when this returns.
 
-        Raises StoreError: then none of them was done.
+        Raises StoreError: then none of them was done. On a full disk, works that store nothing
+        new may use the reserve.
         """
+        needs_room = not all(isinstance(work, FREEING) for work in works)
         try:
-            committed = self._commit(works)
-        except sqlite3.Error as error:
-            if not self._database.has_made_room(error):
+            committed = self._commit(works, needs_room=needs_room)
+        except (sqlite3.Error, OSError) as error:
+            if needs_room or not self._database.has_made_room(error):
                 raise self._database.explain(error) from error
             try:
                 committed = self._commit(works)
@@ -107,9 +110,9 @@ class WebhookStore:
 
     # ---- The transaction
 
-    def _commit(self, works: Sequence[Work]) -> Committed:
+    def _commit(self, works: Sequence[Work], *, needs_room: bool = False) -> Committed:
         try:
-            self._database.begin()
+            self._database.begin(needs_room=needs_room)
             self._now = time.time()
             results = [self._do(work) for work in works]
             self._write_messages()

@@ -53,6 +53,9 @@ class Unsubscribe(NamedTuple):
 
 Work = Accept | Settle | Subscribe | Unsubscribe
 
+#: Those that store nothing new.
+FREEING = (Settle, Unsubscribe)
+
 
 class Subscription(NamedTuple):
     subscriber: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -31,9 +32,9 @@ logger = logging.getLogger("jsonbus.gateway.webhooks")
 
 T = TypeVar("T")
 
-#: Requests at a time, of all subscribers: each has a file descriptor, of which a process often
-#: has 1,024, and clients need some, too.
-CONNECTIONS_MAX = 400
+#: Requests at a time, of all subscribers: each has a file descriptor, and clients need some, too.
+#: Half of those that a process may have, often 1,024, is the default.
+CONNECTIONS_MAX = max(64, min(4_096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
 #: Connections that are kept though nothing is sent, and for how long.
 IDLE_CONNECTIONS_MAX = 100
 IDLE_S = 60.0
@@ -41,6 +42,8 @@ SWEEP_S = 5.0
 #: So long a request may still run when the gateway ends: most receivers answer sooner, and are
 #: spared a repeat.
 GRACE_S = 1.0
+#: So long it waits for couriers and changes in all; only a disk that hangs needs it.
+CLOSE_S = 10.0
 #: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
 LOOK_UP_S = 2.0
 
@@ -164,8 +167,10 @@ class Webhooks:
             await asyncio.wait([self._sweeper])
         couriers = list(self._couriers.values())
         self._couriers.clear()
-        ends = [asyncio.ensure_future(courier.stop(GRACE_S)) for courier in couriers]
-        await asyncio.gather(*ends, *self._changes, return_exceptions=True)
+        for courier in couriers:
+            self._begin_change(courier.stop(GRACE_S))
+        if self._changes:
+            await asyncio.wait(list(self._changes), timeout=CLOSE_S)
 
     def stats(self) -> dict[str, int]:
         """Gauges of now, and counts since the start."""
@@ -261,7 +266,4 @@ class Webhooks:
             idle.sort(reverse=True)
             for position, (idle_at, name) in enumerate(idle):
                 if position >= IDLE_CONNECTIONS_MAX or now - idle_at >= IDLE_S:
-                    courier = self._couriers[name]
-                    if courier.idle_at == idle_at:  # nothing came while the others were closed
-                        del self._couriers[name]
-                        await courier.disconnect()
+                    self._begin_change(self._couriers.pop(name).disconnect())
