@@ -1,8 +1,8 @@
 """Around every route: methods, rights, errors to answers, figures.
 
 An `Endpoint` is an ASGI application of its own, behind a plain Starlette route of the FastAPI
-application. A FastAPI operation would solve dependencies, keep two exit stacks and copy the
-context for each request: 59 µs more than this, where a whole /publish takes about 55.
+application. A FastAPI operation would solve dependencies and keep two exit stacks for each request:
+103 µs of CPU for an empty answer, where such a route takes 44 and uvicorn alone 30.
 """
 
 from __future__ import annotations

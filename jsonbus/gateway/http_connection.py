@@ -2,7 +2,7 @@
 
 - The head of a request is bounded in size and in time.
 - Head and body of an answer leave in one packet: uvicorn writes them one by one, and each write is
-  a system call that wakes the client. Together they take a third less of the time of a /publish.
+  a system call that wakes the client. Together they save a fifth of a /publish (46 µs, not 58).
 - A client that does not read can be cut off: `scope["state"]["abort_connection"]`.
 - What is answered before there is a request to route is JSON, like all other errors.
 """
