@@ -142,8 +142,11 @@ def _answer_to(error: Exception, path: str) -> Answer:
     """What a client is told of an error; what nobody expected is logged with its traceback."""
     if isinstance(error, Refusal):
         return refusal_answer(error)
-    if isinstance(error, BacklogFullError | StoreError):
-        return _try_later(500, str(error))
+    if isinstance(error, BacklogFullError):
+        return _try_later(500, error.detail)
+    if isinstance(error, StoreError):
+        # Its text names files of this machine; the store logs it.
+        return _try_later(500, "the gateway cannot write to its store")
     if isinstance(error, ClosedError):
         return _try_later(503, "the gateway is closing")
     if isinstance(error, PayloadTooLargeError):
@@ -158,9 +161,8 @@ def _answer_to(error: Exception, path: str) -> Answer:
 
 
 def _try_later(status: int, reason: str) -> Answer:
-    if not reason.startswith("try again later"):
-        reason = f"try again later: {reason}"
-    return refusal_answer(Refusal(status, reason, {"retry-after": str(RETRY_AFTER_S)}))
+    headers = {"retry-after": str(RETRY_AFTER_S)}
+    return refusal_answer(Refusal(status, f"try again later: {reason}", headers))
 
 
 def _wrong_method(method: str, methods: tuple[str, ...]) -> Refusal:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from jsonbus.gateway.webhook_reserve import RESERVE_BYTES
 from tests.aio.running import asynctest, until
 from tests.gateway.receiver import Receiver
 from tests.gateway.site import end, read_answer, site
+from tests.gateway.test_webhook_ledger_full import fill
+from tests.small_disk import small_disk
 
 
 @asynctest
@@ -401,3 +404,37 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
             assert (await read_answer(reader)).status == 200
         assert here.hub.published == [("a", number) for number in range(20)]
         await end(writer)
+
+
+@asynctest
+async def test_a_full_disk_is_answered_by_500_try_again_later_until_there_is_room(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path, 3 * RESERVE_BYTES) as disk:
+        async with site(data=disk) as here:
+            wish = {"topic": "a", "subscriberName": "n", "url": "http://localhost:9/"}
+            assert (await here.http.post("/subscribe", data=wish)).status_code == 200
+            ballast = fill(disk)
+            large = {"topic": "a", "message": "x" * 5_000}
+            kept = 0
+            while True:  # what the store has set aside takes some
+                answer = await here.http.post(
+                    "/publish", data={"topic": "a", "message": "x" * 5000}
+                )
+                if answer.status_code != 200:
+                    break
+                kept += 1
+                assert kept < 5_000
+            refused = await here.http.post("/subscribe", data={**wish, "topic": "b"})
+            for each in (answer, refused):
+                assert each.status_code == 500
+                reason = "try again later: the gateway cannot write to its store"
+                assert each.json() == {"error": reason}
+                assert int(each.headers["retry-after"]) > 0
+            assert len(here.hub.published) == kept
+            assert (await here.http.get("/publish?topic=other&message=1")).status_code == 200
+            ballast.unlink()
+            answer = await here.http.get("/publish?topic=a&message=1")
+            assert (answer.status_code, answer.json()["webhooks"]) == (200, 1)
+            [listed] = (await here.http.get("/subscribers")).json()["subscribers"]
+            assert (listed["backlog"], listed["topics"]) == (kept + 1, ["a"])
