@@ -418,9 +418,7 @@ async def test_a_full_disk_is_answered_by_500_try_again_later_until_there_is_roo
             large = {"topic": "a", "message": "x" * 5_000}
             kept = 0
             while True:  # what the store has set aside takes some
-                answer = await here.http.post(
-                    "/publish", data={"topic": "a", "message": "x" * 5000}
-                )
+                answer = await here.http.post("/publish", data=large)
                 if answer.status_code != 200:
                     break
                 kept += 1
