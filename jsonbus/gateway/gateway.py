@@ -110,7 +110,7 @@ class Gateway:
         parts: dict[str, Any] = {
             "hub": self.hub,
             "webhooks": self.webhooks,
-            "backlog": self.ledger,
+            "store": self.ledger,
             "events": self.events,
             "text": self.text,
             "http": self._http,
@@ -164,5 +164,11 @@ class Gateway:
             visitors=self._visitors,
             stats=self.stats,
             access=self._access,
+            trouble=self._find_trouble,
             body_bytes_max=self._body_bytes_max,
         )
+
+    def _find_trouble(self) -> str | None:
+        if self.ledger.stats()["is_failing"]:
+            return "messages for webhooks cannot be stored: see the gateway's log"
+        return None

@@ -32,15 +32,12 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jsonbus
 from jsonbus.errors import PayloadTooLargeError
 
 from .values import to_json
-
-if TYPE_CHECKING:
-    from jsonbus.aio.subscription import Subscription
 
 logger = logging.getLogger("jsonbus.gateway.hub")
 
@@ -61,6 +58,17 @@ class Backlog(Protocol):
     async def accept(self, topic: str, payload: bytes) -> int: ...
 
 
+class Feed(Protocol):
+    """What the bus has for the hub; its subscription is one."""
+
+    @property
+    def dropped(self) -> int: ...
+
+    def add_pattern(self, pattern: str) -> bool: ...
+
+    def remove_pattern(self, pattern: str) -> bool: ...
+
+
 class Published(NamedTuple):
     """What became of a message."""
 
@@ -78,7 +86,7 @@ class Hub:
         self._backlog = backlog
         self._sinks: list[Take] = []
         self._wanted: dict[str, int] = {}
-        self._subscription: Subscription | None = None
+        self._feed: Feed | None = None
         self._passed: OrderedDict[tuple[str, str, float], None] = OrderedDict()
         self._published = 0
         self._received = 0
@@ -115,8 +123,8 @@ class Hub:
             self._wanted[pattern] = count
             return
         del self._wanted[pattern]
-        if self._subscription is not None and not self._bus.is_closed:
-            self._subscription.remove_pattern(pattern)
+        if self._feed is not None and not self._bus.is_closed:
+            self._feed.remove_pattern(pattern)
 
     async def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
@@ -139,7 +147,7 @@ class Hub:
         return Published(webhooks, is_sent)
 
     def stats(self) -> dict[str, int]:
-        dropped = 0 if self._subscription is None else self._subscription.dropped
+        dropped = 0 if self._feed is None else self._feed.dropped
         return {
             "messages_published": self._published,
             "messages_received": self._received,
@@ -148,12 +156,12 @@ class Hub:
         }
 
     def _subscribe(self, pattern: str) -> None:
-        if self._subscription is None:
-            self._subscription = self._bus.subscribe(
+        if self._feed is None:
+            self._feed = self._bus.subscribe(
                 pattern, self._pass_on, maxsize=MAILBOX_MAX, overflow="block", in_batches=True
             )
         else:
-            self._subscription.add_pattern(pattern)
+            self._feed.add_pattern(pattern)
 
     async def _pass_on(self, messages: list[jsonbus.Message]) -> None:
         self._received += len(messages)
