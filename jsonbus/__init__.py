@@ -18,6 +18,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
+    from .async_topic_queue import AsyncTopicQueue
     from .config import BusConfig
     from .core.message import Message, Origin
     from .core.topics import check_pattern, check_topic, topic_matches
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncBus",
+    "AsyncTopicQueue",
     "Bus",
     "BusConfig",
     "Explanation",
@@ -49,6 +51,7 @@ __all__ = [
 
 _HOMES = {
     "AsyncBus": ".aio.bus",
+    "AsyncTopicQueue": ".async_topic_queue",
     "Bus": ".sync.bus",
     "BusConfig": ".config",
     "Explanation": ".core.views",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
+
+import pytest
+
+#: Programs that tests use as people do, and the Debian packages that have them.
+PACKAGES = {"curl": "curl", "nc": "netcat-openbsd"}
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
@@ -21,6 +28,18 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, 0.05)
     return True
+
+
+def need_program(name: str) -> None:
+    """Install a program of PACKAGES where it is missing; where that is not possible, skip."""
+    if shutil.which(name):
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "-y", "--no-install-recommends", PACKAGES[name]]):
+            subprocess.run(["apt-get", "-q", *command], env=environment, capture_output=True)
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed (Debian: {PACKAGES[name]}), and cannot be here")
 
 
 def find_free_port() -> int:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jsonbus
-from tests.helpers import wait_until
+from tests.helpers import PACKAGES, wait_until
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -40,9 +40,10 @@ TIMEOUT_S = 120.0
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STAYS = re.compile(
     r"jsonbus (sub|serve|node|bridge) (?!.*(--count|--once))|for message in|while True"
-    r"|--listen|--stay"
+    r"|--listen|--stay|jsonbus gateway|serve_forever"
 )
-_WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay")
+_WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay|jsonbus gateway|serve_forever")
+_PROGRAM = re.compile(rf"\b({'|'.join(PACKAGES)}) ")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 #: A line that stands for what differs from machine to machine.
@@ -91,10 +92,16 @@ class Section:
         return any(block.kind in ("console", "python") for block in self.blocks)
 
     @property
+    def programs(self) -> set[str]:
+        """What has to be installed for it."""
+        commands = [each for block in self.blocks for each in block.commands]
+        return {found for each in commands for found in _PROGRAM.findall(each)}
+
+    @property
     def names_the_default_bus(self) -> bool:
         """Whether a default port is written into a program: it needs a network of its own."""
         return any(
-            re.search("2416|7710", block.text)
+            re.search("2416|7710|7676|7677", block.text)
             for block in self.blocks
             if block.kind in ("console", "python")
         )

@@ -21,7 +21,7 @@ from jsonbus.config import BusSettings, environment_variable
 from jsonbus.core import wire
 from jsonbus.core.limits import VALUE_BYTES_MAX
 from jsonbus.sim.experiments import TABLE_HEADER
-from tests.helpers import find_free_port
+from tests.helpers import find_free_port, need_program
 from tests.readme import README, ROOT, Run, Section, read_sections
 from tests.transport.namespace import in_private_namespace, ip
 
@@ -34,6 +34,8 @@ ATTEMPTS = 3
 
 
 def run_section(section: Section, folder: Path, port: int | None) -> None:
+    for program in sorted(section.programs):
+        need_program(program)
     for attempt in range(ATTEMPTS):
         try:
             folder_of_its_own = folder / str(attempt)

@@ -1,15 +1,55 @@
+"""TopicQueue and its twin without waiting: what is read by whom, and when it is gone."""
+
 from __future__ import annotations
 
+import asyncio
+import threading
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from jsonbus.async_topic_queue import AsyncTopicQueue
 from jsonbus.errors import ClosedError, ConfigError
 from jsonbus.topic_queue import TopicQueue
+from tests.steps import count_steps
+
+
+class BlockingTwin(AsyncTopicQueue[Any]):
+    """An AsyncTopicQueue in the clothes of a TopicQueue: each call runs the event loop."""
+
+    def __init__(self, maxsize: int, runner: asyncio.Runner) -> None:
+        super().__init__(maxsize)
+        self._runner = runner
+
+    def put(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._runner.run(super().put(*arguments, **keywords))
+
+    def get(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._runner.run(super().get(*arguments, **keywords))
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def queue_of(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Makes either queue, with subscribers: what holds for one must hold for the other."""
+    with asyncio.Runner() as runner:
+
+        def make(maxsize: int, *subscribers: str) -> Any:
+            is_threads = request.param == "threads"
+            queue: Any = TopicQueue(maxsize) if is_threads else BlockingTwin(maxsize, runner)
+            for subscriber in subscribers:
+                assert queue.subscribe(subscriber)
+            return queue
+
+        yield make
 
 
 def queue_with(maxsize: int, *subscribers: str) -> TopicQueue[Any]:
@@ -19,20 +59,20 @@ def queue_with(maxsize: int, *subscribers: str) -> TopicQueue[Any]:
     return queue
 
 
-def read_all(queue: TopicQueue[Any], subscriber: str) -> list[Any]:
+def read_all(queue: Any, subscriber: str) -> list[Any]:
     return [queue.get(subscriber, timeout=0) for _ in range(queue.available(subscriber))]
 
 
-def test_every_subscriber_reads_every_message_in_order() -> None:
-    queue = queue_with(3, "ann", "bob")
+def test_every_subscriber_reads_every_message_in_order(queue_of: Make) -> None:
+    queue = queue_of(3, "ann", "bob")
     for message in "xyz":
         queue.put(message)
     assert read_all(queue, "ann") == ["x", "y", "z"]
     assert read_all(queue, "bob") == ["x", "y", "z"]
 
 
-def test_a_message_is_gone_when_its_last_reader_has_read_it() -> None:
-    queue = queue_with(3, "ann", "bob")
+def test_a_message_is_gone_when_its_last_reader_has_read_it(queue_of: Make) -> None:
+    queue = queue_of(3, "ann", "bob")
     queue.put("x")
     queue.put("y")
     assert queue.get("ann") == "x"
@@ -41,11 +81,11 @@ def test_a_message_is_gone_when_its_last_reader_has_read_it() -> None:
     assert len(queue) == 1
 
 
-def test_the_queue_lets_go_of_a_message_that_is_gone() -> None:
+def test_the_queue_lets_go_of_a_message_that_is_gone(queue_of: Make) -> None:
     class Letter:
         pass
 
-    queue = queue_with(3, "ann")
+    queue = queue_of(3, "ann")
     letters = [Letter() for _ in range(3)]
     freed = [weakref.ref(letter) for letter in letters]
     for letter in letters:
@@ -58,8 +98,8 @@ def test_the_queue_lets_go_of_a_message_that_is_gone() -> None:
     assert [each() for each in freed] == [None, None, None]
 
 
-def test_a_subscriber_reads_only_what_came_after_it() -> None:
-    queue = queue_with(3, "ann")
+def test_a_subscriber_reads_only_what_came_after_it(queue_of: Make) -> None:
+    queue = queue_of(3, "ann")
     queue.put("x")
     queue.subscribe("bob")
     queue.put("y")
@@ -68,8 +108,8 @@ def test_a_subscriber_reads_only_what_came_after_it() -> None:
     assert queue.get("bob") == "y"
 
 
-def test_without_subscribers_a_message_is_gone_at_once() -> None:
-    queue = TopicQueue[str](1)
+def test_without_subscribers_a_message_is_gone_at_once(queue_of: Make) -> None:
+    queue = queue_of(1)
     for _ in range(3):
         queue.put("x", timeout=0)
     assert len(queue) == 0
@@ -77,15 +117,15 @@ def test_without_subscribers_a_message_is_gone_at_once() -> None:
     assert queue.available("ann") == 0
 
 
-def test_subscribing_twice_is_told_and_changes_nothing() -> None:
-    queue = queue_with(3, "ann")
+def test_subscribing_twice_is_told_and_changes_nothing(queue_of: Make) -> None:
+    queue = queue_of(3, "ann")
     queue.put("x")
     assert not queue.subscribe("ann")
     assert read_all(queue, "ann") == ["x"]
 
 
-def test_a_stranger_gets_none_without_waiting() -> None:
-    queue = queue_with(3, "ann")
+def test_a_stranger_gets_none_without_waiting(queue_of: Make) -> None:
+    queue = queue_of(3, "ann")
     queue.put("x")
     assert queue.get("bob") is None
     assert queue.available("bob") == 0
@@ -93,8 +133,8 @@ def test_a_stranger_gets_none_without_waiting() -> None:
     assert queue.available("ann") == 1
 
 
-def test_get_and_put_give_up_after_their_timeout() -> None:
-    queue = queue_with(1, "ann")
+def test_get_and_put_give_up_after_their_timeout(queue_of: Make) -> None:
+    queue = queue_of(1, "ann")
     for timeout in (0, 0.01, -1):
         with pytest.raises(TimeoutError, match="no message"):
             queue.get("ann", timeout)
@@ -105,8 +145,8 @@ def test_get_and_put_give_up_after_their_timeout() -> None:
     assert read_all(queue, "ann") == ["x"]
 
 
-def test_a_removed_message_is_read_by_nobody_any_more() -> None:
-    queue = queue_with(4, "ann", "bob")
+def test_a_removed_message_is_read_by_nobody_any_more(queue_of: Make) -> None:
+    queue = queue_of(4, "ann", "bob")
     for message in "wxyz":
         queue.put(message)
     assert [queue.get("ann") for _ in range(3)] == ["w", "x", "y"]
@@ -119,8 +159,8 @@ def test_a_removed_message_is_read_by_nobody_any_more() -> None:
     assert len(queue) == 0
 
 
-def test_removing_a_later_message_keeps_the_place_of_who_has_yet_to_read_it() -> None:
-    queue = queue_with(4, "ann", "bob")
+def test_removing_a_later_message_keeps_the_place_of_who_has_yet_to_read_it(queue_of: Make) -> None:
+    queue = queue_of(4, "ann", "bob")
     for message in "wxyz":
         queue.put(message)
     assert queue.get("ann") == "w"
@@ -129,16 +169,16 @@ def test_removing_a_later_message_keeps_the_place_of_who_has_yet_to_read_it() ->
     assert read_all(queue, "bob") == ["w", "x", "z"]
 
 
-def test_of_equal_messages_the_oldest_is_removed() -> None:
-    queue = queue_with(3, "ann")
+def test_of_equal_messages_the_oldest_is_removed(queue_of: Make) -> None:
+    queue = queue_of(3, "ann")
     for message in ({"a": 1}, {"b": 2}, {"a": 1}):
         queue.put(message)
     assert queue.remove({"a": 1})
     assert read_all(queue, "ann") == [{"b": 2}, {"a": 1}]
 
 
-def test_making_the_queue_smaller_drops_the_oldest() -> None:
-    queue = queue_with(4, "ann", "bob")
+def test_making_the_queue_smaller_drops_the_oldest(queue_of: Make) -> None:
+    queue = queue_of(4, "ann", "bob")
     for message in "wxyz":
         queue.put(message)
     assert [queue.get("ann") for _ in range(3)] == ["w", "x", "y"]
@@ -151,17 +191,17 @@ def test_making_the_queue_smaller_drops_the_oldest() -> None:
 
 
 @pytest.mark.parametrize("maxsize", [0, -1, 1.5, None, True])
-def test_a_maxsize_that_is_not_a_positive_integer_is_refused(maxsize: Any) -> None:
+def test_a_maxsize_that_is_not_a_positive_integer_is_refused(maxsize: Any, queue_of: Make) -> None:
     with pytest.raises(ConfigError, match="maxsize"):
-        TopicQueue[str](maxsize)
-    queue = queue_with(1, "ann")
+        queue_of(maxsize)
+    queue = queue_of(1, "ann")
     with pytest.raises(ConfigError, match="maxsize"):
         queue.resize(maxsize)
     assert queue.maxsize == 1
 
 
-def test_a_closed_queue_can_be_read_to_its_end() -> None:
-    queue = queue_with(2, "ann")
+def test_a_closed_queue_can_be_read_to_its_end(queue_of: Make) -> None:
+    queue = queue_of(2, "ann")
     queue.put("x")
     queue.close()
     queue.close()
@@ -176,8 +216,110 @@ def test_a_closed_queue_can_be_read_to_its_end() -> None:
     assert queue.unsubscribe("ann")
 
 
+def test_none_is_a_subscriber_like_any_other(queue_of: Make) -> None:
+    queue = queue_of(2)
+    assert queue.subscribe(None)
+    assert not queue.subscribe(None)
+    queue.put("x")
+    assert queue.available(None) == 1
+    assert queue.get(None, timeout=0) == "x"
+    assert queue.unsubscribe(None)
+    assert queue.get(None) is None
+
+
+def test_a_timeout_may_be_longer_than_any_lock_can_wait(queue_of: Make) -> None:
+    queue = queue_of(1, "ann")
+    for timeout in (1e300, float("inf")):
+        queue.put("x", timeout)
+        assert queue.get("ann", timeout) == "x"
+
+
+@pytest.mark.parametrize(
+    "let_go",
+    [
+        lambda queue: queue.resize(1),
+        lambda queue: queue.unsubscribe("ann"),
+        lambda queue: queue.remove(ANY),
+        lambda queue: queue.get("ann"),
+    ],
+)
+def test_a_message_may_use_the_queue_when_it_is_let_go(
+    let_go: Callable[[Any], object], queue_of: Make
+) -> None:
+    """Under the queue's lock it would wait for ever."""
+    seen = []
+
+    class Letter:
+        def __del__(self) -> None:
+            seen.append(queue.available("ann"))
+
+    queue = queue_of(2, "ann")
+    queue.put(Letter())
+    queue.put("x")
+    let_go(queue)
+    assert seen == [queue.available("ann")]
+
+
+def test_put_and_get_take_as_many_steps_for_a_thousand_subscribers_as_for_one(
+    queue_of: Make,
+) -> None:
+    def steps_with(count: int) -> list[int]:
+        queue = queue_of(3, *(f"subscriber {number}" for number in range(count)))
+        queue.put("warm")  # the first call of anything may import
+        return [
+            count_steps(queue.put, "x"),
+            count_steps(queue.get, "subscriber 0"),
+            count_steps(queue.available, "subscriber 0"),
+        ]
+
+    steps_with(1)
+    assert steps_with(1_000) == steps_with(2)
+
+
+def test_a_thread_is_a_subscriber_by_itself() -> None:
+    queue = TopicQueue[str](3)
+    assert queue.subscribe()
+    assert not queue.subscribe()
+    queue.put("x")
+    queue.put("y")
+    assert queue.available() == 2
+    assert queue.get() == "x"
+    assert queue.get(timeout=1) == "y"
+    with pytest.raises(TimeoutError):
+        queue.get(timeout=0)
+    assert not queue.unsubscribe(None)
+    assert queue.unsubscribe()
+    assert not queue.unsubscribe()
+    assert queue.get() is None
+    assert queue.available() == 0
+
+
+def test_each_thread_has_its_own_place_and_is_told_from_those_that_ended() -> None:
+    """Not by its ident: the next thread often gets the one of the last."""
+    queue = TopicQueue[str](8)
+    found: list[Any] = []
+    threads = []
+
+    def look() -> None:
+        found.append([queue.get(timeout=0), queue.subscribe(), queue.available()])
+
+    for _ in range(5):
+        thread = threading.Thread(target=look, name="jsonbus-test")
+        thread.start()
+        thread.join()
+        threads.append(thread)
+        queue.put("x")
+    assert found == [[None, True, 0]] * 5
+    assert [queue.available(thread) for thread in threads] == [5, 4, 3, 2, 1]
+    assert all(queue.unsubscribe(thread) for thread in threads)
+    assert len(queue) == 0
+
+
 class QueueAgainstLists(RuleBasedStateMachine):
-    """Random calls, without waiting, on a queue and on one plain list per subscriber."""
+    """Random calls, without waiting, on a queue and on one plain list per subscriber.
+
+    test_topic_queue_twins.py does the same with waiting.
+    """
 
     SUBSCRIBERS = st.sampled_from(["ann", "bob", "eve"])
 

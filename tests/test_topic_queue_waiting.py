@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +39,13 @@ class Background:
     @property
     def is_done(self) -> bool:
         return not self._thread.is_alive()
+
+    def count_sleeps(self) -> int:
+        """How often the thread waited for anything, by the kernel's count."""
+        assert self._thread.native_id is not None
+        status = Path(f"/proc/self/task/{self._thread.native_id}/status").read_text()
+        counts = dict(line.split(":\t") for line in status.splitlines())
+        return int(counts["voluntary_ctxt_switches"])
 
     def result(self) -> Any:
         self._thread.join(DONE_S_MAX)
@@ -115,6 +124,20 @@ def test_writers_get_in_in_the_order_of_their_arrival() -> None:
     assert [queue.get("ann") for _ in range(6)] == [0, 1, 2, 3, 4, 5]
     for writer in writers:
         writer.result()
+
+
+def test_a_writer_that_gives_up_costs_the_others_no_turn() -> None:
+    queue = queue_with(1, "ann")
+    queue.put(0)
+    first = put_and_wait_in_line(queue, 1)
+    given_up = Background(queue.put, 2, 0.05)
+    last = Background(queue.put, 3)
+    with pytest.raises(TimeoutError):
+        given_up.result()
+    assert wait_until(lambda: len(queue._line) == 2)
+    assert [queue.get("ann") for _ in range(3)] == [0, 1, 3]
+    first.result()
+    last.result()
 
 
 def test_a_writer_that_comes_later_does_not_slip_in() -> None:
@@ -224,46 +247,89 @@ def test_many_writers_and_readers_lose_repeat_and_reorder_nothing() -> None:
     assert len(queue) == 0
 
 
+def test_who_waits_is_not_woken_until_there_is_something_for_it() -> None:
+    """The kernel counts how often each thread went to sleep: one that polls would wake up for it.
+
+    Time on the wall or in the processor would depend on the machine.
+    """
+    full, empty = queue_with(1, "ann"), queue_with(1, "ann")
+    full.put("x")
+    calls = [
+        *(Background(full.put, "y", timeout) for timeout in (None, 3_600)),
+        *(Background(empty.get, "ann", timeout) for timeout in (None, 3_600)),
+    ]
+
+    def count_waiting() -> int:
+        return len(full._line) + len(empty._readable._waiters)  # type: ignore[attr-defined]
+
+    assert wait_until(lambda: count_waiting() == len(calls))
+    before = [call.count_sleeps() for call in calls]
+    time.sleep(0.5)
+    sleeps = [call.count_sleeps() - count for call, count in zip(calls, before, strict=True)]
+    # On a machine that is busy, one may yet have to fall asleep, once the interpreter is free.
+    assert max(sleeps) <= 2
+    assert not any(call.is_done for call in calls)
+    full.close()
+    empty.close()
+    for call in calls:
+        with pytest.raises(ClosedError):
+            call.result()
+
+
 def test_coming_and_going_subscribers_and_new_sizes_never_leave_anybody_stuck() -> None:
     """Everything at once. Whoever still waits after the close has been forgotten by somebody."""
-    queue = TopicQueue[int](2)
+    queue = TopicQueue[tuple[int, int]](2)
     stop = threading.Event()
 
-    def write() -> None:
+    def write(writer: int) -> None:
         count = 0
         while not stop.is_set():
             try:
-                queue.put(count, timeout=0.001 if count % 7 == 0 else None)
+                queue.put((writer, count), timeout=0.001 if count % 7 == 0 else None)
                 count += 1
             except TimeoutError:
                 continue
             except ClosedError:
                 break
 
-    def read(name: str, seed: int) -> None:
+    def read(subscriber: Any, seed: int) -> None:
+        """One with a name, and one that is known by its thread."""
         dice = random.Random(seed)
+        named = {} if subscriber is None else {"subscriber": subscriber}
         while not stop.is_set():
+            latest: dict[int, int] = {}
             try:
-                queue.subscribe(name)
+                queue.subscribe(**named)
                 for _ in range(dice.randrange(20)):
-                    queue.get(name, timeout=dice.choice([None, 0.001]))
+                    message = queue.get(**named, timeout=dice.choice([None, 0.001]))
+                    if message is None:
+                        break  # the meddler unsubscribed it
+                    writer, count = message
+                    assert count > latest.get(writer, -1), "repeated, or out of order"
+                    latest[writer] = count
             except TimeoutError:
                 pass
             except ClosedError:
                 break
-            queue.unsubscribe(name)
+            queue.unsubscribe(**named)
 
     def meddle() -> None:
         dice = random.Random(1)
         while not stop.is_set():
             queue.resize(dice.randrange(1, 5))
-            queue.remove(dice.randrange(100))
+            queue.remove((dice.randrange(3), dice.randrange(100)))
+            assert len(queue) >= 0
+            if dice.random() < 0.05:
+                queue.unsubscribe("bob")
 
-    writers = [Background(write) for _ in range(3)]
-    readers = [Background(read, f"reader {seed}", seed) for seed in range(3)]
+    writers = [Background(write, number) for number in range(3)]
+    readers = [Background(read, each, seed) for seed, each in enumerate([None, "ann", "bob", None])]
     meddler = Background(meddle)
-    assert wait_until(lambda: queue._end > 2_000, timeout_s=DONE_S_MAX)
-    stop.set()
+    assert wait_until(lambda: queue._state.end > 2_000, timeout_s=DONE_S_MAX)
+    # While all are busy, and with the flag not yet set: the close alone must get everybody out.
     queue.close()
-    for background in (*writers, *readers, meddler):
+    for background in (*writers, *readers):
         background.result()
+    stop.set()
+    meddler.result()
+    assert not queue._line

@@ -20,7 +20,7 @@ BRIDGE = ("tests/spark", "tests/spark_bridge")
 
 
 def main() -> int:
-    python = str(set_up(extras=("dev", "spark")))
+    python = str(set_up(extras=("dev", "gateway", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
     command = [python, "-m", "pytest", "--durations=10"]
     if sys.argv[1:]:

@@ -31,6 +31,7 @@ COMMANDS = {
     "request": "Ask whoever serves a topic, and print the reply.",
     "serve": "Answer requests.",
     "ping": "Measure the round trip to every node.",
+    "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
     "bridge": "Record what is on the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
     "demo": "Watch sensors, bus, bridge and Spark at work on this machine.",

@@ -2,30 +2,36 @@
 
 The trie has one branch per level of the patterns with wildcards. A topic walks down all matching
 ways side by side, as a set of branches, so `**/a/**/a/**` costs no more than any other pattern of
-its length. What was found for a topic is kept in a cache until a pattern changes.
+its length. What was found for a topic is kept, in the view, until a pattern changes.
 
-Readers need no lock, though a walk takes many steps and writers may come in between:
+Readers need no lock, though a walk takes many steps, a change may too, and writers may come at any
+point of a walk:
 
     writer                                    reader
-    1. replaces the tuple of one pattern      1. takes the cache that is there
-    2. then replaces the cache by a new one   2. walks; each pattern's tuple is old or new
-                                              3. same cache still there? keep the result in it,
+    1. replaces the view by a new, empty      1. takes the view that is there, and the change
+       one that tells of the change              that it tells of, if any
+    2. changes the entries of one pattern     2. walks
+       after the other                        3. brings what it found in line with the change
+    3. takes the change out of the view       4. same view still there? keep the result in it,
                                                  else walk again
 
-So a reader never mixes two changes: by the second one, the first has replaced the cache. What a
-reader saw before or amid a change, it keeps in a cache that the writer is about to throw away. A
-reader walks again only after a writer got something done, so nobody waits for anybody.
+A change happens in step 1, at once for all topics: there is no moment at which a value that was
+added under `**` is found for one topic and not yet for another, or found and then not. Whoever took
+the view before, and met a later step 2, finds in step 4 that the view was replaced. Whoever took it
+after finds each entry of this change old or new, and of all changes before it new; step 3 settles
+the rest. So each result is exactly what held at the moment its view was taken. A reader walks again
+only after a writer got something done, so nobody waits for anybody.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import chain
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from jsonbus.core.topics import is_pattern, is_valid_topic
+from jsonbus.core.topics import is_pattern, is_valid_topic, matches
 from jsonbus.core.wire_names import RESERVED_PREFIX
 
 # Topics with a cached result: more than most buses have, and a few MB when somebody floods us with
@@ -42,18 +48,18 @@ _serial_of = itemgetter(1)
 class PatternMap(Generic[V]):
     """Values filed under patterns, found by topic.
 
-    `match` and `matches_any` may be called from any thread at any time. Writers (`add`, `discard`)
-    must exclude each other.
+    `match` and `matches_any` may be called from any thread at any time. Writers (`add`, `discard`,
+    `discard_all`) must exclude each other.
     """
 
-    __slots__ = ("_cache", "_entries", "_root", "_serial", "_serials")
+    __slots__ = ("_entries", "_root", "_serial", "_serials", "_view")
 
     def __init__(self) -> None:
         self._serial = 0
-        self._serials: dict[tuple[str, V], int] = {}
+        self._serials: dict[tuple[str, V], int] = {}  # for writers alone
         self._entries: dict[str, _Entries[V]] = {}  # by pattern, with and without wildcards
         self._root: _Branch[V] = _Branch("")  # those with wildcards once more
-        self._cache: dict[str, tuple[V, ...]] = {}
+        self._view: _View[V] = _View(None)
 
     def __len__(self) -> int:
         """How many patterns there are."""
@@ -72,19 +78,36 @@ class PatternMap(Generic[V]):
         if key in self._serials:
             return False
         self._serial += 1
+        entry = (value, self._serial)
         self._serials[key] = self._serial
+        view = self._view = _View(_Arrival(pattern, entry))
         # Copying pointers: with 10,000 values, ten times faster than to build the pairs anew.
-        self._show(pattern, (*self._entries.get(pattern, ()), (value, self._serial)))
+        self._file(pattern, (*self._entries.get(pattern, ()), entry))
+        view.change = None
         return True
 
     def discard(self, pattern: str, value: V) -> bool:
         """Take a value away from under a pattern; False if it is not there."""
-        serial = self._serials.pop((pattern, value), None)
-        if serial is None:
+        return self.discard_all((pattern,), value)
+
+    def discard_all(self, patterns: Iterable[str], value: V) -> bool:
+        """Take a value away from under several patterns at once; False if it is under none.
+
+        No reader finds it under some of them and no longer under others.
+        """
+        serials = {}
+        for pattern in patterns:
+            serial = self._serials.pop((pattern, value), None)
+            if serial is not None:
+                serials[pattern] = serial
+        if not serials:
             return False
-        entries = self._entries[pattern]
-        place = bisect_left(entries, serial, key=_serial_of)
-        self._show(pattern, entries[:place] + entries[place + 1 :])
+        view = self._view = _View(_Departure(frozenset(serials.values())))
+        for pattern, serial in serials.items():
+            entries = self._entries[pattern]
+            place = bisect_left(entries, serial, key=_serial_of)
+            self._file(pattern, entries[:place] + entries[place + 1 :])
+        view.change = None
         return True
 
     def match(self, topic: str) -> tuple[V, ...]:
@@ -92,7 +115,7 @@ class PatternMap(Generic[V]):
 
         A name that is not a valid topic matches nothing, a reserved one only itself.
         """
-        found = self._cache.get(topic)
+        found = self._view.get(topic)
         return self._find(topic) if found is None else found
 
     def matches_any(self, topic: str) -> bool:
@@ -100,34 +123,75 @@ class PatternMap(Generic[V]):
         return bool(self.match(topic))
 
     def _find(self, topic: str) -> tuple[V, ...]:
-        if not is_valid_topic(topic):
-            # Not to be cached: it may come from the network and have any length.
-            is_reserved = isinstance(topic, str) and topic.startswith(RESERVED_PREFIX)
-            return _values([self._entries.get(topic, ())] if is_reserved else [])
+        is_valid = is_valid_topic(topic)
+        if not is_valid and not (isinstance(topic, str) and topic.startswith(RESERVED_PREFIX)):
+            return ()
         while True:
-            cache = self._cache
+            view = self._view
+            change = view.change  # before the walk: when it is out, all entries are new
             sources = [self._entries.get(topic, ())]
-            if self._root.branches:
+            if is_valid and self._root.branches:
                 sources += self._root.find(topic.split("/"))
+            if change is not None:
+                sources = change.settle(topic, sources)
             found = _values(sources)
-            if cache is self._cache:
+            if view is self._view:
                 break
-        # Cleared whole when full: to know which topic was used least, each hit would have to
-        # write, while to find a result anew costs a few microseconds, once per topic.
-        if len(cache) >= CACHED_TOPICS_MAX:
-            cache.clear()
-        cache[topic] = found
+        if is_valid:  # other names may come from the network and have any length: not kept
+            # Cleared whole when full: to know which topic was used least, each hit would have to
+            # write, while to find a result anew costs a few microseconds, once per topic.
+            if len(view) >= CACHED_TOPICS_MAX:
+                view.clear()
+            view[topic] = found
         return found
 
-    def _show(self, pattern: str, entries: _Entries[V]) -> None:
-        """The writers' two steps."""
+    def _file(self, pattern: str, entries: _Entries[V]) -> None:
+        """The writers' second step, for one pattern; no entries to forget it."""
         if entries:
             self._entries[pattern] = entries
         else:
             del self._entries[pattern]
         if is_pattern(pattern):
             self._root.replace(pattern.split("/"), entries)
-        self._cache = {}
+
+
+class _View(dict[str, tuple[V, ...]]):
+    """What was found by topic since the last change, and that change while it is under way."""
+
+    __slots__ = ("change",)
+
+    def __init__(self, change: _Arrival[V] | _Departure[V] | None) -> None:
+        self.change = change
+
+
+class _Arrival(Generic[V]):
+    """A value is being added under a pattern."""
+
+    __slots__ = ("_entry", "_pattern")
+
+    def __init__(self, pattern: str, entry: tuple[V, int]) -> None:
+        self._pattern = pattern
+        self._entry = entry
+
+    def settle(self, topic: str, sources: list[_Entries[V]]) -> list[_Entries[V]]:
+        """What is found for a topic after the change; twice is as good as once."""
+        return [*sources, (self._entry,)] if matches(self._pattern, topic) else sources
+
+
+class _Departure(Generic[V]):
+    """A value is being taken away; the serial numbers tell from where."""
+
+    __slots__ = ("_serials",)
+
+    def __init__(self, serials: frozenset[int]) -> None:
+        self._serials = serials
+
+    def settle(self, topic: str, sources: list[_Entries[V]]) -> list[_Entries[V]]:
+        """What is found for a topic after the change."""
+        return [
+            tuple([entry for entry in entries if entry[1] not in self._serials])
+            for entries in sources
+        ]
 
 
 class _Branch(Generic[V]):

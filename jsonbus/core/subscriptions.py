@@ -60,11 +60,10 @@ class SubscriptionStore(Generic[S]):
         return True
 
     def remove(self, subscriber: S) -> tuple[str, ...]:
-        """End all subscriptions of one subscriber; returns the patterns it had."""
+        """End all subscriptions of one subscriber at once; returns the patterns it had."""
         patterns = tuple(self._patterns_of.pop(subscriber, ()))
-        for pattern in patterns:
-            self._subscribers.discard(pattern, subscriber)
         if patterns:
+            self._subscribers.discard_all(patterns, subscriber)
             self.generation += 1
         return patterns
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from jsonbus.core.pattern_map import CACHED_TOPICS_MAX, PatternMap
 from jsonbus.core.topics import matches
+from tests.steps import Stopped, each_step
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -56,6 +58,18 @@ def test_discarding_what_is_not_there_changes_nothing() -> None:
     assert not map_.discard("a", "x")
     assert not map_.discard("a/*/b", "x")
     assert map_.match("a/b") == ("x",)
+
+
+def test_several_patterns_lose_a_value_at_once() -> None:
+    map_ = PatternMap[str]()
+    for pattern in ("a/b", "a/*", "**"):
+        map_.add(pattern, "x")
+        map_.add(pattern, "y")
+    assert map_.discard_all(["a/b", "**", "unknown"], "x")
+    assert map_.match("a/b") == ("y", "x")
+    assert map_.match("b") == ("y",)
+    assert not map_.discard_all(["a/b", "**"], "x")
+    assert not map_.discard_all([], "y")
 
 
 def test_patterns_are_listed_until_their_last_value_goes() -> None:
@@ -124,7 +138,7 @@ def test_more_topics_than_the_cache_holds_are_still_matched_right() -> None:
     for number in range(2 * CACHED_TOPICS_MAX):
         assert map_.match(f"a/{number}") == ("x",)
         assert map_.match(f"b/{number}") == ()
-    assert len(map_._cache) <= CACHED_TOPICS_MAX
+    assert len(map_._view) <= CACHED_TOPICS_MAX
     map_.discard("a/**", "x")
     assert map_.match("a/1") == ()
 
@@ -134,7 +148,7 @@ def test_names_that_are_not_topics_do_not_fill_the_cache() -> None:
     map_.add("**", "x")
     for length in range(256, 300):
         map_.match("x" * length)
-    assert not map_._cache
+    assert not map_._view
 
 
 def test_patterns_that_are_gone_leave_nothing_behind() -> None:
@@ -226,6 +240,83 @@ def test_a_result_from_before_a_change_is_not_kept() -> None:
     topic = InterruptedTopic("a/b", "keep", lambda: map_.discard("a/*", "x"))
     assert map_.match(topic) == ("x",)
     assert map_.match("a/b") == ()
+
+
+WAYS = ["a/b", "a/*", "*/b", "**", "**/b", "a/*/**"]
+CHANGES: list[Callable[[PatternMap[str]], object]] = [
+    *(lambda map_, way=way: map_.add(way, "new") for way in WAYS),
+    *(lambda map_, way=way: map_.discard(way, way) for way in WAYS),
+    lambda map_: map_.discard_all(WAYS, "everywhere"),
+]
+
+
+def full_map() -> PatternMap[str]:
+    map_ = PatternMap[str]()
+    for way in WAYS:
+        map_.add(way, way)
+        map_.add(way, "everywhere")
+    return map_
+
+
+def look(map_: PatternMap[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(map_.match(topic) for topic in ("a/b", "a/c", "c/b"))
+
+
+def look_before_step(
+    change: Callable[[PatternMap[str]], object], step: int, asked_before: str | None
+) -> tuple[tuple[str, ...], ...] | None:
+    """What is found amid a change; None if it has fewer steps."""
+    map_, found = full_map(), []
+    if asked_before is not None:
+        map_.match(asked_before)
+    countdown = iter(range(step - 1, -1, -1))
+
+    def before_step() -> None:
+        if next(countdown, None) == 0:
+            found.append(look(map_))
+
+    each_step(lambda: change(map_), before_step)
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("asked_before", [None, "a/b", "a/c"])
+def test_a_change_is_seen_at_one_moment_for_all_topics(
+    change: Callable[[PatternMap[str]], object], asked_before: str | None
+) -> None:
+    """Whoever looks keeps what it found, so each step is looked at in a map of its own."""
+    before, changed = look(full_map()), full_map()
+    change(changed)
+    after = look(changed)
+    assert before != after
+    seen = []
+    for step in itertools.count(1):
+        found = look_before_step(change, step, asked_before)
+        if found is None:
+            break
+        seen.append(found)
+    moment = seen.index(after)
+    assert 0 < moment < len(seen) - 1
+    assert set(seen[:moment]) == {before}
+    assert set(seen[moment:]) == {after}
+
+
+@settings(RELAXED, max_examples=300)
+@given(st.sampled_from(CHANGES), st.integers(1, 200), st.integers(1, 400))
+def test_a_reader_stopped_anywhere_amid_a_change_finds_it_done_or_not(
+    change: Callable[[PatternMap[str]], object], writer_step: int, reader_step: int
+) -> None:
+    map_ = full_map()
+    before = full_map().match("a/b")
+    writer = Stopped(lambda: change(map_), writer_step)
+    reader = Stopped(lambda: map_.match("a/b"), reader_step)
+    writer.finish()
+    found = reader.finish()
+    changed = full_map()
+    change(changed)
+    after = changed.match("a/b")
+    assert found in (before, after)
+    assert map_.match("a/b") == after
 
 
 @pytest.fixture

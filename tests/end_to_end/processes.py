@@ -65,6 +65,10 @@ class Process:
         """What it printed so far, as JSON."""
         return [json.loads(line) for line in self.lines]
 
+    @property
+    def has_ended(self) -> bool:
+        return self._popen.poll() is not None
+
     def send_signal(self, number: int) -> None:
         self._popen.send_signal(number)
 

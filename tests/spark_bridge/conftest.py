@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.small_disk import small_disk
 from tests.spark_bridge.served_log import ServedLog, serving
-from tests.spark_bridge.small_disk import small_disk
 
 if TYPE_CHECKING:
     from tests.spark_bridge.source.spark_query import Query

@@ -10,8 +10,8 @@ import pytest
 
 from spark_bridge.errors import LogError, LogFullError
 from spark_bridge.log.offset_log import OffsetLog
+from tests.small_disk import DISK_BYTES
 from tests.spark_bridge.log.log_rows import SECOND_US, make_values, read_values
-from tests.spark_bridge.small_disk import DISK_BYTES
 
 
 def make_noise(rows: int, row_bytes: int = 4000, at_us: int = 0) -> pa.RecordBatch:

@@ -1,0 +1,338 @@
+"""The FastAPI application: what the gateway offers over HTTP.
+
+visitors.py ........ which web pages may ask
+endpoint.py ........ methods, rights, errors to answers: around every route
+parameters.py ...... what the client sent
+this file .......... what each route does
+openapi.py ......... what each route promises; docs_page.py shows it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import Send
+
+import jsonbus
+from jsonbus.errors import LocalError
+
+from .access import Access
+from .answers import Answer
+from .docs_page import HEADERS, DocsPage
+from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
+from .event_streams import EventStreams
+from .http_request import HttpRequest, Refusal, abort_of
+from .hub import Published
+from .metrics import CONTENT_TYPE, Metrics, Stats
+from .openapi import make_document
+from .parameters import (
+    URL_CHARACTERS_MAX,
+    content_type_of,
+    decode_path,
+    flag_of,
+    message_of,
+    read_parameters,
+    text_of,
+    texts_of_query,
+)
+from .values import parse_json, to_json
+from .visitors import Visitors, VisitorsMiddleware
+
+#: The longest body of POST /v1/topics/… unless told otherwise.
+BODY_BYTES_MAX = 1 << 20
+
+_TOPICS = b"/v1/topics/"
+
+
+class Publisher(Protocol):
+    """Where messages go; `Hub` is one."""
+
+    async def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> Published: ...
+
+
+class SubscribedLike(Protocol):
+    @property
+    def is_new(self) -> bool: ...
+
+    @property
+    def has_moved(self) -> bool: ...
+
+
+class WebhooksLike(Protocol):
+    """Who changes webhooks' subscriptions; `Webhooks` is one."""
+
+    async def subscribe(self, name: str, pattern: str, url: str) -> SubscribedLike: ...
+
+    async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]: ...
+
+
+class ViewLike(Protocol):
+    """One webhook as people see it; `SubscriberView` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def patterns(self) -> Sequence[str]: ...
+    @property
+    def backlog(self) -> int: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def attempts_failed(self) -> int: ...
+    @property
+    def last_error(self) -> str | None: ...
+    @property
+    def last_error_at(self) -> float | None: ...
+    @property
+    def retry_at(self) -> float | None: ...
+    @property
+    def created_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the application stands on."""
+
+    hub: Publisher
+    webhooks: WebhooksLike
+    event_streams: EventStreams
+    #: All webhooks as people see them.
+    subscribers: Callable[[], Sequence[ViewLike]]
+    visitors: Visitors
+    #: Figures by part, for /metrics.
+    stats: Stats
+    access: Access = field(default_factory=Access)
+    #: Why the gateway does not work at the moment, in one sentence; None: it does.
+    trouble: Callable[[], str | None] = lambda: None
+    body_bytes_max: int = BODY_BYTES_MAX
+
+
+def make_app(services: Services) -> FastAPI:
+    """The application, ready to be served; it starts and ends nothing."""
+    app = FastAPI(
+        title="jsonbus gateway",
+        version=jsonbus.__version__,
+        # All three are routes of our own, below.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _answer_http_exception},
+    )
+    document = make_document(
+        jsonbus.__version__,
+        is_open=services.access.is_open,
+        body_bytes_max=services.body_bytes_max,
+    )
+    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI's way to replace it
+    app.add_middleware(VisitorsMiddleware, visitors=services.visitors)
+    routes = _Routes(services)
+    tallies: dict[str, Tally] = {}
+
+    def add(
+        path: str, handler: Handler, methods: str, right: str | None = None, **more: bool
+    ) -> None:
+        endpoint = Endpoint(
+            handler,
+            methods=tuple(methods.split()),
+            access=services.access,
+            right=right,
+            **more,
+        )
+        tallies[path] = endpoint.tally
+        app.router.routes.append(Route(path, endpoint, include_in_schema=False))
+
+    # The busiest first: they are tried in this order.
+    add("/publish", routes.publish, "GET POST", "publish")
+    add("/v1/topics/{topic:path}", routes.publish_value, "POST", "publish")
+    add("/subscribe", routes.subscribe, "GET POST", "subscribe")
+    add("/unsubscribe", routes.unsubscribe, "GET POST", "subscribe")
+    add("/events", routes.events, "GET", "subscribe", takes_token_in_query=True)
+    add("/subscribers", routes.subscribers, "GET HEAD", "admin")
+    add("/metrics", _make_metrics(Metrics(services.stats, tallies)), "GET HEAD", "admin")
+    add("/health", routes.health, "GET HEAD")
+    add("/docs", _make_docs(DocsPage(document)), "GET HEAD")
+    add("/openapi.json", _make_constant(to_json(document)), "GET HEAD")
+    return app
+
+
+class _Routes:
+    """What each route does; what is wrong with a request is raised, see endpoint.py."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._hub = services.hub
+
+    async def publish(self, request: HttpRequest) -> Answer:
+        parameters = await read_parameters(request, ("topic", "message"))
+        topic = text_of(parameters, "topic")
+        return _published(await self._hub.publish(topic, message_of(parameters)))
+
+    async def publish_value(self, request: HttpRequest) -> Answer:
+        # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
+        topic = decode_path(request.scope["raw_path"].removeprefix(_TOPICS))
+        flags = _read_flags(request, ("retain", "reliable"))
+        body = await request.read_body(self._services.body_bytes_max)
+        _check_json_type(request)
+        value = parse_json(body)
+        retain = flag_of(flags, "retain") or False
+        reliable = flag_of(flags, "reliable")
+        return _published(await self._hub.publish(topic, value, retain=retain, reliable=reliable))
+
+    async def subscribe(self, request: HttpRequest) -> Answer:
+        parameters = await read_parameters(request, ("topic", "subscriberName", "url"))
+        pattern = jsonbus.check_pattern(text_of(parameters, "topic"))
+        name = _name_of(parameters)
+        url = text_of(parameters, "url", URL_CHARACTERS_MAX)
+        try:
+            done = await self._services.webhooks.subscribe(name, pattern, url)
+        except ValueError as error:  # the address is malformed or not allowed
+            raise Refusal(400, str(error)) from error
+        except LocalError as error:
+            if type(error) is not LocalError:
+                raise
+            raise Refusal(
+                500, f"try again later: {error}", {"retry-after": str(RETRY_AFTER_S)}
+            ) from error
+        return Answer(to_json({"new": done.is_new, "moved": done.has_moved}))
+
+    async def unsubscribe(self, request: HttpRequest) -> Answer:
+        parameters = await read_parameters(request, ("topic", "subscriberName"))
+        name = _name_of(parameters)
+        pattern = None
+        if "topic" in parameters:
+            pattern = jsonbus.check_pattern(text_of(parameters, "topic"))
+        patterns = await self._services.webhooks.unsubscribe(name, pattern)
+        if not patterns:
+            what = (
+                "has no subscription" if pattern is None else f"does not subscribe to {pattern!r}"
+            )
+            raise Refusal(404, f"the webhook {name!r} {what}")
+        return Answer(to_json({"topics": patterns}))
+
+    async def events(self, request: HttpRequest) -> Stream:
+        streams = self._services.event_streams
+        patterns = texts_of_query(request, "pattern")
+        stream = await streams.open(patterns, abort_of(request.scope))
+
+        async def run(send: Send) -> None:
+            await streams.run(stream, request.receive, send)
+
+        return run
+
+    async def subscribers(self, request: HttpRequest) -> Answer:
+        views = [
+            {
+                "name": view.name,
+                "url": view.url,
+                "topics": list(view.patterns),
+                "backlog": view.backlog,
+                "delivered": view.delivered,
+                "dropped": view.dropped,
+                "attempts_failed": view.attempts_failed,
+                "last_error": view.last_error,
+                "last_error_at": view.last_error_at,
+                "retry_at": view.retry_at,
+                "created_at": view.created_at,
+            }
+            for view in self._services.subscribers()
+        ]
+        return Answer(to_json({"subscribers": views}))
+
+    async def health(self, request: HttpRequest) -> Answer:
+        trouble = self._services.trouble()
+        if trouble is not None:
+            raise Refusal(503, trouble)
+        return Answer(to_json({"status": "ok", "version": jsonbus.__version__}))
+
+
+def _make_metrics(metrics: Metrics) -> Handler:
+    async def answer(request: HttpRequest) -> Answer:
+        return Answer(metrics.expose(), content_type=CONTENT_TYPE)
+
+    return answer
+
+
+def _make_docs(page: DocsPage) -> Handler:
+    async def answer(request: HttpRequest) -> Answer:
+        host = request.headers.get(b"host", b"").decode("latin-1")
+        return Answer(page.render(host), content_type=b"text/html; charset=utf-8", headers=HEADERS)
+
+    return answer
+
+
+def _make_constant(body: bytes) -> Handler:
+    async def answer(request: HttpRequest) -> Answer:
+        return Answer(body)
+
+    return answer
+
+
+# Most publishes are answered by one of these.
+_PUBLISHED = {
+    Published(webhooks, is_sent): Answer(to_json({"webhooks": webhooks, "sent": is_sent}))
+    for webhooks in range(16)
+    for is_sent in (False, True)
+}
+
+
+def _published(published: Published) -> Answer:
+    known = _PUBLISHED.get(published)
+    if known is not None:
+        return known
+    return Answer(to_json({"webhooks": published.webhooks, "sent": published.is_sent}))
+
+
+def _name_of(parameters: dict[str, Any]) -> str:
+    name = text_of(parameters, "subscriberName")
+    if not name or not name.isprintable():
+        # It stands in a header, a log line and a table.
+        raise Refusal(400, "subscriberName must be printable and not empty")
+    return name
+
+
+def _read_flags(request: HttpRequest, names: Sequence[str]) -> dict[str, str]:
+    flags = {}
+    for name in names:
+        found = texts_of_query(request, name)
+        if len(found) > 1:
+            raise Refusal(400, f"the parameter {name} comes twice: send it once")
+        if found:
+            flags[name] = found[0]
+    return flags
+
+
+def _check_json_type(request: HttpRequest) -> None:
+    content_type = content_type_of(request)
+    kind = content_type.kind
+    if kind and kind != "application/json" and not kind.endswith("+json"):
+        raise Refusal(
+            415, f"the content type {kind[:80]!r} is not JSON: send application/json (curl --json)"
+        )
+    if content_type.charset not in ("utf-8", "ascii"):
+        raise Refusal(415, "JSON must be UTF-8 here: encode it so")
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """What the router says, a path that is none of ours above all, in our form."""
+    assert isinstance(error, HTTPException)
+    reason = error.detail
+    if error.status_code == 404:
+        reason = f"there is nothing at {request.url.path[:200]!r}: see /docs"
+    return Response(
+        to_json({"error": reason}),
+        error.status_code,
+        headers=error.headers,
+        media_type="application/json",
+    )

@@ -1,0 +1,318 @@
+"""Server-sent events: `GET /events?pattern=…` as a sink of the hub.
+
+Theory of operation
+-------------------
+`take`, the sink, writes each message once as the bytes of an event and puts them into the backlog
+of every stream that wants it; it never waits. One task per stream sends what is there, all of it
+in one write, and waits for the connection while its buffer is full. So a client that does not read
+fills its own backlog and nothing else: when that is at its bound, its connection is aborted (a
+polite end would wait for the very reader that does not read) and counted. EventSource connects
+again by itself, and gets the retained values once more; nothing else is repeated.
+
+A stream is entered into the store before the hub is asked for its patterns, or what comes in
+between would be lost. Then a message may come before the retained value that it replaces: such a
+value is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from starlette.types import Receive, Send
+
+import jsonbus
+from jsonbus.errors import ClosedError, PayloadError
+
+from .http_request import Refusal
+from .values import to_json
+
+logger = logging.getLogger("jsonbus.gateway.events")
+
+#: Proxies end a connection that is silent for a minute, some for half of one.
+HEARTBEAT_S = 15.0
+
+#: How long EventSource waits before it connects again; browsers would take 3 to 5 s.
+RECONNECT_MS = 1_000
+
+STREAMS_MAX = 1_000
+PATTERNS_MAX = 100
+BACKLOG_EVENTS_MAX = 10_000
+BACKLOG_BYTES_MAX = 1 << 20
+
+#: What is sent in one write, so that a long backlog does not become one long string.
+WRITE_BYTES_MAX = 65_536
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would collect events until its buffer is full
+    (b"x-content-type-options", b"nosniff"),
+]
+_GREETING = b"retry: %d\n\n" % RECONNECT_MS
+_HEARTBEAT = b":\n\n"
+
+
+class Source(Protocol):
+    """Where messages come from; `Hub` is one."""
+
+    async def want(self, pattern: str) -> list[jsonbus.Message]: ...
+
+    def unwant(self, pattern: str) -> None: ...
+
+
+class EventStreams:
+    """All streams of a gateway. Everything in its event loop."""
+
+    def __init__(
+        self,
+        hub: Source,
+        *,
+        streams_max: int = STREAMS_MAX,
+        backlog_events_max: int = BACKLOG_EVENTS_MAX,
+        backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._hub = hub
+        self._streams_max = streams_max
+        self._backlog_events_max = backlog_events_max
+        self._backlog_bytes_max = backlog_bytes_max
+        self._heartbeat_s = heartbeat_s
+        self._store: jsonbus.SubscriptionStore[_Stream] = jsonbus.SubscriptionStore()
+        self._streams: set[_Stream] = set()
+        self._is_closed = False
+        self._opened = 0
+        self._cut = 0
+        self._events = 0
+        self._unwritable = 0
+        self._next_warning_at = 0.0
+
+    def take(self, messages: list[jsonbus.Message]) -> None:
+        """The hub's sink: give each message to the streams that want it."""
+        for message in messages:
+            streams = self._store.subscribers_of(message.topic)
+            if not streams:
+                continue
+            try:
+                event = encode_event(message)
+            except PayloadError:  # nested deeper than can be written
+                self._unwritable += 1
+                continue
+            for stream in streams:
+                if not stream.add(message.topic, event):
+                    self._cut_off(stream)
+
+    async def open(self, patterns: Sequence[str], abort: Callable[[], None] | None) -> _Stream:
+        """A new stream of the patterns' messages; `run` it, which also ends it.
+
+        Raises Refusal, InvalidTopicError, ClosedError, and LocalError for too many patterns.
+        """
+        patterns = _check_patterns(patterns)
+        if self._is_closed:
+            raise ClosedError("the gateway is closing")
+        if len(self._streams) >= self._streams_max:
+            raise Refusal(
+                503,
+                f"try again later: {self._streams_max:,} streams are open, and no more allowed",
+                {"retry-after": "5"},
+            )
+        stream = _Stream(
+            abort, self._backlog_events_max, self._backlog_bytes_max, self._heartbeat_s
+        )
+        self._streams.add(stream)
+        self._opened += 1
+        retained: dict[tuple[str, str], jsonbus.Message] = {}
+        try:
+            for pattern in patterns:
+                self._store.subscribe(pattern, stream)
+                for message in await self._hub.want(pattern):
+                    retained[message.topic, message.node] = message
+                stream.wanted.append(pattern)
+        except BaseException:
+            self._end(stream)
+            raise
+        stream.begin(retained.values())
+        return stream
+
+    async def run(self, stream: _Stream, receive: Receive, send: Send) -> None:
+        """Send a stream's events until its client goes, is cut off, or all are closed."""
+        gone = asyncio.create_task(stream.notice_disconnect(receive), name="jsonbus-events-client")
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": _GREETING, "more_body": True})
+            await stream.send_events(send)
+        finally:
+            self._end(stream)
+            gone.cancel()
+        await send({"type": "http.response.body"})
+
+    def close(self) -> None:
+        """End all streams; their clients get what waits for them, if they read."""
+        self._is_closed = True
+        for stream in list(self._streams):
+            stream.end()
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "streams": len(self._streams),
+            "streams_opened": self._opened,
+            "streams_cut": self._cut,
+            "events_sent": self._events + sum(stream.sent for stream in self._streams),
+            "events_unwritable": self._unwritable,
+            "events_waiting": sum(stream.waiting for stream in self._streams),
+        }
+
+    def _end(self, stream: _Stream) -> None:
+        stream.end()
+        self._streams.remove(stream)
+        self._store.remove(stream)
+        self._events += stream.sent
+        for pattern in stream.wanted:
+            self._hub.unwant(pattern)
+        stream.wanted.clear()
+
+    def _cut_off(self, stream: _Stream) -> None:
+        self._cut += 1
+        waiting = stream.waiting
+        stream.cut_off()
+        self._store.remove(stream)
+        now = asyncio.get_running_loop().time()
+        level = logging.DEBUG
+        if now >= self._next_warning_at:
+            level = logging.WARNING
+            self._next_warning_at = now + 60.0
+        logger.log(
+            level,
+            "an event stream was cut off: its client did not read %d events (%d streams so far)",
+            waiting,
+            self._cut,
+        )
+
+
+class _Stream:
+    """The backlog of one client, and the loop that sends it."""
+
+    def __init__(
+        self,
+        abort: Callable[[], None] | None,
+        backlog_events_max: int,
+        backlog_bytes_max: int,
+        heartbeat_s: float,
+    ) -> None:
+        self.wanted: list[str] = []
+        self.sent = 0
+        self._abort = abort
+        self._events_max = backlog_events_max
+        self._bytes_max = backlog_bytes_max
+        self._heartbeat_s = heartbeat_s
+        self._backlog: deque[bytes] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._is_ended = False
+        self._is_gone = False
+        # Topics of what came before the stream began; None from then on.
+        self._early: set[str] | None = set()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._backlog)
+
+    def add(self, topic: str, event: bytes) -> bool:
+        """Keep an event to be sent; False if there is no more room."""
+        if self._bytes + len(event) > self._bytes_max and self._backlog:
+            return False
+        if len(self._backlog) >= self._events_max:
+            return False
+        if self._early is not None:
+            self._early.add(topic)
+        self._backlog.append(event)
+        self._bytes += len(event)
+        self._wake.set()
+        return True
+
+    def begin(self, retained: Any) -> None:
+        """Put the retained values first, but those that a message has replaced already.
+
+        They are bounded by what a node keeps, not by the backlog: a client that asks for them has
+        not had the time to read.
+        """
+        assert self._early is not None
+        events = [encode_event(each) for each in retained if each.topic not in self._early]
+        self._early = None
+        self._backlog.extendleft(reversed(events))
+        self._bytes += sum(map(len, events))
+        self._wake.set()
+
+    def end(self) -> None:
+        """Send what waits, and no more."""
+        self._is_ended = True
+        self._wake.set()
+
+    def cut_off(self) -> None:
+        self._is_gone = True
+        self._backlog.clear()
+        self._bytes = 0
+        self.end()
+        if self._abort is not None:
+            self._abort()
+
+    async def notice_disconnect(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone = True
+        self.end()
+
+    async def send_events(self, send: Send) -> None:
+        """Send what comes until the stream has ended."""
+        while not self._is_gone:
+            if self._backlog:
+                count, data = self._take_some()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self.sent += count
+            elif self._is_ended:
+                break
+            else:
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout(self._heartbeat_s):
+                        await self._wake.wait()
+                except TimeoutError:
+                    await send(
+                        {"type": "http.response.body", "body": _HEARTBEAT, "more_body": True}
+                    )
+
+    def _take_some(self) -> tuple[int, bytes]:
+        events = []
+        size_bytes = 0
+        while self._backlog and size_bytes < WRITE_BYTES_MAX:
+            event = self._backlog.popleft()
+            size_bytes += len(event)
+            events.append(event)
+        self._bytes -= size_bytes
+        return len(events), b"".join(events)
+
+
+def encode_event(message: jsonbus.Message) -> bytes:
+    """A message as an event; its JSON has no line breaks, so it takes one line of data."""
+    data = to_json(
+        {
+            "topic": message.topic,
+            "message": message.value,
+            "node": message.node,
+            "retained": message.retained,
+        }
+    )
+    return b"event: message\ndata: " + data + b"\n\n"
+
+
+def _check_patterns(patterns: Sequence[str]) -> list[str]:
+    """Each pattern once; raises Refusal and InvalidTopicError."""
+    found = list(dict.fromkeys(jsonbus.check_pattern(pattern) for pattern in patterns))
+    if not found:
+        raise Refusal(400, "the parameter pattern is missing: ** stands for everything")
+    if len(found) > PATTERNS_MAX:
+        raise Refusal(400, f"{len(found):,} patterns are given, at most {PATTERNS_MAX} are allowed")
+    return found

@@ -1,0 +1,167 @@
+"""Gateway: a node of the bus that serves HTTP and text clients."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Unpack
+
+import jsonbus
+from jsonbus.config import BusSettings
+from jsonbus.errors import ConfigError
+
+from .access import Access
+from .app import Services, make_app
+from .event_streams import EventStreams
+from .http_server import HttpServer
+from .hub import Hub
+from .targets import Targets
+from .text_server import TextServer
+from .visitors import Visitors
+from .webhook_ledger import WebhookLedger
+from .webhooks import Webhooks
+
+logger = logging.getLogger("jsonbus.gateway")
+
+#: So long a gateway waits at its start to know who is on the bus; it serves anyway then.
+SURE_S = 2.0
+
+
+class Gateway:
+    """See `jsonbus gateway`. Open it with `async with`; it serves until that ends.
+
+    `data_dir` None keeps webhooks and their backlog in memory: they end with the gateway.
+    `text_port` None serves no text clients. Port 0 is any free one: see `http_address` and
+    `text_address`. Raises ConfigError, TransportError (also for a port in use), StoreError.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        http_port: int = 0,
+        text_port: int | None = 0,
+        *,
+        data_dir: Path | None = None,
+        tokens: Iterable[tuple[str, frozenset[str]]] = (),
+        allow_webhook: Sequence[str] = (),
+        allow_origin: Sequence[str] = (),
+        allow_host: Sequence[str] = (),
+        handlers: int = 5,
+        buffer: int = 1_000,
+        backlog_max: int = 10_000,
+        total_backlog_max: int = 100_000,
+        body_bytes_max: int = 1 << 20,
+        webhook_timeout_s: float = 10.0,
+        retry_s_max: float = 60.0,
+        **settings: Unpack[BusSettings],
+    ) -> None:
+        self._host = host
+        self._ports = http_port, text_port
+        self._data_dir = data_dir
+        self._access = Access(tokens)
+        self._is_local = ipaddress.ip_address(host).is_loopback
+        try:
+            self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
+            self._visitors = Visitors(
+                is_loopback=self._is_local, allow_hosts=allow_host, allow_origins=allow_origin
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        self._text_limits = {"handlers": handlers, "buffer": buffer}
+        self._backlog_limits = {"backlog_max": backlog_max, "total_backlog_max": total_backlog_max}
+        self._body_bytes_max = body_bytes_max
+        self._webhook_times_s = webhook_timeout_s, retry_s_max
+        self._settings = settings
+        self._opened = AsyncExitStack()
+        #: Where it listens, while it is open.
+        self.http_address: tuple[str, int] = host, http_port
+        self.text_address: tuple[str, int] | None = None
+
+    async def __aenter__(self) -> Gateway:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Take nothing more, write down what was accepted, leave the bus. Bounded in time."""
+        await self._opened.aclose()
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether whoever reaches its ports may do everything."""
+        return self._access.is_open and not self._is_local
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """The figures of all parts, by part."""
+        parts: dict[str, Any] = {
+            "hub": self.hub,
+            "webhooks": self.webhooks,
+            "backlog": self.ledger,
+            "events": self.events,
+            "text": self.text,
+            "http": self._http,
+            "bus": self.bus,
+        }
+        return {name: part.stats() for name, part in parts.items() if part is not None}
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Ends in the opposite order: clients first, the bus last."""
+        http_port, text_port = self._ports
+        self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
+        self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
+        self.hub = Hub(self.bus, self.ledger)
+        timeout_s, retry_s_max = self._webhook_times_s
+        self.webhooks = Webhooks(
+            self.ledger,
+            self._targets,
+            self.hub,
+            own_node=self.bus.id,
+            timeout_s=timeout_s,
+            retry_s_max=retry_s_max,
+        )
+        await self.ledger.open(self.webhooks.begin)
+        stack.push_async_callback(self.ledger.close)
+        self.hub.add_sink(self.webhooks.take)
+        await self.webhooks.start()
+        stack.push_async_callback(self.webhooks.close)
+        self.events = EventStreams(self.hub)
+        self.hub.add_sink(self.events.take)
+        await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
+        self.text: TextServer | None = None
+        if text_port is not None:
+            self.text = TextServer(self.hub, self._access, **self._text_limits)
+            self.hub.add_sink(self.text.take)
+            await self.text.start(self._host, text_port)
+            stack.push_async_callback(self.text.close)
+            self.text_address = self.text.address
+        self._http = HttpServer(
+            make_app(self._services()), self._host, http_port, on_close=self.events.close
+        )
+        await self._http.start()
+        stack.push_async_callback(self._http.close)
+        self.http_address = self._http.address
+
+    def _services(self) -> Services:
+        return Services(
+            hub=self.hub,
+            webhooks=self.webhooks,
+            event_streams=self.events,
+            subscribers=self.ledger.subscribers,
+            visitors=self._visitors,
+            stats=self.stats,
+            access=self._access,
+            body_bytes_max=self._body_bytes_max,
+        )

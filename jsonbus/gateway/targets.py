@@ -1,0 +1,302 @@
+"""Which addresses webhooks may have: the gateway must not be made to post where it should not.
+
+Theory of operation
+-------------------
+Whoever may subscribe a webhook makes this machine send requests. Without a rule these would reach
+what only this machine can reach: services on loopback, the private network, the metadata address
+of a cloud (169.254.169.254). So a url is judged twice:
+
+- `check`, at the subscription: spelling, scheme, and the address if it is written as one.
+- `resolve`, at the delivery: the name is looked up, every address that it has is judged, and the
+  connection goes to exactly those that passed. A name that is harmless when it is subscribed and
+  means loopback later (DNS rebinding) gains nothing, since no other look-up comes in between.
+
+The same parsed url serves the judgement and the request, so the two cannot read it differently.
+
+What is allowed
+---------------
+    without a list                          public addresses; if the gateway itself listens on
+                                            loopback only: loopback and private ones, too
+    with a list, an address or network      those addresses, whatever their kind
+    with a list, NAME or *.DOMAIN           that name, if it means a public, private, shared or
+                                            loopback address: not link-local, multicast ...
+    with a list, *                          everything
+A list replaces what is allowed without one. An IPv6 address that carries an IPv4 address (mapped,
+6to4, NAT64) is no better than that one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import httpx
+
+from .name_lookup import NameLookup
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: Looks up a name for a port; raises OSError if it has no address.
+LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
+
+URL_CHARACTERS_MAX = 1_024
+#: Of one name: the time of an attempt is shared between them.
+ADDRESSES_MAX = 4
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORTS = range(1, 65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the requests of one attempt go."""
+
+    scheme: str
+    #: As in the url, but in lower case, in ASCII, without a final dot; IPv6 without brackets.
+    host: str
+    port: int
+    #: Path and query, as they are sent.
+    request_target: str
+    #: Those that are allowed, in the order to try them. Connections go here, and nowhere else.
+    ips: tuple[IpAddress, ...] = ()
+
+    @property
+    def authority(self) -> str:
+        """HOST or HOST:PORT, as a `Host` header has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        """What of it may be logged: paths and queries of webhooks often hold secrets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+class Targets:
+    """The rule for webhooks' addresses; see the head of this file.
+
+    Raises ValueError for an entry of `allow` that is none of: network, address, name, *.DOMAIN, *.
+    """
+
+    def __init__(
+        self,
+        allow: Sequence[str] = (),
+        *,
+        is_loopback_gateway: bool,
+        look_up: LookUp | None = None,
+    ) -> None:
+        self._is_loopback_gateway = is_loopback_gateway
+        self._look_up: LookUp = NameLookup() if look_up is None else look_up
+        self._has_list = bool(allow)
+        self._allows_everything = "*" in allow
+        self._networks: list[IpNetwork] = []
+        self._names: set[str] = set()
+        self._domains: tuple[str, ...] = ()  # each with its dot in front
+        for entry in allow:
+            if entry != "*":
+                self._read_entry(entry)
+
+    def check(self, url: str) -> None:
+        """Raise ValueError, with the reason, for a url that can never be delivered to."""
+        address = parse_url(url)
+        ip = _as_ip(address.host)
+        if ip is not None:
+            self._check_ip(address.host, ip)
+        elif self._has_list and not self._networks and not self._is_named(address.host):
+            raise ValueError(self._not_named(address.host))
+
+    async def resolve(self, url: str) -> Address:
+        """Where to connect to now. Raises ValueError if it is refused, OSError if unknown."""
+        address = parse_url(url)
+        ip = _as_ip(address.host)
+        if ip is not None:
+            self._check_ip(address.host, ip)
+            found = [ip]
+        else:
+            found = self._choose(address.host, await self._look_up(address.host, address.port))
+        return Address(
+            address.scheme, address.host, address.port, address.request_target, tuple(found)
+        )
+
+    def _choose(self, host: str, texts: Sequence[str]) -> list[IpAddress]:
+        """The allowed ones; raises ValueError if all are refused, OSError if there are none."""
+        refusal = None
+        allowed: list[IpAddress] = []
+        for text in texts:
+            ip = _as_ip(text)
+            if ip is None:
+                continue  # with a zone ("fe80::1%eth0"): a url cannot have one either
+            try:
+                self._check_ip(host, ip)
+            except ValueError as error:
+                refusal = refusal or error
+            else:
+                allowed.append(ip)
+        if allowed:
+            return list(dict.fromkeys(allowed))[:ADDRESSES_MAX]
+        if refusal is not None:
+            raise refusal
+        raise OSError(f"{host} has no address")
+
+    def _check_ip(self, host: str, ip: IpAddress) -> None:
+        if self._allows_everything:
+            return
+        carried = _carried_ipv4(ip)
+        if any(each in network for each in (ip, carried) if each for network in self._networks):
+            return
+        kind = kind_of(ip)
+        shown = host if host == str(ip) else f"{host} ({ip})"
+        if self._is_named(host):
+            if kind in ("public", "private", "shared", "loopback"):
+                return
+            raise ValueError(
+                f"{shown} is a {kind} address, which a name is not allowed to mean: "
+                f"--allow-webhook {ip} allows it"
+            )
+        if self._has_list:
+            raise ValueError(self._not_named(shown))
+        if kind == "public" or (self._is_loopback_gateway and kind in ("loopback", "private")):
+            return
+        raise ValueError(
+            f"{shown} is a {kind} address, to which this gateway does not post: "
+            f"--allow-webhook {ip} allows it"
+        )
+
+    def _is_named(self, host: str) -> bool:
+        return self._allows_everything or host in self._names or host.endswith(self._domains)
+
+    def _not_named(self, shown: str) -> str:
+        return f"{shown} is not allowed: --allow-webhook names the only addresses for webhooks"
+
+    def _read_entry(self, entry: str) -> None:
+        text = entry.strip()
+        bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        try:
+            self._networks.append(ipaddress.ip_network(bare))
+            return
+        except ValueError as error:
+            if "host bits" in str(error):
+                right = ipaddress.ip_network(bare, strict=False)
+                raise ValueError(f"{entry!r} is not a network: write {right}") from None
+        try:
+            if text.startswith("*."):
+                self._domains += ("." + _read_name(text[2:]),)
+            else:
+                self._names.add(_read_name(text))
+        except ValueError:
+            raise ValueError(
+                f"{entry!r} is none of the addresses that webhooks can be allowed: give a network "
+                "(10.0.0.0/8), an address, a host name, *.DOMAIN, or * for all"
+            ) from None
+
+
+@lru_cache(maxsize=1_024)
+def parse_url(url: str) -> Address:
+    """Take a webhook's url apart, nothing resolved; raises ValueError with the reason."""
+    if len(url) > URL_CHARACTERS_MAX:
+        raise ValueError(
+            f"the url has {len(url):,} characters, at most {URL_CHARACTERS_MAX:,} are allowed"
+        )
+    # A backslash is a slash to browsers and a letter to others: nobody knows where the host ends.
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise ValueError("the url has spaces, control characters or backslashes: encode them")
+    try:
+        parsed = httpx.URL(url)
+        port = DEFAULT_PORTS.get(parsed.scheme, 1) if parsed.port is None else parsed.port
+        target = parsed.raw_path.decode("ascii")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise ValueError(f"the url cannot be read: {error}") from None
+    if parsed.scheme not in DEFAULT_PORTS:
+        raise ValueError("the url must begin with http:// or https://")
+    authority = _AUTHORITY.match(url)
+    if parsed.userinfo or authority is None or "@" in authority[0]:
+        raise ValueError("the url must not have a user name or password")
+    if not parsed.raw_host:
+        raise ValueError("the url has no host")
+    if not _HOST_AND_PORT.fullmatch(authority[1]) or port not in _PORTS:
+        raise ValueError("the url's port must be a number between 1 and 65,535")
+    host = _read_host(parsed.raw_host.decode("ascii"))
+    return Address(parsed.scheme, host, port, target)
+
+
+def kind_of(ip: IpAddress) -> str:
+    """Its kind in a word, "public" or what makes it special."""
+    carried = _carried_ipv4(ip)
+    if carried is not None:
+        return kind_of(carried)
+    if ip.is_unspecified:
+        return "unspecified"
+    if ip.is_loopback:
+        return "loopback"
+    if ip.is_link_local:
+        return "link-local"
+    if ip.is_multicast:
+        return "multicast"
+    if any(ip in network for network in _PRIVATE):
+        return "private"
+    if ip in _SHARED:
+        return "shared"
+    if ip in _SITE_LOCAL or ip.is_reserved or not ip.is_global:
+        return "reserved"
+    return "public"
+
+
+_PRIVATE = tuple(
+    ipaddress.ip_network(each)
+    for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+)
+_SHARED = ipaddress.ip_network("100.64.0.0/10")
+_SITE_LOCAL = ipaddress.ip_network("fec0::/10")  # private once, and to some routers still
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+_AUTHORITY = re.compile(r"[^:/?#]+://([^/?#]*)")
+#: int() would also take +80, 8_0 and the digits of other scripts for a port.
+_HOST_AND_PORT = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{0,5})?")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+def _carried_ipv4(ip: IpAddress) -> ipaddress.IPv4Address | None:
+    if ip.version == 4:
+        return None
+    if ip in _NAT64:
+        return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour
+
+
+def _as_ip(text: str) -> IpAddress | None:
+    """The address that is written here, in its one strict spelling."""
+    if "%" in text:
+        return None
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _read_host(host: str) -> str:
+    if ":" in host:
+        if "%" in host:
+            raise ValueError("the url's host has a zone, which is not allowed")
+        return str(ipaddress.IPv6Address(host))
+    return _read_name(host) if _as_ip(host) is None else host
+
+
+def _read_name(name: str) -> str:
+    """A host name in ASCII, lower case, without its final dot; raises ValueError if it is none."""
+    if not name.isascii():
+        try:
+            name = httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
+        except httpx.InvalidURL:
+            raise ValueError(f"{name!r} is not a host name") from None
+    name = name.lower().removesuffix(".")
+    labels = name.split(".")
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(f"{name[:80]!r} is not a host name")
+    # Resolvers take 2130706433, 0x7f.1 and 127.1 for addresses, each in its own way.
+    if _NUMBER.fullmatch(labels[-1]):
+        raise ValueError(f"{name!r} is neither a host name nor an address written a.b.c.d")
+    return name

@@ -1,0 +1,90 @@
+"""What the webhooks' ledger asks of their store, and what comes back: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages for one subscriber, to be delivered together until it takes them.
+
+    `delivery_id` and `body` are the same at every try, over restarts too.
+    """
+
+    subscriber: int
+    name: str
+    delivery_id: str
+    last: int  # number of its last message
+    count: int
+    body: bytes  # {"message":[…],"topic":[…]}, both in order
+
+
+class Accept(NamedTuple):
+    """Store messages: (topic, payload, subscribers). Gives how many deliveries were stored."""
+
+    messages: Sequence[tuple[str, bytes, Sequence[int]]]
+    is_from_bus: bool = False  # nobody will offer them again
+
+
+class Settle(NamedTuple):
+    """A batch was delivered. Gives how many messages; 0 if it is not the one in flight."""
+
+    subscriber: int
+    last: int
+
+
+class Subscribe(NamedTuple):
+    """Note a subscription, and the subscriber's present address. Gives Subscription."""
+
+    name: str
+    pattern: str
+    url: str
+
+
+class Unsubscribe(NamedTuple):
+    """End one subscription or all (None); with the last goes the backlog. Gives Ended."""
+
+    name: str
+    pattern: str | None
+
+
+Work = Accept | Settle | Subscribe | Unsubscribe
+
+#: Those that store nothing new.
+FREEING = (Settle, Unsubscribe)
+
+
+class Subscription(NamedTuple):
+    subscriber: int
+    is_new: bool
+    has_moved: bool
+    created_at: float  # of the subscriber
+
+
+class Ended(NamedTuple):
+    subscriber: int  # 0 if the name is not known
+    patterns: tuple[str, ...]
+    is_gone: bool
+
+
+class Committed(NamedTuple):
+    results: list[Any]  # one for each work
+    batches: list[Batch]  # cut by this commit
+
+
+class StoredSubscriber(NamedTuple):
+    id: int
+    name: str
+    url: str
+    created_at: float
+    delivered: int
+    backlog: int
+    patterns: tuple[str, ...]
+
+
+class Contents(NamedTuple):
+    subscribers: list[StoredSubscriber]
+    batches: list[Batch]  # in flight when the store was closed or killed
