@@ -93,6 +93,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
         self.wrong_tokens = 0
+        self.has_published = False
         self.is_turned_away = False
         #: Whether `write` may be called, with whole lines; else `send`, which knows what to do.
         self.is_writable = False
@@ -168,6 +169,11 @@ class TextClient(asyncio.BufferedProtocol):
         self.resume_receiving()
         if not self._is_choked:
             self._end_output()
+
+    def finish_after(self, seconds: float) -> None:
+        """No more commands, but deliveries for so long; then finish."""
+        self.set_deadline(None)
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.finish)
 
     def abort(self) -> None:
         """Close at once, whatever waits."""
