@@ -97,7 +97,6 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_turned_away = False
         #: Whether `write` may be called, with whole lines; else `send`, which knows what to do.
         self.is_writable = False
-        self.write = _write_nowhere
         self.is_finishing = False
         self.is_lost = False
         #: What the command buffer needs.
@@ -106,6 +105,14 @@ class TextClient(asyncio.BufferedProtocol):
         self.waits_for_room = False
         #: Chunks of the batch that is being spread; of the server.
         self.pending: list[Chunk] = []
+
+    def write(self, data: bytes) -> None:
+        """Hand whole lines to the socket; only while `is_writable`."""
+        transport = self._transport
+        assert transport is not None
+        transport.write(data)
+        if transport.is_closing():  # the connection is broken, of which we are told later
+            self.is_writable = False
 
     def send(self, line: bytes) -> None:
         """Send one line, now or when the client has read what is before it."""
@@ -215,7 +222,6 @@ class TextClient(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
         _keep_alive(transport.get_extra_info("socket"))
         self.peer = _name_of(transport.get_extra_info("peername"))
-        self.write = transport.write
         self.is_writable = True
         self._owner.admit(self)
 
@@ -311,10 +317,6 @@ class TextClient(asyncio.BufferedProtocol):
         self.backlog_lines -= lines
         self.backlog_bytes -= size_bytes
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _write_nowhere(data: bytes) -> None:
-    """Before there is a connection."""
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -169,11 +169,10 @@ class TextServer:
             "patterns": len(self._store),
             "commands": self._commands.executed,
             "commands_failed": self._commands.failed,
-            "commands_held": self._buffer.held,
-            "commands_held_most": self._buffer.held_most,
+            "commands_waiting": self._buffer.held,
             "deliveries": self._deliveries,
             "messages_unwritable": self._unwritable,
-            "backlog_lines": sum(client.backlog_lines for client in self._clients),
+            "lines_waiting": sum(client.backlog_lines for client in self._clients),
             "backlog_bytes": sum(client.backlog_bytes for client in self._clients),
         }
 

@@ -104,7 +104,7 @@ async def subscribed_deaf(server: TextServer, pattern: str) -> LineClient:
     ("limits", "reached"),
     [
         ({"backlog_bytes_max": 100_000}, "backlog_bytes"),
-        ({"backlog_lines_max": 200}, "backlog_lines"),
+        ({"backlog_lines_max": 200}, "lines_waiting"),
     ],
 )
 def test_who_stops_reading_is_cut_off_while_others_go_on(
@@ -125,7 +125,7 @@ def test_who_stops_reading_is_cut_off_while_others_go_on(
             limit = next(iter(limits.values()))
             assert limit / 2 < most <= 2 * limit
             stats = server.stats()
-            assert (stats["backlog_lines"], stats["backlog_bytes"]) == (0, 0)
+            assert (stats["lines_waiting"], stats["backlog_bytes"]) == (0, 0)
             assert (stats["clients"], hub.wanted) == (1, {"a": 1})
             await until(lambda: len(server._clients) == 1)
             for client in deaf:
@@ -145,14 +145,14 @@ def test_who_reads_again_in_time_gets_everything_in_order() -> None:
             client = await subscribed_deaf(server, "a")
             text = "x" * 500
             count = 0
-            while server.stats()["backlog_lines"] < 500:
+            while server.stats()["lines_waiting"] < 500:
                 server.take([message("a", f"{text}{count + extra}") for extra in range(5)])
                 count += 5
                 await asyncio.sleep(0)
             client.writer.transport.resume_reading()
             assert await client.lines(count) == [f"a {text}{n}" for n in range(count)]
             stats = server.stats()
-            assert (stats["backlog_lines"], stats["backlog_bytes"]) == (0, 0)
+            assert (stats["lines_waiting"], stats["backlog_bytes"]) == (0, 0)
             assert stats["clients_dropped"] == 0
             client.close()
 
@@ -168,7 +168,7 @@ def test_line_larger_than_the_backlog_may_wait_alone() -> None:
             server.take([message("a", large)])
             assert not served.is_writable
             server.take([message("a", large)])
-            assert server.stats()["backlog_lines"] == 1
+            assert server.stats()["lines_waiting"] == 1
             client.writer.transport.resume_reading()
             async with asyncio.timeout(60):
                 received = await client.reader.readexactly(2 * (len(large) + 3))
@@ -184,7 +184,7 @@ def test_backlog_is_sent_before_the_end() -> None:
             client = await subscribed_deaf(server, "a")
             text = "x" * 1_000
             count = 0
-            while server.stats()["backlog_lines"] < 100:
+            while server.stats()["lines_waiting"] < 100:
                 server.take([message("a", text)])
                 count += 1
             client.send("quit")
@@ -203,13 +203,28 @@ def test_who_never_reads_its_rest_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     async def scenario() -> None:
         async with serving() as (server, _):
             client = await subscribed_deaf(server, "a")
-            while server.stats()["backlog_lines"] < 100:
+            while server.stats()["lines_waiting"] < 100:
                 server.take([message("a", "x" * 1_000)])
             client.send("quit")
             await until(lambda: not server._clients)
             client.close()
 
     asyncio.run(scenario())
+
+
+def test_broken_connection_is_written_to_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, hub):
+            client = await subscribed(server, ["a"])
+            client.reset()
+            await asyncio.sleep(0)  # the client's side of the event loop; then only ours runs
+            for number in range(50):
+                server.take([message("a", number)])
+            await until(lambda: hub.wanted == {})
+            assert server.stats()["clients_dropped"] == 0
+
+    asyncio.run(scenario())
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_errors_that_nobody_reads_are_bounded_as_well() -> None:

@@ -1,4 +1,4 @@
-"""The text server with its real neighbours: the hub, tokens, and buses on the loopback interface."""
+"""The text server with its real neighbours: the hub, tokens, and buses on loopback."""
 
 from __future__ import annotations
 
