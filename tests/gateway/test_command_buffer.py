@@ -59,15 +59,22 @@ def test_room_is_given_in_turns_so_that_nobody_fills_the_buffer_alone() -> None:
         first, second = Source("first", 100), Source("second", 3)
         buffer.fill(first)
         buffer.fill(second)
+        buffer.fill(first)  # more bytes, or the end of the connection: no second place in line
         assert (buffer.held, len(first.unread), len(second.unread)) == (3, 97, 3)
         assert not first.is_receiving
         assert not second.is_receiving
         order = []
-        for _ in range(10):
+        for number in range(1, 7):
             client, _ = await buffer.take()
             order.append(client.name)
             buffer.done(client)
             assert buffer.held == 3
+            assert len(first.unread) == 97 - (number + 1) // 2
+            assert len(second.unread) == 3 - number // 2
+        for _ in range(2):
+            client, _ = await buffer.take()
+            order.append(client.name)
+            buffer.done(client)
         assert order.count("second") == 3
         assert second.is_receiving
 

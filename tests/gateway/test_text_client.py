@@ -149,6 +149,10 @@ def test_who_reads_again_in_time_gets_everything_in_order() -> None:
                 server.take([message("a", f"{text}{count + extra}") for extra in range(5)])
                 count += 5
                 await asyncio.sleep(0)
+            (served,) = server._clients
+            assert served._transport is not None
+            # Copied for this client is no more than the rest of one write.
+            assert served._transport.get_write_buffer_size() <= 5 * 510
             client.writer.transport.resume_reading()
             assert await client.lines(count) == [f"a {text}{n}" for n in range(count)]
             stats = server.stats()
@@ -178,7 +182,8 @@ def test_line_larger_than_the_backlog_may_wait_alone() -> None:
     asyncio.run(scenario())
 
 
-def test_backlog_is_sent_before_the_end() -> None:
+@pytest.mark.parametrize("last", [b"quit\n", b""])
+def test_backlog_is_sent_before_the_end(last: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with serving() as (server, hub):
             client = await subscribed_deaf(server, "a")
@@ -187,7 +192,8 @@ def test_backlog_is_sent_before_the_end() -> None:
             while server.stats()["lines_waiting"] < 100:
                 server.take([message("a", text)])
                 count += 1
-            client.send("quit")
+            client.writer.write(last)
+            client.writer.write_eof()
             await until(lambda: hub.wanted == {})
             client.writer.transport.resume_reading()
             assert await client.rest() == [f"a {text}"] * count
@@ -195,6 +201,7 @@ def test_backlog_is_sent_before_the_end() -> None:
             await until(lambda: not server._clients)
 
     asyncio.run(scenario())
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_who_never_reads_its_rest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
