@@ -16,7 +16,7 @@ from jsonbus.errors import (
     StoreError,
     TransportError,
 )
-from jsonbus.gateway import text_server
+from jsonbus.gateway import text_client, text_server
 from jsonbus.gateway.text_server import TextServer
 from tests.gateway.text_clients import (
     HandHub,
@@ -315,6 +315,7 @@ def test_close_executes_what_came_before() -> None:
 
 def test_close_waits_no_longer_than_it_takes_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_server, "CLOSE_CLIENTS_S", 3_600.0)
+    monkeypatch.setattr(text_client, "FINISH_S_MAX", 3_600.0)
 
     async def scenario() -> None:
         async with asyncio.timeout(60), serving() as (server, _):
