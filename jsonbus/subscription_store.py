@@ -18,8 +18,12 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
     A subscriber is any hashable object. All methods may be called from any thread. Those who
     change something wait for each other; `subscribers_of`, asked for every message, waits for
     nobody: it returns a tuple of exactly those who want the topic at that moment, which later
-    changes do not touch. A pattern is forgotten with its last subscriber, and so is a subscriber
-    with its last pattern.
+    changes do not touch. Each change, `remove` with all its patterns included, happens for all
+    topics at once. A pattern is forgotten with its last subscriber, and so is a subscriber with its
+    last pattern.
+
+    A signal handler or a `__del__` may call `subscribers_of` alone: it may come while the same
+    thread holds the writers' lock.
 
     It is the store that the bus itself dispatches with, plus a lock for its writers.
     """

@@ -336,6 +336,33 @@ async def test_whoever_gave_up_or_was_cancelled_leaves_nothing_behind() -> None:
     assert not queue._line
 
 
+def test_an_alarm_goes_with_who_set_it() -> None:
+    """Else each call with a long timeout would leave one behind for that long."""
+
+    async def wait() -> list[asyncio.TimerHandle]:
+        queue = queue_with(1, "ann")
+        reader = await start(queue.get("ann", timeout=3_600))
+        await queue.put("x")
+        assert await reader == "x"
+        await queue.put("y")
+        writer = await start(queue.put("z", timeout=3_600))
+        writer.cancel()
+        await rest()
+        alarms: list[asyncio.TimerHandle] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        return [alarm for alarm in alarms if not alarm.cancelled()]
+
+    assert asyncio.run(wait()) == []
+
+
+@pytest.mark.parametrize("wait_s", [1e300, float("inf")])
+@in_a_loop
+async def test_a_timeout_may_be_longer_than_any_clock_can_tell(wait_s: float) -> None:
+    queue = queue_with(1, "ann")
+    reader = await start(queue.get("ann", timeout=wait_s))
+    await queue.put("x")
+    assert await reader == "x"
+
+
 def test_who_waits_does_not_keep_the_loop_turning() -> None:
     class CountingSelector(selectors.DefaultSelector):
         turns = 0

@@ -20,7 +20,8 @@ NOT_FOR_OPENING = """
     subprocess tempfile urllib
     jsonbus.aio jsonbus.cli jsonbus.core.converters jsonbus.core.typed jsonbus.core.views
     jsonbus.doctor jsonbus.frontend.gaps jsonbus.frontend.presence jsonbus.frontend.watch
-    jsonbus.sync.watch jsonbus.sim jsonbus.topic_queue jsonbus.transport.memory
+    jsonbus.sync.watch jsonbus.sim jsonbus.topic_queue jsonbus.async_topic_queue
+    jsonbus.core.queue_state jsonbus.subscription_store jsonbus.transport.memory
 """
 
 

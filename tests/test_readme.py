@@ -180,6 +180,8 @@ def test_every_exit_code_is_told() -> None:
         (jsonbus.Bus, "The Python API"),
         (jsonbus.AsyncBus, "The Python API"),
         (jsonbus.TopicQueue, "TopicQueue"),
+        (jsonbus.AsyncTopicQueue, "TopicQueue"),
+        (jsonbus.SubscriptionStore, "TopicQueue"),
         (jsonbus.Message, "The Python API"),
         (jsonbus.NodeEvent, "Who is there"),
         (jsonbus.GapEvent, "Reliable topics"),

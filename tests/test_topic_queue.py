@@ -227,13 +227,6 @@ def test_none_is_a_subscriber_like_any_other(queue_of: Make) -> None:
     assert queue.get(None) is None
 
 
-def test_a_timeout_may_be_longer_than_any_lock_can_wait(queue_of: Make) -> None:
-    queue = queue_of(1, "ann")
-    for timeout in (1e300, float("inf")):
-        queue.put("x", timeout)
-        assert queue.get("ann", timeout) == "x"
-
-
 @pytest.mark.parametrize(
     "let_go",
     [

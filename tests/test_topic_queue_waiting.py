@@ -222,6 +222,31 @@ def test_closing_wakes_readers_and_writers() -> None:
             reader.result()
 
 
+def test_room_that_comes_after_the_close_lets_nobody_in() -> None:
+    queue = queue_with(1, "ann")
+    queue.put("x")
+    writers = [put_and_wait_in_line(queue, number) for number in range(20)]
+    queue.close()
+    assert queue.get("ann") == "x"  # most writers have yet to wake up
+    for writer in writers:
+        with pytest.raises(ClosedError):
+            writer.result()
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("timeout", [1e300, float("inf")])
+def test_a_timeout_may_be_longer_than_any_lock_can_wait(timeout: float) -> None:
+    queue = queue_with(1, "ann")
+    reader = Background(queue.get, "ann", timeout)
+    queue.put("x")
+    assert reader.result() == "x"
+    queue.put("y")
+    writer = Background(queue.put, "z", timeout)
+    assert wait_until(lambda: queue._line or writer.is_done)
+    assert read_all(queue, "ann") == ["y"]
+    writer.result()
+
+
 def test_many_writers_and_readers_lose_repeat_and_reorder_nothing() -> None:
     queue = TopicQueue[tuple[int, int]](3)
     subscribers = ["ann", "bob", "eve"]

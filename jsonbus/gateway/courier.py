@@ -140,7 +140,10 @@ class Courier:
         """Close the connection, if there is one; the next attempt opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            await connection.close()
+            try:
+                await connection.close()
+            except Exception:  # of no use any more: nobody else may suffer
+                logger.debug("! a connection to %r was not closed", self._name, exc_info=True)
 
     async def _run(self) -> None:
         try:
@@ -153,6 +156,8 @@ class Courier:
                 self._office.counts.messages_delivered += batch.count
         except ClosedError:
             pass  # the ledger is closed: whatever is not settled is delivered again next time
+        except Exception:  # a bug
+            logger.exception("deliveries to %r stop until the gateway is restarted", self._name)
         finally:
             self._task = None
             self.idle_at = asyncio.get_running_loop().time()
@@ -165,7 +170,7 @@ class Courier:
             async with office.slots:
                 self._has_moved.clear()
                 url = office.accounts.url_of(self.subscriber)
-                if url is None:
+                if url is None or self._is_stopping:
                     return False
                 attempts += 1
                 failure = await self._attempt(url, batch, attempts)
@@ -257,7 +262,7 @@ class Courier:
     def _note_success(self, url: str) -> None:
         if self._is_failing:
             self._is_failing = False
-            logger.info("%r takes its webhooks again, at %s", self._name, parse_url(url))
+            logger.info("%r takes its webhooks again, at %s", self._name, _show(url))
         self._office.accounts.note_attempt(self.subscriber, None, None)
 
     def _note_failure(self, url: str, reason: str, attempts: int, delay_s: float) -> None:

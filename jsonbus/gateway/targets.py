@@ -30,7 +30,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import httpx
@@ -62,6 +62,8 @@ class Address:
     request_target: str
     #: Those that are allowed, in the order to try them. Connections go here, and nowhere else.
     ips: tuple[IpAddress, ...] = ()
+    #: A name with a final dot is looked up with it: no search domain is added to it then.
+    has_final_dot: bool = False
 
     @property
     def authority(self) -> str:
@@ -116,10 +118,9 @@ class Targets:
             self._check_ip(address.host, ip)
             found = [ip]
         else:
-            found = self._choose(address.host, await self._look_up(address.host, address.port))
-        return Address(
-            address.scheme, address.host, address.port, address.request_target, tuple(found)
-        )
+            name = address.host + "." * address.has_final_dot
+            found = self._choose(address.host, await self._look_up(name, address.port))
+        return replace(address, ips=tuple(found))
 
     def _choose(self, host: str, texts: Sequence[str]) -> list[IpAddress]:
         """The allowed ones; raises ValueError if all are refused, OSError if there are none."""
@@ -218,8 +219,8 @@ def parse_url(url: str) -> Address:
         raise ValueError("the url has no host")
     if not _HOST_AND_PORT.fullmatch(authority[1]) or port not in _PORTS:
         raise ValueError("the url's port must be a number between 1 and 65,535")
-    host = _read_host(parsed.raw_host.decode("ascii"))
-    return Address(parsed.scheme, host, port, target)
+    text = parsed.raw_host.decode("ascii")
+    return Address(parsed.scheme, _read_host(text), port, target, has_final_dot=text.endswith("."))
 
 
 def kind_of(ip: IpAddress) -> str:

@@ -126,7 +126,7 @@ class FolderLock:
 
         path = folder / LOCK_NAME
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(folder)
             # Never deleted: another process could then lock the deleted file, a third the new one.
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -153,6 +153,22 @@ class FolderLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for their owner alone and on disk; nothing if it is there.
+
+    SQLite takes care of the names in it.
+    """
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _make_private(path: Path) -> None:

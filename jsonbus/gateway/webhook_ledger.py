@@ -22,6 +22,7 @@ from jsonbus.gateway.webhook_accounts import Account, Accounts, SubscriberView
 from jsonbus.gateway.webhook_commits import CommitThread, Outcome, Task
 from jsonbus.gateway.webhook_store import WebhookStore
 from jsonbus.gateway.webhook_works import (
+    FREEING,
     Accept,
     Batch,
     Ended,
@@ -219,7 +220,8 @@ class WebhookLedger:
     # ---- After a commit, in the loop
 
     def _on_commit(self, tasks: list[Task], outcome: Outcome) -> None:
-        self._note_state(outcome.error)
+        is_storing = not all(isinstance(task.work, FREEING) for task in tasks)
+        self._note_state(outcome.error, is_storing=is_storing)
         for (work, future), result in zip(tasks, outcome.results, strict=True):
             error = result if isinstance(result, StoreError) else None
             if isinstance(work, Accept):
@@ -268,16 +270,20 @@ class WebhookLedger:
         if ended.is_gone:
             self._accounts.remove(ended.subscriber)
 
-    def _note_state(self, error: StoreError | None) -> None:
-        """Log when the store begins to refuse and when it works again, not each time between."""
+    def _note_state(self, error: StoreError | None, *, is_storing: bool) -> None:
+        """Log when the store begins to refuse and when it works again, not each time between.
+
+        Only a commit that stored something shows that it works: a full disk still settles.
+        """
         self._counts["commits"] += 1
         if error is not None:
             self._counts["commits_failed"] += 1
             if self._error is None:
                 log.warning("what webhooks should get cannot be stored: %s", error)
-        elif self._error is not None:
+            self._error = error
+        elif is_storing and self._error is not None:
             log.info("messages for webhooks can be stored again")
-        self._error = error
+            self._error = None
 
     def _announce(self, batches: Sequence[Batch]) -> None:
         for batch in batches:

@@ -70,6 +70,7 @@ class PostConnection:
         self._counts = counts
         self._opened = 0
         self._good: IpAddress | None = None
+        self._url: tuple[Address, IpAddress, httpx.URL] | None = None
 
     def is_for(self, address: Address) -> bool:
         """Whether it may be used: not for another name on the same machine, see above."""
@@ -117,15 +118,9 @@ class PostConnection:
             extensions["sni_hostname"] = address.host  # and what the certificate must name
         if connect_s is not None:
             extensions["timeout"] = {"connect": connect_s}
-        url = httpx.URL(
-            scheme=address.scheme,
-            host=str(ip),
-            port=address.port,
-            raw_path=address.request_target.encode("ascii"),
-        )
         request = httpx.Request(
             "POST",
-            url,
+            self._make_url(ip, address),
             headers=[(b"Host", address.authority.encode("ascii")), *headers],
             content=body,
             extensions=extensions,
@@ -142,6 +137,20 @@ class PostConnection:
                 f"the answer was {response.status_code}, not 200",
                 retry_after_s=_retry_after_s(response),
             )
+
+    def _make_url(self, ip: IpAddress, address: Address) -> httpx.URL:
+        """The url with the address in place of the name; kept, since httpx parses slowly."""
+        known = self._url
+        if known is not None and known[0] is address and known[1] is ip:
+            return known[2]
+        url = httpx.URL(
+            scheme=address.scheme,
+            host=str(ip),
+            port=address.port,
+            raw_path=address.request_target.encode("ascii"),
+        )
+        self._url = address, ip, url
+        return url
 
     async def _trace(self, event: str, _: object) -> None:
         if event == "connection.connect_tcp.complete":

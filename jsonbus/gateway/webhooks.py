@@ -82,7 +82,7 @@ class Webhooks:
         self._office = Office(
             accounts=ledger,
             targets=targets,
-            # Made at the first delivery: reading the authorities takes some 20 ms.
+            # Made at the first delivery: reading the authorities takes some 40 ms.
             tls=lru_cache(maxsize=1)(make_tls_context) if tls is None else lambda: tls,
             slots=asyncio.Semaphore(CONNECTIONS_MAX),
             random=random or Random(),

@@ -287,6 +287,7 @@ def test_a_change_is_seen_at_one_moment_for_all_topics(
     """Whoever looks keeps what it found, so each step is looked at in a map of its own."""
     before, changed = look(full_map()), full_map()
     change(changed)
+    assert changed._view.change is None
     after = look(changed)
     assert before != after
     seen = []

@@ -54,6 +54,7 @@ class Received:
     headers: dict[str, str]  # names in lower case
     body: bytes
     connection: int  # the first one is 1
+    at: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def json(self) -> Any:
@@ -85,7 +86,7 @@ class Receiver:
         self.default = Answer()
         self._tls = tls
         self._script: deque[Answer] = deque()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="receiver", daemon=True)
         self._is_listening = threading.Event()
         self._released: asyncio.Semaphore
@@ -95,7 +96,8 @@ class Receiver:
     @property
     def url(self) -> str:
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{self.host}:{self.port}/hook"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}/hook"
 
     @property
     def messages(self) -> list[Any]:
@@ -120,6 +122,7 @@ class Receiver:
         self._loop.call_soon_threadsafe(release)
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         assert self._is_listening.wait(30)
         return self

@@ -26,7 +26,7 @@ class Names:
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         self.asked.append(host)
-        answers = self.answers.get(host)
+        answers = self.answers.get(host.removesuffix("."))
         if answers is None:
             raise OSError(f"{host} is not known")
         return answers.pop(0) if len(answers) > 1 else answers[0]
@@ -60,7 +60,8 @@ def resolve(targets: Targets, url: str) -> Address:
     ],
 )  # fmt: skip
 def test_a_url_is_taken_apart(url: str, scheme: str, host: str, port: int, target: str) -> None:
-    assert parse_url(url) == Address(scheme, host, port, target)
+    has_final_dot = "org./" in url
+    assert parse_url(url) == Address(scheme, host, port, target, has_final_dot=has_final_dot)
     EVERYTHING.check(url)
 
 
@@ -288,6 +289,14 @@ def test_a_name_without_addresses_is_not_found_rather_than_refused() -> None:
     for url in ("http://empty.example/", "http://zoned.example/", "http://unknown.example/"):
         with pytest.raises(OSError, match="example"):
             resolve(targets, url)
+
+
+def test_a_name_with_a_final_dot_is_looked_up_with_it_and_called_without() -> None:
+    names = Names(web_example=[["93.184.216.34"]])
+    targets = Targets(["web.example"], is_loopback_gateway=False, look_up=names)
+    address = resolve(targets, "http://Web.example.:81/")
+    assert names.asked == ["web.example."]
+    assert address.authority == "web.example:81"
 
 
 def test_what_is_logged_of_an_address_holds_no_path_and_no_query() -> None:

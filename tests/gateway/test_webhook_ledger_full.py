@@ -153,7 +153,9 @@ def test_what_waits_to_be_settled_ends_with_the_ledger(
     asyncio.run(run())
 
 
-def test_what_waits_is_delivered_though_the_disk_stays_full(disk: Path) -> None:
+def test_what_waits_is_delivered_though_the_disk_stays_full(
+    disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with opened(disk / "data") as it:
             await it.ledger.subscribe("anna", "a", URL)
@@ -172,10 +174,13 @@ def test_what_waits_is_delivered_though_the_disk_stays_full(disk: Path) -> None:
                     await it.ledger.accept("b", b"1")
             assert delivered == stored
             assert await it.ledger.unsubscribe("ben") == ["b"]
+            assert it.ledger.stats()["is_failing"] == 1
             ballast.unlink()
             assert await it.ledger.accept("a", b"1") == 1
 
-    asyncio.run(run())
+    with caplog.at_level(logging.INFO, "jsonbus.gateway.store"):
+        asyncio.run(run())
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]  # not one per batch
 
 
 def test_settling_does_not_fail_for_the_sake_of_new_messages_in_the_same_commit(

@@ -66,10 +66,13 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def teardown(self) -> None:
-        self.run(self.ledger.close())
-        self.runner.close()
-        self.limit.stop()
-        shutil.rmtree(self.folder)
+        try:
+            self.run(self.ledger.close())
+            self.assert_file_agrees()
+        finally:
+            self.runner.close()
+            self.limit.stop()
+            shutil.rmtree(self.folder)
 
     @property
     def total(self) -> int:
@@ -159,6 +162,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def restart(self) -> None:
         self.run(self.ledger.close())
         assert self.announced == []
+        self.assert_file_agrees()
         self.open()
         in_flight = [each.in_flight for each in self.model.values() if each.in_flight]
         assert sorted(map(repr, self.announced)) == sorted(map(repr, in_flight))
@@ -187,6 +191,8 @@ class LedgerAgainstModel(RuleBasedStateMachine):
         assert stats["subscribers"] == len(self.model)
         assert stats["subscriptions"] == self.subscriptions
         assert stats["backlog"] == self.total
+
+    def assert_file_agrees(self) -> None:
         rows = rows_in(self.folder)
         assert rows["deliveries"] == self.total
         assert rows["messages"] == len({n for each in self.model.values() for n in each.backlog})
@@ -196,7 +202,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
 
 TestLedgerAgainstModel = LedgerAgainstModel.TestCase
 TestLedgerAgainstModel.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -1,12 +1,10 @@
-"""TLS: the certificate must be for the name in the url, though the connection goes to an address.
-
-What a POST looks like without TLS, and which answers count, is in test_webhooks.py.
-"""
+"""One POST: where the connection goes, what is read of the answer, and whom TLS trusts."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -21,8 +19,8 @@ from jsonbus.gateway.webhook_post import (
     PostConnection,
     make_tls_context,
 )
-from tests.gateway.receiver import Receiver, run, until
-from tests.gateway.test_webhooks import gateway, names
+from tests.gateway.receiver import Answer, Receiver, run, until
+from tests.gateway.webhook_parts import gateway, names
 
 
 class Certificate:
@@ -174,3 +172,117 @@ def test_a_connection_is_for_one_scheme_host_and_port() -> None:
     assert not connection.is_for(Address("https", "b.example", 443, "/x"))
     assert not connection.is_for(Address("http", "a.example", 443, "/x"))
     assert not connection.is_for(Address("https", "a.example", 444, "/x"))
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(status: int) -> None:
+    async def main() -> None:
+        with Receiver() as receiver, Receiver() as other:
+            receiver.script(Answer(status, headers={"Location": other.url}))
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert len(receiver.requests) == 2
+            assert other.connections == 0
+
+    run(main())
+
+
+def test_an_answer_of_any_length_is_enough_but_is_not_read_whole() -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            receiver.script(Answer(endless=True), Answer(body=b"x" * 60_000))
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                for number in range(3):
+                    await parts.publish(number)
+                    await parts.until_delivered()
+                # The endless one is cut off; the long one is read, and its connection kept.
+                await until(lambda: receiver.open_connections == 1)
+            assert receiver.messages == [0, 1, 2]
+            assert [each.connection for each in receiver.requests] == [1, 2, 2]
+            assert receiver.bytes_sent < 50_000_000  # what the sockets' buffers hold, at most
+
+    run(main())
+
+
+def test_the_connection_goes_to_the_checked_address_and_the_host_header_is_the_name() -> None:
+    async def main() -> None:
+        targets = Targets(
+            ["127.0.0.1"], is_loopback_gateway=False, look_up=names(hook=["127.0.0.1"])
+        )
+        with Receiver() as receiver:
+            async with gateway(targets=targets) as parts:
+                url = f"http://hook.example:{receiver.port}/x"
+                await parts.webhooks.subscribe("bob", "a", url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert receiver.requests[0].headers["host"] == f"hook.example:{receiver.port}"
+
+    run(main())
+
+
+def test_a_name_with_several_addresses_is_delivered_to_at_the_one_that_answers() -> None:
+    async def main() -> None:
+        look_up = names(hook=["127.0.0.77", "127.0.0.78", "127.0.0.1"])
+        targets = Targets(is_loopback_gateway=True, look_up=look_up)
+        with Receiver() as receiver:
+            async with gateway(targets=targets) as parts:
+                url = f"http://hook.example:{receiver.port}/x"
+                await parts.webhooks.subscribe("bob", "a", url)
+                for number in range(3):
+                    await parts.publish(number)
+                    await parts.until_delivered()
+                assert parts.view("bob").attempts_failed == 0
+            assert receiver.messages == [0, 1, 2]
+            assert receiver.connections == 1
+
+    run(main())
+
+
+def test_localhost_is_delivered_to_whichever_of_its_addresses_listens() -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            async with gateway() as parts:
+                url = f"http://localhost:{receiver.port}/x"
+                await parts.webhooks.subscribe("bob", "a", url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert receiver.requests[0].headers["host"] == f"localhost:{receiver.port}"
+
+    run(main())
+
+
+def test_an_ipv6_address_is_delivered_to() -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+
+    async def main() -> None:
+        with Receiver(host="::1") as receiver:
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert receiver.requests[0].headers["host"] == f"[::1]:{receiver.port}"
+
+    run(main())
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        with Receiver() as receiver, Receiver() as proxy:
+            for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+                monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            monkeypatch.delenv("no_proxy", raising=False)
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish(1)
+                await parts.until_delivered()
+            assert proxy.connections == 0
+
+    run(main())

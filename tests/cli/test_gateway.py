@@ -1,0 +1,110 @@
+"""`jsonbus gateway`: its options, and what it says when it cannot begin."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from tests.cli.running import Run
+
+ANY_PORTS = ("0", "--tcp-port", "0", "--in-memory")
+
+
+def expect_usage_error(result: Any, *words: str) -> None:
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("65536",),
+        ("http",),
+        ("--listen", "example.org"),
+        ("--listen", "127.0.0.1:7677"),
+        ("--listen", ""),
+        ("--tcp-port", "-1"),
+        ("--handlers", "0"),
+        ("--buffer", "0"),
+        ("--backlog", "0"),
+        ("--total-backlog", "none"),
+        ("--max-body", "0"),
+        ("--max-body", "much"),
+        ("--webhook-timeout", "0"),
+        ("--webhook-timeout", "nan"),
+        ("--retry-max", "inf"),
+        ("--token-file", "there-is-none"),
+    ],
+    ids="=".join,
+)
+def test_a_wrong_option_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
+    expect_usage_error(run("gateway", *arguments), "Usage: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--allow-origin", "example.org", "origin"),
+        ("--allow-webhook", "10.0.0.0/99", "10.0.0.0/99"),
+        ("--token", "read=secret-1", "right"),
+        ("--token", "publish=", "secret"),
+        ("--token", "", "secret"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_opened(
+    run: Run, option: str, value: str, words: str
+) -> None:
+    result = run("gateway", *ANY_PORTS, option, value)
+    expect_usage_error(result, words)
+    assert "secret-1" not in result.stderr
+
+
+def test_a_token_file_without_tokens_lets_nobody_in(run: Run, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("# none yet\n\n")
+    expect_usage_error(run("gateway", *ANY_PORTS, "--token-file", str(tokens)), "has no token")
+
+
+def test_a_log_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
+    log = str(tmp_path / "there-is-none" / "log")
+    expect_usage_error(run("gateway", *ANY_PORTS, "--log-file", log), log)
+
+
+def test_a_folder_that_cannot_be_had_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = run("gateway", "0", "--tcp-port", "0", "--data-dir", str(tmp_path / "file" / "data"))
+    assert result.exit_code == 1
+    assert str(tmp_path) in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["http", "text"])
+def test_a_port_in_use_is_told(run: Run, kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        ports = (port, "--tcp-port", "0") if kind == "http" else ("0", "--tcp-port", port)
+        result = run("gateway", *ports, "--in-memory")
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port}" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_missing_package_is_told_with_what_to_do(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+
+    def find_all_but_httpx(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "httpx" else find_spec(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_all_but_httpx)
+    result = run("gateway", *ANY_PORTS)
+    assert result.exit_code == 1
+    assert "httpx" in result.stderr and "jsonbus[gateway]" in result.stderr
