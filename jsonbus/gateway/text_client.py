@@ -28,12 +28,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from .line_backlog import PIECE_BYTES, Chunk, LineBacklog
 from .text_wire import Command, CommandReader, format_error
-
-#: Bytes taken from a socket at once, and joined for one write: a pipe's worth.
-PIECE_BYTES = 65_536
 
 #: How long a client may take to read the rest and close, after its last command.
 FINISH_S_MAX = 5.0
@@ -42,13 +40,6 @@ FINISH_S_MAX = 5.0
 KEEPALIVE_S = 60
 KEEPALIVE_INTERVAL_S = 20
 KEEPALIVE_PROBES = 3
-
-
-class Chunk(NamedTuple):
-    """Whole lines as bytes, and how many."""
-
-    data: bytes
-    lines: int
 
 
 class ClientOwner(Protocol):
@@ -83,12 +74,10 @@ class TextClient(asyncio.BufferedProtocol):
         self._owner = owner
         self._reader = CommandReader()
         self._transport: asyncio.Transport | None = None  # from connection made to lost
-        self._backlog: deque[Chunk] = deque()
         self._is_choked = False  # the transport has bytes that the socket did not take
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.backlog_lines = 0
-        self.backlog_bytes = 0
+        self.backlog = LineBacklog()
         self.id = ""
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
@@ -136,17 +125,10 @@ class TextClient(asyncio.BufferedProtocol):
         """Put a chunk in the backlog; cuts the client off if that is too much."""
         if self.is_lost or self.is_finishing:
             return
-        lines = self.backlog_lines + chunk.lines
-        size_bytes = self.backlog_bytes + len(chunk.data)
         owner = self._owner
-        is_full = lines > owner.backlog_lines_max or size_bytes > owner.backlog_bytes_max
-        if is_full and self._backlog:
-            self._owner.count_dropped(self)
+        if not self.backlog.append(chunk, owner.backlog_lines_max, owner.backlog_bytes_max):
+            owner.count_dropped(self)
             self.abort()
-            return
-        self._backlog.append(chunk)
-        self.backlog_lines = lines
-        self.backlog_bytes = size_bytes
 
     def refuse(self, reason: str) -> None:
         """Send an error, then finish."""
@@ -237,7 +219,7 @@ class TextClient(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._has_input_ended = True
         if self.is_finishing:
-            return self._is_choked or bool(self._backlog)
+            return self._is_choked or bool(self.backlog)
         self._reader.feed_end()
         self._owner.has_input(self)
         return True
@@ -249,8 +231,8 @@ class TextClient(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         assert self._transport is not None
         self._is_choked = False
-        while self._backlog and not self._is_choked and not self._transport.is_closing():
-            self.write(self._take_piece())
+        while self.backlog and not self._is_choked and not self._transport.is_closing():
+            self.write(self.backlog.take_piece())
         if self._is_choked or self._transport.is_closing():
             return
         if self.is_finishing:
@@ -281,8 +263,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_lost = True
         self.is_writable = False
         self.set_deadline(None)
-        self._backlog.clear()
-        self.backlog_lines = self.backlog_bytes = 0
+        self.backlog.clear()
         self._owner.end_subscriptions(self)
 
     def _on_deadline(self) -> None:
@@ -302,21 +283,6 @@ class TextClient(asyncio.BufferedProtocol):
             self._transport.write_eof()
         except OSError:  # it is gone, and nobody has told us yet
             self.abort()
-
-    def _take_piece(self) -> bytes:
-        """The first chunks of the backlog, up to PIECE_BYTES if there are several."""
-        backlog = self._backlog
-        chunk = backlog.popleft()
-        lines, size_bytes = chunk.lines, len(chunk.data)
-        parts = [chunk.data]
-        while backlog and size_bytes + len(backlog[0].data) <= PIECE_BYTES:
-            chunk = backlog.popleft()
-            parts.append(chunk.data)
-            lines += chunk.lines
-            size_bytes += len(chunk.data)
-        self.backlog_lines -= lines
-        self.backlog_bytes -= size_bytes
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _keep_alive(sock: socket.socket) -> None:
