@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
-import math
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
@@ -10,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jsonbus.config import BusSettings, read_bytes
+from jsonbus.config import BusSettings
 
 from . import signals
 from .command import NodeCommand, note
 from .output import Output
+from .parameters import Figure, is_loopback, read_size, show_address
 from .values import printable
 
 if TYPE_CHECKING:
@@ -44,28 +43,6 @@ def _read_token(text: str) -> str:
     if not text:
         raise click.BadParameter("an empty token keeps nobody out: give a secret, or leave it out")
     return text
-
-
-def _read_size(text: str) -> int:
-    try:
-        size = int(read_bytes(text))
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise click.BadParameter(f"{text!r} is no number of bytes: use 500M, 20G")
-    return size
-
-
-class _Figure(click.FloatRange):
-    """A number in a range, which "nan" is not."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is no number", param, ctx)
-        return number
 
 
 @click.command(
@@ -108,7 +85,7 @@ In PySpark:
 )
 @click.option(
     "--retention-hours",
-    type=_Figure(min=0),
+    type=Figure(min=0),
     default=RETENTION_HOURS,
     show_default=True,
     metavar="HOURS",
@@ -116,13 +93,13 @@ In PySpark:
 )
 @click.option(
     "--retention-bytes",
-    type=_read_size,
+    type=read_size,
     metavar="SIZE",
     help="Delete the oldest beyond so many bytes (k, M, G) [unlimited].",
 )
 @click.option(
     "--sync-ms",
-    type=_Figure(min=0, max=10_000),
+    type=Figure(min=0, max=10_000),
     default=20.0,
     show_default=True,
     metavar="MS",
@@ -189,7 +166,7 @@ def command(
 
                 metrics = Metrics(bridge.stats, listen[0], metrics_port)
                 opened.callback(metrics.stop)
-                where = _show_address(listen[0], metrics.port)
+                where = show_address(listen[0], metrics.port)
                 note(f"metrics are on http://{where}/metrics")
             try:
                 _stay(bridge)
@@ -207,9 +184,9 @@ def _introduce(
     host, port = bridge.address
     note(
         f"{bridge.bus.name} records {' '.join(map(printable, patterns))} in {data_dir} and serves "
-        f"{bridge.log.partitions} partitions on {_show_address(host, port)}; Ctrl-C ends"
+        f"{bridge.log.partitions} partitions on {show_address(host, port)}; Ctrl-C ends"
     )
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         note("whoever reaches this port can read and publish everything: give a --token")
 
 
@@ -245,14 +222,3 @@ def _status(stats: dict[str, Any], rate: float) -> str:
     )
     parts += [f"{printable(name)} is {lag:,} behind" for lag, name in behind[:GROUPS_SHOWN_MAX]]
     return ", ".join(parts)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _show_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jsonbus.config import BusSettings, read_bytes
+from jsonbus.config import BusSettings
 
 from . import signals
 from .command import NodeCommand, note
+from .parameters import Figure, read_size, show_address
 
 if TYPE_CHECKING:
     from jsonbus.gateway.gateway import Gateway
@@ -41,16 +42,6 @@ def _read_host(text: str) -> str:
         raise click.BadParameter(
             f"{text!r} is no address of this machine: 0.0.0.0 is all of them"
         ) from None
-
-
-def _read_size(text: str) -> int:
-    try:
-        size = int(read_bytes(text))
-    except (ValueError, OverflowError):
-        size = 0
-    if size <= 0:
-        raise click.BadParameter(f"{text!r} is no number of bytes: use 64k, 1M")
-    return size
 
 
 @click.command(
@@ -164,7 +155,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
 )
 @click.option(
     "--max-body",
-    type=_read_size,
+    type=read_size,
     default="1M",
     show_default=True,
     metavar="SIZE",
@@ -172,7 +163,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
 )
 @click.option(
     "--webhook-timeout",
-    type=click.FloatRange(min=0.1, max=600),
+    type=Figure(min=0.1, max=600),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -180,7 +171,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
 )
 @click.option(
     "--retry-max",
-    type=click.FloatRange(min=0.1, max=86_400),
+    type=Figure(min=0.1, max=86_400),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
@@ -274,9 +265,9 @@ def _allow_many_clients() -> None:
 
 
 def _introduce(gateway: Gateway) -> None:
-    parts = [f"http://{_show_address(gateway.http_address)}"]
+    parts = [f"http://{show_address(*gateway.http_address)}"]
     if gateway.text_address is not None:
-        parts.append(f"text on {_show_address(gateway.text_address)}")
+        parts.append(f"text on {show_address(*gateway.text_address)}")
     note(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
     if gateway.is_open_to_all:
         note("whoever reaches these ports can read and publish everything: give a --token")
@@ -324,8 +315,3 @@ def _log_to(path: Path | None) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         handler.close()
-
-
-def _show_address(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -81,7 +81,7 @@ def _render(document: Json) -> str:
 def _render_path(document: Json, path: str, operations: Json) -> str:
     # GET and POST of one path say the same: the one with a body has all of it.
     operation = operations["post" if "post" in operations else "get"]
-    with_query: Json = operations.get("get", operation)
+    with_query = operations["get"] if "get" in operations else operation
     parameters = with_query.get("parameters", ())
     methods = "".join(f'<span class="method">{escape(each.upper())}</span>' for each in operations)
     parts = [

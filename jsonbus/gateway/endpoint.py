@@ -1,8 +1,8 @@
 """Around every route: methods, rights, errors to answers, figures.
 
 An `Endpoint` is an ASGI application of its own, behind a plain Starlette route of the FastAPI
-application. A FastAPI operation would solve dependencies, keep two exit stacks and copy the
-context for each request: 59 µs more than this, where a whole /publish takes about 55.
+application. A FastAPI operation would solve dependencies and keep two exit stacks for each request:
+103 µs of CPU for an empty answer, where such a route takes 44 and uvicorn alone 30.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class Endpoint:
         started_at = perf_counter()
         request = None
         try:
+            request = HttpRequest(scope, receive)
             if scope["method"] not in self.methods:
                 raise _wrong_method(scope["method"], self.methods)
-            request = HttpRequest(scope, receive)
             if self._is_guarded:
                 self._check_right(request)
             answer = await self._handler(request)
@@ -142,8 +142,11 @@ def _answer_to(error: Exception, path: str) -> Answer:
     """What a client is told of an error; what nobody expected is logged with its traceback."""
     if isinstance(error, Refusal):
         return refusal_answer(error)
-    if isinstance(error, BacklogFullError | StoreError):
-        return _try_later(500, str(error))
+    if isinstance(error, BacklogFullError):
+        return _try_later(500, error.detail)
+    if isinstance(error, StoreError):
+        # Its text names files of this machine; the store logs it.
+        return _try_later(500, "the gateway cannot write to its store")
     if isinstance(error, ClosedError):
         return _try_later(503, "the gateway is closing")
     if isinstance(error, PayloadTooLargeError):
@@ -158,9 +161,8 @@ def _answer_to(error: Exception, path: str) -> Answer:
 
 
 def _try_later(status: int, reason: str) -> Answer:
-    if not reason.startswith("try again later"):
-        reason = f"try again later: {reason}"
-    return refusal_answer(Refusal(status, reason, {"retry-after": str(RETRY_AFTER_S)}))
+    headers = {"retry-after": str(RETRY_AFTER_S)}
+    return refusal_answer(Refusal(status, f"try again later: {reason}", headers))
 
 
 def _wrong_method(method: str, methods: tuple[str, ...]) -> Refusal:

@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.types import Receive, Send
 
 import jsonbus
 from jsonbus.errors import ClosedError, PayloadError
 
+from .event_stream import EventStream, encode_event
 from .http_request import Refusal
-from .values import to_json
 
 logger = logging.getLogger("jsonbus.gateway.events")
 
@@ -43,9 +42,6 @@ PATTERNS_MAX = 100
 BACKLOG_EVENTS_MAX = 10_000
 BACKLOG_BYTES_MAX = 1 << 20
 
-#: What is sent in one write, so that a long backlog does not become one long string.
-WRITE_BYTES_MAX = 65_536
-
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -53,7 +49,6 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 _GREETING = b"retry: %d\n\n" % RECONNECT_MS
-_HEARTBEAT = b":\n\n"
 
 
 class Source(Protocol):
@@ -81,8 +76,8 @@ class EventStreams:
         self._backlog_events_max = backlog_events_max
         self._backlog_bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
-        self._store: jsonbus.SubscriptionStore[_Stream] = jsonbus.SubscriptionStore()
-        self._streams: set[_Stream] = set()
+        self._store: jsonbus.SubscriptionStore[EventStream] = jsonbus.SubscriptionStore()
+        self._streams: set[EventStream] = set()
         self._is_closed = False
         self._opened = 0
         self._cut = 0
@@ -105,7 +100,7 @@ class EventStreams:
                 if not stream.add(message.topic, event):
                     self._cut_off(stream)
 
-    async def open(self, patterns: Sequence[str], abort: Callable[[], None] | None) -> _Stream:
+    async def open(self, patterns: Sequence[str], abort: Callable[[], None] | None) -> EventStream:
         """A new stream of the patterns' messages; `run` it, which also ends it.
 
         Raises Refusal, InvalidTopicError, ClosedError, and LocalError for too many patterns.
@@ -119,7 +114,7 @@ class EventStreams:
                 f"try again later: {self._streams_max:,} streams are open, and no more allowed",
                 {"retry-after": "5"},
             )
-        stream = _Stream(
+        stream = EventStream(
             abort, self._backlog_events_max, self._backlog_bytes_max, self._heartbeat_s
         )
         self._streams.add(stream)
@@ -137,7 +132,7 @@ class EventStreams:
         stream.begin(retained.values())
         return stream
 
-    async def run(self, stream: _Stream, receive: Receive, send: Send) -> None:
+    async def run(self, stream: EventStream, receive: Receive, send: Send) -> None:
         """Send a stream's events until its client goes, is cut off, or all are closed."""
         gone = asyncio.create_task(stream.notice_disconnect(receive), name="jsonbus-events-client")
         try:
@@ -165,7 +160,7 @@ class EventStreams:
             "events_waiting": sum(stream.waiting for stream in self._streams),
         }
 
-    def _end(self, stream: _Stream) -> None:
+    def _end(self, stream: EventStream) -> None:
         stream.end()
         self._streams.remove(stream)
         self._store.remove(stream)
@@ -174,7 +169,7 @@ class EventStreams:
             self._hub.unwant(pattern)
         stream.wanted.clear()
 
-    def _cut_off(self, stream: _Stream) -> None:
+    def _cut_off(self, stream: EventStream) -> None:
         self._cut += 1
         waiting = stream.waiting
         stream.cut_off()
@@ -190,122 +185,6 @@ class EventStreams:
             waiting,
             self._cut,
         )
-
-
-class _Stream:
-    """The backlog of one client, and the loop that sends it."""
-
-    def __init__(
-        self,
-        abort: Callable[[], None] | None,
-        backlog_events_max: int,
-        backlog_bytes_max: int,
-        heartbeat_s: float,
-    ) -> None:
-        self.wanted: list[str] = []
-        self.sent = 0
-        self._abort = abort
-        self._events_max = backlog_events_max
-        self._bytes_max = backlog_bytes_max
-        self._heartbeat_s = heartbeat_s
-        self._backlog: deque[bytes] = deque()
-        self._bytes = 0
-        self._wake = asyncio.Event()
-        self._is_ended = False
-        self._is_gone = False
-        # Topics of what came before the stream began; None from then on.
-        self._early: set[str] | None = set()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._backlog)
-
-    def add(self, topic: str, event: bytes) -> bool:
-        """Keep an event to be sent; False if there is no more room."""
-        if self._bytes + len(event) > self._bytes_max and self._backlog:
-            return False
-        if len(self._backlog) >= self._events_max:
-            return False
-        if self._early is not None:
-            self._early.add(topic)
-        self._backlog.append(event)
-        self._bytes += len(event)
-        self._wake.set()
-        return True
-
-    def begin(self, retained: Any) -> None:
-        """Put the retained values first, but those that a message has replaced already.
-
-        They are bounded by what a node keeps, not by the backlog: a client that asks for them has
-        not had the time to read.
-        """
-        assert self._early is not None
-        events = [encode_event(each) for each in retained if each.topic not in self._early]
-        self._early = None
-        self._backlog.extendleft(reversed(events))
-        self._bytes += sum(map(len, events))
-        self._wake.set()
-
-    def end(self) -> None:
-        """Send what waits, and no more."""
-        self._is_ended = True
-        self._wake.set()
-
-    def cut_off(self) -> None:
-        self._is_gone = True
-        self._backlog.clear()
-        self._bytes = 0
-        self.end()
-        if self._abort is not None:
-            self._abort()
-
-    async def notice_disconnect(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._is_gone = True
-        self.end()
-
-    async def send_events(self, send: Send) -> None:
-        """Send what comes until the stream has ended."""
-        while not self._is_gone:
-            if self._backlog:
-                count, data = self._take_some()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                self.sent += count
-            elif self._is_ended:
-                break
-            else:
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(self._heartbeat_s):
-                        await self._wake.wait()
-                except TimeoutError:
-                    await send(
-                        {"type": "http.response.body", "body": _HEARTBEAT, "more_body": True}
-                    )
-
-    def _take_some(self) -> tuple[int, bytes]:
-        events = []
-        size_bytes = 0
-        while self._backlog and size_bytes < WRITE_BYTES_MAX:
-            event = self._backlog.popleft()
-            size_bytes += len(event)
-            events.append(event)
-        self._bytes -= size_bytes
-        return len(events), b"".join(events)
-
-
-def encode_event(message: jsonbus.Message) -> bytes:
-    """A message as an event; its JSON has no line breaks, so it takes one line of data."""
-    data = to_json(
-        {
-            "topic": message.topic,
-            "message": message.value,
-            "node": message.node,
-            "retained": message.retained,
-        }
-    )
-    return b"event: message\ndata: " + data + b"\n\n"
 
 
 def _check_patterns(patterns: Sequence[str]) -> list[str]:

@@ -15,10 +15,11 @@ from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
 from .access import Access
-from .app import Services, make_app
+from .app import make_app
 from .event_streams import EventStreams
 from .http_server import HttpServer
 from .hub import Hub
+from .services import Services
 from .targets import Targets
 from .text_server import TextServer
 from .visitors import Visitors

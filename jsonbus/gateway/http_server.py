@@ -1,9 +1,7 @@
 """Serves the application: uvicorn inside an event loop that runs already.
 
-Of uvicorn this takes the HTTP protocols and its listener, not its ways of a process: signals, log
-files and the end are the gateway's. Three things are added to each connection, since neither
-parser brings them: bounds of a request's head (size, and the time that it may take), an end at
-once for a client that does not read (`scope["state"]["abort_connection"]`), and errors as JSON.
+Of uvicorn this takes the HTTP protocols (see http_connection.py) and its listener, not its ways of
+a process: signals, log files and the end are the gateway's.
 
 `close` is bounded: requests that run get some seconds, then their connections are aborted.
 """
@@ -15,31 +13,20 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from http import HTTPStatus
 from importlib.util import find_spec
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from jsonbus.errors import TransportError
 
-from .values import to_json
+from .http_connection import HEAD_BYTES_MAX, HEAD_S_MAX, protocol_class
 
 logger = logging.getLogger("jsonbus.gateway.http")
-
-#: A request's line and headers: twice what browsers and proxies send at most.
-HEAD_BYTES_MAX = 65_536
-
-#: A client has this long to say what it wants, from its first byte, or from its connection.
-HEAD_S_MAX = 10.0
 
 #: Longer than the minute for which proxies keep connections: the client ends them, not we, so
 #: that no request meets a connection that is just being closed.
 KEEP_ALIVE_S = 75
-
-CONNECTIONS_MAX = 10_000
 
 #: What was sent and not acknowledged within this time ends a connection: its client is gone.
 UNACKNOWLEDGED_MS_MAX = 60_000
@@ -84,7 +71,7 @@ class HttpServer:
         self.address = listener.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
-            http=_protocol_class(self._parser),
+            http=protocol_class(self._parser),
             ws="auto" if self._has_websockets else "none",
             lifespan="off",
             log_config=None,
@@ -102,7 +89,12 @@ class HttpServer:
         self._task = asyncio.create_task(
             self._server.serve(sockets=[listener]), name="jsonbus-gateway-http"
         )
-        await self._server.is_listening.wait()
+        listening = asyncio.ensure_future(self._server.is_listening.wait())
+        await asyncio.wait([listening, self._task], return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            listening.cancel()
+            listener.close()
+            await self._task  # raises what went wrong
 
     async def close(self) -> None:
         """Stop listening and end all connections, within `close_s` and a little."""
@@ -169,118 +161,12 @@ class _Server(uvicorn.Server):
             await asyncio.wait(tasks, timeout=self._close_s)
 
 
-class _Guarded:
-    """What is added to uvicorn's connection, whichever parser it has."""
-
-    transport: asyncio.Transport
-    app_state: dict[str, Any]
-    server_state: Any
-    connections: set[Any]
-    cycle: Any
-    loop: asyncio.AbstractEventLoop
-    _head_timer: asyncio.TimerHandle | None = None
-    _is_head_too_large = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self.app_state = {**self.app_state, "abort_connection": transport.abort}
-        super().connection_made(transport)  # type: ignore[misc]
-        self._await_head()
-        if len(self.connections) > CONNECTIONS_MAX:  # those who are here already are served
-            transport.write(_raw_answer(503, "try again later: too many connections are open"))
-            transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._note_head()
-        super().connection_lost(exc)  # type: ignore[misc]
-
-    def send_400_response(self, msg: str) -> None:
-        if self._is_head_too_large:
-            status, reason = 431, f"the head takes more than {HEAD_BYTES_MAX:,} bytes: send less"
-        else:
-            status, reason = 400, "this is not a valid HTTP request"
-        self.transport.write(_raw_answer(status, reason))
-        self.transport.close()
-
-    def _await_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(
-                self.server_state.head_s_max, self._give_up_head
-            )
-
-    def _give_up_head(self) -> None:
-        self._head_timer = None
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._await_head()  # its next request waits for our answer to the last one
-        else:
-            self.transport.close()
-
-    def _note_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-
-@lru_cache
-def _protocol_class(parser: str) -> type[asyncio.Protocol]:
-    if parser == "httptools":
-        return _make_httptools_class()
-    return _make_h11_class()
-
-
-def _make_httptools_class() -> type[asyncio.Protocol]:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class GuardedHttpTools(_Guarded, HttpToolsProtocol):  # type: ignore[misc]
-        """httptools has no bound for a head: its pieces are counted here."""
-
-        _head_bytes = 0
-
-        def on_message_begin(self) -> None:
-            self._head_bytes = 0
-            self._await_head()
-            super().on_message_begin()
-
-        def on_url(self, url: bytes) -> None:
-            self._count(len(url))
-            super().on_url(url)
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            self._count(len(name) + len(value) + 4)
-            super().on_header(name, value)
-
-        def on_headers_complete(self) -> None:
-            self._note_head()
-            super().on_headers_complete()
-
-        def _count(self, size_bytes: int) -> None:
-            self._head_bytes += size_bytes
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._is_head_too_large = True
-                raise ValueError("head too large")  # the parser stops, and an error is answered
-
-    return GuardedHttpTools
-
-
-def _make_h11_class() -> type[asyncio.Protocol]:
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class GuardedH11(_Guarded, H11Protocol):  # type: ignore[misc]
-        """h11 bounds a head by itself, by h11_max_incomplete_event_size."""
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete:
-                self._await_head()
-            else:
-                self._note_head()
-
-    return GuardedH11
-
-
 async def _bind(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # Of a name with both, such as localhost, the address that most programs try.
+        found.sort(key=lambda each: each[0] != socket.AF_INET)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
@@ -306,13 +192,3 @@ def _bind_error(host: str, port: int, error: OSError) -> TransportError:
     return TransportError(
         f"cannot listen for HTTP on {host}:{port}: {reason}; choose another port or address"
     )
-
-
-def _raw_answer(status: int, reason: str) -> bytes:
-    body = to_json({"error": reason})
-    phrase = HTTPStatus(status).phrase
-    head = (
-        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-    )
-    return head.encode() + body

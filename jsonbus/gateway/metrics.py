@@ -24,11 +24,11 @@ Stats = Callable[[], Mapping[str, Mapping[str, int]]]
 #: Figures that go up and down; all others only grow.
 GAUGES = frozenset(
     """
-    clients commands_waiting lines_waiting
+    clients patterns commands_waiting lines_waiting backlog_bytes
     streams events_waiting
-    subscribers subscriptions patterns patterns_wanted backlog backlog_bytes backlog_max
-    batches_in_flight deliveries_in_flight connections connections_open webhooks_failing
-    messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
+    subscribers subscriptions patterns_wanted backlog
+    delivering connections_kept connections_open is_failing
+    messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
     nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
     """.split()
 )

@@ -6,9 +6,8 @@ route against it with generated requests, so what is not true here fails there.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .event_streams import PATTERNS_MAX
+from .openapi_answers import Json, answer_schemas, error_responses
 from .parameters import (
     FORM,
     FORM_BYTES_MAX,
@@ -19,14 +18,18 @@ from .parameters import (
     URL_CHARACTERS_MAX,
 )
 
-Json = dict[str, Any]
-
 _TOPIC = "Levels separated by /, none empty, without * and control characters."
 _PATTERN = "A topic in which whole levels may be * (one level) or ** (any number of levels)."
 
+_LEVEL = r"[^/*\u0000-\u001f\u007f-\u009f]+"
+_TOPIC_REGEX = rf"^(?!jsonbus\.){_LEVEL}(/{_LEVEL})*$"
+_PATTERN_REGEX = rf"^(?!jsonbus\.)({_LEVEL}|\*\*?)(/({_LEVEL}|\*\*?))*$"
+
+_NAME: Json = {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX}
 _NAMES: dict[str, Json] = {
-    "topic": {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
-    "subscriberName": {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX},
+    "topic": {**_NAME, "pattern": _TOPIC_REGEX},
+    "pattern": {**_NAME, "pattern": _PATTERN_REGEX},
+    "subscriberName": {**_NAME, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$"},
     "url": {"type": "string", "minLength": 1, "maxLength": URL_CHARACTERS_MAX, "format": "uri"},
     "message": {"type": "string", "maxLength": MESSAGE_CHARACTERS_MAX},
 }
@@ -49,7 +52,7 @@ def make_document(version: str, *, is_open: bool, body_bytes_max: int) -> Json:
             "description": 'Errors are answered as {"error": "one sentence"}.',
         },
         "paths": _paths(body_bytes_max),
-        "components": {"schemas": _schemas(), "responses": _errors()},
+        "components": {"schemas": answer_schemas(), "responses": error_responses()},
     }
     if is_open:
         for operations in document["paths"].values():
@@ -73,7 +76,6 @@ def _paths(body_bytes_max: int) -> Json:
             "bus. A 500 that says «try again later» means that nobody got it.",
             required=("topic", "message"),
             answer="Published",
-            errors=("500", "503"),
         ),
         "/subscribe": _form_operations(
             "subscribe",
@@ -82,7 +84,6 @@ def _paths(body_bytes_max: int) -> Json:
             "until they are answered by 200. A known name with another url moves there.",
             required=("topic", "subscriberName", "url"),
             answer="Subscribed",
-            errors=("500", "503"),
         ),
         "/unsubscribe": _form_operations(
             "subscribe",
@@ -91,7 +92,7 @@ def _paths(body_bytes_max: int) -> Json:
             required=("subscriberName",),
             optional=("topic",),
             answer="Unsubscribed",
-            errors=("404", "500", "503"),
+            errors=("404",),
         ),
         "/v1/topics/{topic}": {"post": _put_value(body_bytes_max)},
         "/events": {"get": _events()},
@@ -101,9 +102,7 @@ def _paths(body_bytes_max: int) -> Json:
             )
         },
         "/metrics": {"get": _operation("admin", "Figures for Prometheus", "", media="text/plain")},
-        "/health": {
-            "get": _operation(None, "Whether the gateway works", "", "Health", errors=("503",))
-        },
+        "/health": {"get": _operation(None, "Whether the gateway works", "", "Health")},
         "/docs": {"get": _operation(None, "This page", "", media="text/html")},
         "/openapi.json": {
             "get": _operation(None, "This document", "An OpenAPI document.", "Document")
@@ -118,17 +117,20 @@ def _form_operations(
     *,
     required: tuple[str, ...],
     answer: str,
-    errors: tuple[str, ...],
+    errors: tuple[str, ...] = (),
     optional: tuple[str, ...] = (),
 ) -> Json:
     names = (*required, *optional)
+    schemas = {name: _NAMES[name] for name in names}
+    if right == "subscribe":
+        schemas["topic"] = _NAMES["pattern"]
     in_query = [
         {
             "name": name,
             "in": "query",
             "required": name in required,
-            "description": _describe(name, summary),
-            "schema": _NAMES[name],
+            "description": _PATTERN if schemas[name] is _NAMES["pattern"] else _TEXTS[name],
+            "schema": schemas[name],
             "example": _EXAMPLES[name],
         }
         for name in names
@@ -136,23 +138,22 @@ def _form_operations(
     text_form: Json = {
         "type": "object",
         "required": list(required),
-        "properties": {name: _NAMES[name] for name in names},
+        "properties": schemas,
     }
     json_form = dict(text_form)
     if "message" in names:
         json_form["properties"] = {
-            **text_form["properties"],
+            **schemas,
             "message": {
                 "description": "Any value; a string is text as everywhere. As compact JSON it "
                 f"has at most {MESSAGE_CHARACTERS_MAX:,} characters.",
                 "anyOf": [_NAMES["message"], {"not": {"type": "string"}}],
             },
         }
-    get = _operation(right, summary, description, answer, errors=("400", "413", *errors))
+    errors = ("408", "413", "415", *errors)
+    get = _operation(right, summary, description, answer, errors=errors)
     get["parameters"] = in_query
-    post = _operation(
-        right, summary, description, answer, errors=("400", "408", "413", "415", *errors)
-    )
+    post = _operation(right, summary, description, answer, errors=errors)
     post["requestBody"] = {
         "required": True,
         "description": f"At most {FORM_BYTES_MAX:,} bytes. Parameters may as well stand in the "
@@ -167,17 +168,13 @@ def _form_operations(
     return {"get": get, "post": post}
 
 
-def _describe(name: str, summary: str) -> str:
-    return _PATTERN if name == "topic" and "Publish" not in summary else _TEXTS[name]
-
-
 def _put_value(body_bytes_max: int) -> Json:
     operation = _operation(
         "publish",
         "Publish a JSON value",
         "The body is the value exactly: a string stays a string.",
         "Published",
-        errors=("400", "408", "413", "415", "500", "503"),
+        errors=("408", "413", "415"),
     )
     flag = {"type": "string", "enum": ["true", "false"]}
     operation["parameters"] = [
@@ -186,7 +183,7 @@ def _put_value(body_bytes_max: int) -> Json:
             "in": "path",
             "required": True,
             "description": _TOPIC + " A / may stand as it is.",
-            "schema": {"type": "string", "minLength": 1},
+            "schema": {"type": "string", "minLength": 1, "pattern": _TOPIC_REGEX},
             "example": _EXAMPLES["topic"],
         },
         {
@@ -217,7 +214,6 @@ def _events() -> Json:
         'Server-sent events, each with {"topic", "message", "node", "retained"} as its '
         "data. Retained values come first. A client that does not read is cut off.",
         media="text/event-stream",
-        errors=("400", "503"),
     )
     operation["parameters"] = [
         {
@@ -227,7 +223,7 @@ def _events() -> Json:
             "description": _PATTERN + " May be repeated.",
             "schema": {
                 "type": "array",
-                "items": {"type": "string", "minLength": 1},
+                "items": {"type": "string", "minLength": 1, "pattern": _PATTERN_REGEX},
                 "minItems": 1,
                 "maxItems": PATTERNS_MAX,
             },
@@ -250,7 +246,7 @@ def _operation(
     errors: tuple[str, ...] = (),
 ) -> Json:
     schema: Json = {"$ref": f"#/components/schemas/{answer}"} if answer else {"type": "string"}
-    statuses = sorted({*errors, "400", "403", "500", *(("401",) if right else ())})
+    statuses = sorted({*errors, *_ANYWHERE, *(("401",) if right else ())})
     operation: Json = {
         "summary": summary,
         "responses": {
@@ -273,75 +269,5 @@ _EXAMPLES = {
     "url": "http://localhost:9000/hook",
 }
 
-_REASONS = {
-    "400": "A parameter is missing, too long or wrong, or the request is malformed.",
-    "401": "A token is needed, or the token is wrong.",
-    "403": "The token does not carry the right, or a page of another site asks.",
-    "404": "There is no such subscription.",
-    "408": "The body did not come in time.",
-    "413": "The body or the value is too large.",
-    "415": "The content type, its charset or its encoding is not understood.",
-    "500": "Try again later: the backlog or the disk is full, and nothing was accepted.",
-    "503": "Try again later: the gateway is closing, in trouble, or at a limit of its own.",
-}
-
-
-def _errors() -> Json:
-    content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
-    responses: Json = {
-        status: {"description": reason, "content": content} for status, reason in _REASONS.items()
-    }
-    responses["401"]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
-    for status in ("500", "503"):
-        responses[status]["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}
-        }
-    return responses
-
-
-def _schemas() -> Json:
-    count = {"type": "integer", "minimum": 0}
-    flag = {"type": "boolean"}
-    text = {"type": "string"}
-    instant = {"type": ["number", "null"], "description": "Seconds since 1970."}
-    return {
-        "Error": _object(error={"type": "string", "minLength": 1}),
-        "Published": _object(
-            webhooks={**count, "description": "For how many webhooks it is stored."},
-            sent={**flag, "description": "Whether anybody on the bus wanted it."},
-        ),
-        "Subscribed": _object(
-            new={**flag, "description": "False: the webhook had this subscription already."},
-            moved={**flag, "description": "The webhook had another url before."},
-        ),
-        "Unsubscribed": _object(topics={"type": "array", "items": text}),
-        "Subscribers": _object(
-            subscribers={
-                "type": "array",
-                "items": _object(
-                    name=text,
-                    url=text,
-                    topics={"type": "array", "items": text},
-                    backlog={**count, "description": "Messages that wait."},
-                    delivered=count,
-                    dropped={**count, "description": "Without room or disk for them."},
-                    attempts_failed=count,
-                    last_error={"type": ["string", "null"]},
-                    last_error_at=instant,
-                    retry_at=instant,
-                    created_at=instant,
-                ),
-            }
-        ),
-        "Health": _object(status={"const": "ok"}, version=text),
-        "Document": {"type": "object", "required": ["openapi", "info", "paths"]},
-    }
-
-
-def _object(**properties: Json) -> Json:
-    return {
-        "type": "object",
-        "required": list(properties),
-        "properties": properties,
-        "additionalProperties": False,
-    }
+#: What any route may answer.
+_ANYWHERE = ("400", "403", "431", "500", "503")

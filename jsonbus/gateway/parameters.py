@@ -74,7 +74,7 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
         body = await request.read_body(FORM_BYTES_MAX)
         if body:
             content_type = content_type_of(request)
-            _add(parameters, _read_body(body, content_type), names)
+            _add(parameters, _read_body(body, content_type, names), names)
     return parameters
 
 
@@ -160,10 +160,12 @@ def _add(
             parameters[name] = value
 
 
-def _read_body(body: bytes, content_type: ContentType) -> Iterator[tuple[str, Any]]:
+def _read_body(
+    body: bytes, content_type: ContentType, names: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
     kind = content_type.kind
     if kind == JSON:
-        return _read_json(body, content_type.charset)
+        return iter(_read_json(body, content_type.charset, names).items())
     if kind == FORM:
         return read_form(_decode(body, content_type.charset, "the form"), content_type.charset)
     if kind == MULTIPART:
@@ -174,31 +176,34 @@ def _read_body(body: bytes, content_type: ContentType) -> Iterator[tuple[str, An
     raise Refusal(415, f"{said}: send {JSON}, {FORM} or {MULTIPART}")
 
 
-def _read_json(body: bytes, charset: str) -> Iterator[tuple[str, Any]]:
+def _read_json(body: bytes, charset: str, names: Sequence[str]) -> dict[str, Any]:
+    text = body if charset == "utf-8" else _decode(body, charset, "the body")
     try:
-        value = parse_json(body if charset == "utf-8" else _decode(body, charset, "the body"))
+        value = parse_json(text)
     except PayloadError as error:
         raise Refusal(400, f"the body is of type {JSON}, but {error}") from None
     if not isinstance(value, dict):
         raise Refusal(400, "the body must be a JSON object with the parameters' names")
     # The parser keeps the last of two equal keys. To ask another one costs more than all the
     # rest of the request, so only where a key of ours occurs twice, at whatever depth.
-    if any(body.count(f'"{name}"'.encode()) > 1 for name in value):
-        return iter(_read_json_pairs(body.decode(charset)))
-    return iter(value.items())
+    if any(body.count(f'"{name}"'.encode()) > 1 for name in names):
+        _check_keys(body.decode(charset), names)
+    return value
 
 
-def _read_json_pairs(text: str) -> list[tuple[str, Any]]:
-    """The members of a valid JSON object, repeated ones, too; values are of no interest then."""
+def _check_keys(text: str, names: Sequence[str]) -> None:
+    """Refuse a valid JSON object that has one of the names twice."""
     pairs: list[tuple[str, Any]] = []
 
-    def note(found: list[tuple[str, Any]]) -> dict[str, Any]:
+    def note(found: list[tuple[str, Any]]) -> None:
         nonlocal pairs
         pairs = found  # the outermost object is the last to be complete
-        return dict(found)
 
-    json.loads(text, object_pairs_hook=note)
-    return pairs
+    try:
+        json.loads(text, object_pairs_hook=note)
+    except RecursionError:
+        raise Refusal(400, "the body is nested too deeply: send a flatter value") from None
+    _add({}, iter(pairs), names)
 
 
 def _read_multipart(body: bytes, content_type: ContentType) -> Iterator[tuple[str, Any]]:

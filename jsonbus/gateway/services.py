@@ -1,0 +1,85 @@
+"""What the HTTP application stands on: the other parts of the gateway, as far as it knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .access import Access
+from .event_streams import EventStreams
+from .hub import Published
+from .metrics import Stats
+from .visitors import Visitors
+
+#: The longest body of POST /v1/topics/… unless told otherwise.
+BODY_BYTES_MAX = 1 << 20
+
+
+class Publisher(Protocol):
+    """Where messages go; `Hub` is one."""
+
+    async def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> Published: ...
+
+
+class SubscribedLike(Protocol):
+    @property
+    def is_new(self) -> bool: ...
+
+    @property
+    def has_moved(self) -> bool: ...
+
+
+class WebhooksLike(Protocol):
+    """Who changes webhooks' subscriptions; `Webhooks` is one."""
+
+    async def subscribe(self, name: str, pattern: str, url: str) -> SubscribedLike: ...
+
+    async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]: ...
+
+
+class ViewLike(Protocol):
+    """One webhook as people see it; `SubscriberView` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def patterns(self) -> Sequence[str]: ...
+    @property
+    def backlog(self) -> int: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def attempts_failed(self) -> int: ...
+    @property
+    def last_error(self) -> str | None: ...
+    @property
+    def last_error_at(self) -> float | None: ...
+    @property
+    def retry_at(self) -> float | None: ...
+    @property
+    def created_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the application stands on."""
+
+    hub: Publisher
+    webhooks: WebhooksLike
+    event_streams: EventStreams
+    #: All webhooks as people see them.
+    subscribers: Callable[[], Sequence[ViewLike]]
+    visitors: Visitors
+    #: Figures by part, for /metrics.
+    stats: Stats
+    access: Access = field(default_factory=Access)
+    #: Why the gateway does not work at the moment, in one sentence; None: it does.
+    trouble: Callable[[], str | None] = lambda: None
+    body_bytes_max: int = BODY_BYTES_MAX

@@ -1,0 +1,68 @@
+"""/metrics, read as Prometheus reads it."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.aio.running import asynctest, until
+from tests.gateway.site import Site, site
+
+
+async def read_metrics(here: Site) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = await here.http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+@asynctest
+async def test_figures_of_all_parts_are_there_under_stable_names() -> None:
+    async with site() as here:
+        for _ in range(3):
+            await here.http.get("/publish?topic=a&message=1")
+        await here.http.get("/publish")
+        metrics = await read_metrics(here)
+        assert metrics["jsonbus_gateway_hub_messages_published_total", ()] == 3
+        assert metrics["jsonbus_gateway_hub_patterns_wanted", ()] == 0
+        assert metrics["jsonbus_gateway_store_backlog", ()] == 0
+        assert metrics["jsonbus_gateway_store_accepted_total", ()] == 0
+        assert metrics["jsonbus_gateway_webhooks_attempts_failed_total", ()] == 0
+        assert metrics["jsonbus_gateway_events_streams", ()] == 0
+        assert metrics["jsonbus_gateway_events_streams_cut_total", ()] == 0
+        assert metrics["jsonbus_gateway_http_connections_open", ()] == 1
+        assert metrics["jsonbus_bus_nodes_known", ()] >= 0
+        route = ("route", "/publish")
+        assert metrics["jsonbus_gateway_http_answers_total", (route, ("status", "200"))] == 3
+        assert metrics["jsonbus_gateway_http_answers_total", (route, ("status", "400"))] == 1
+        assert metrics["jsonbus_gateway_http_seconds_count", (route,)] == 4
+        assert metrics["jsonbus_gateway_http_seconds_bucket", (("le", "+Inf"), route)] == 4
+        assert metrics["jsonbus_gateway_http_seconds_sum", (route,)] > 0
+        assert all(name.startswith(("jsonbus_gateway_", "jsonbus_bus_")) for name, _ in metrics)
+
+
+@asynctest
+async def test_figures_move_with_what_happens() -> None:
+    async with site() as here:
+        assert (await read_metrics(here))["jsonbus_gateway_events_streams", ()] == 0
+        async with here.http.stream("GET", "/events?pattern=a") as answer:
+            assert answer.status_code == 200
+            metrics = await read_metrics(here)
+            assert metrics["jsonbus_gateway_events_streams", ()] == 1
+            assert metrics["jsonbus_gateway_hub_patterns_wanted", ()] == 1
+        assert await until(lambda: here.streams.stats()["streams"] == 0)
+        metrics = await read_metrics(here)
+        assert metrics["jsonbus_gateway_events_streams", ()] == 0
+        assert metrics["jsonbus_gateway_events_streams_opened_total", ()] == 1
+
+
+@asynctest
+async def test_two_gateways_in_one_process_do_not_share_figures() -> None:
+    async with site() as first, site() as second:
+        await first.http.get("/publish?topic=a&message=1")
+        name = "jsonbus_gateway_hub_messages_published_total"
+        assert (await read_metrics(first))[name, ()] == 1
+        assert (await read_metrics(second))[name, ()] == 0
