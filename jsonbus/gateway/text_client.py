@@ -28,12 +28,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from .line_backlog import PIECE_BYTES, Chunk, LineBacklog
 from .text_wire import Command, CommandReader, format_error
-
-#: Bytes taken from a socket at once, and joined for one write: a pipe's worth.
-PIECE_BYTES = 65_536
 
 #: How long a client may take to read the rest and close, after its last command.
 FINISH_S_MAX = 5.0
@@ -42,13 +40,6 @@ FINISH_S_MAX = 5.0
 KEEPALIVE_S = 60
 KEEPALIVE_INTERVAL_S = 20
 KEEPALIVE_PROBES = 3
-
-
-class Chunk(NamedTuple):
-    """Whole lines as bytes, and how many."""
-
-    data: bytes
-    lines: int
 
 
 class ClientOwner(Protocol):
@@ -83,20 +74,18 @@ class TextClient(asyncio.BufferedProtocol):
         self._owner = owner
         self._reader = CommandReader()
         self._transport: asyncio.Transport | None = None  # from connection made to lost
-        self._backlog: deque[Chunk] = deque()
         self._is_choked = False  # the transport has bytes that the socket did not take
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.backlog_lines = 0
-        self.backlog_bytes = 0
+        self.backlog = LineBacklog()
         self.id = ""
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
         self.wrong_tokens = 0
+        self.has_published = False
         self.is_turned_away = False
         #: Whether `write` may be called, with whole lines; else `send`, which knows what to do.
         self.is_writable = False
-        self.write = _write_nowhere
         self.is_finishing = False
         self.is_lost = False
         #: What the command buffer needs.
@@ -105,6 +94,14 @@ class TextClient(asyncio.BufferedProtocol):
         self.waits_for_room = False
         #: Chunks of the batch that is being spread; of the server.
         self.pending: list[Chunk] = []
+
+    def write(self, data: bytes) -> None:
+        """Hand whole lines to the socket; only while `is_writable`."""
+        transport = self._transport
+        assert transport is not None
+        transport.write(data)
+        if transport.is_closing():  # the connection is broken, of which we are told later
+            self.is_writable = False
 
     def send(self, line: bytes) -> None:
         """Send one line, now or when the client has read what is before it."""
@@ -128,17 +125,10 @@ class TextClient(asyncio.BufferedProtocol):
         """Put a chunk in the backlog; cuts the client off if that is too much."""
         if self.is_lost or self.is_finishing:
             return
-        lines = self.backlog_lines + chunk.lines
-        size_bytes = self.backlog_bytes + len(chunk.data)
         owner = self._owner
-        is_full = lines > owner.backlog_lines_max or size_bytes > owner.backlog_bytes_max
-        if is_full and self._backlog:
-            self._owner.count_dropped(self)
+        if not self.backlog.append(chunk, owner.backlog_lines_max, owner.backlog_bytes_max):
+            owner.count_dropped(self)
             self.abort()
-            return
-        self._backlog.append(chunk)
-        self.backlog_lines = lines
-        self.backlog_bytes = size_bytes
 
     def refuse(self, reason: str) -> None:
         """Send an error, then finish."""
@@ -168,6 +158,11 @@ class TextClient(asyncio.BufferedProtocol):
         self.resume_receiving()
         if not self._is_choked:
             self._end_output()
+
+    def finish_after(self, seconds: float) -> None:
+        """No more commands, but deliveries for so long; then finish."""
+        self.set_deadline(None)
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.finish)
 
     def abort(self) -> None:
         """Close at once, whatever waits."""
@@ -209,7 +204,6 @@ class TextClient(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
         _keep_alive(transport.get_extra_info("socket"))
         self.peer = _name_of(transport.get_extra_info("peername"))
-        self.write = transport.write
         self.is_writable = True
         self._owner.admit(self)
 
@@ -225,7 +219,7 @@ class TextClient(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._has_input_ended = True
         if self.is_finishing:
-            return self._is_choked or bool(self._backlog)
+            return self._is_choked or bool(self.backlog)
         self._reader.feed_end()
         self._owner.has_input(self)
         return True
@@ -237,8 +231,8 @@ class TextClient(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         assert self._transport is not None
         self._is_choked = False
-        while self._backlog and not self._is_choked and not self._transport.is_closing():
-            self.write(self._take_piece())
+        while self.backlog and not self._is_choked and not self._transport.is_closing():
+            self.write(self.backlog.take_piece())
         if self._is_choked or self._transport.is_closing():
             return
         if self.is_finishing:
@@ -269,8 +263,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_lost = True
         self.is_writable = False
         self.set_deadline(None)
-        self._backlog.clear()
-        self.backlog_lines = self.backlog_bytes = 0
+        self.backlog.clear()
         self._owner.end_subscriptions(self)
 
     def _on_deadline(self) -> None:
@@ -290,25 +283,6 @@ class TextClient(asyncio.BufferedProtocol):
             self._transport.write_eof()
         except OSError:  # it is gone, and nobody has told us yet
             self.abort()
-
-    def _take_piece(self) -> bytes:
-        """The first chunks of the backlog, up to PIECE_BYTES if there are several."""
-        backlog = self._backlog
-        chunk = backlog.popleft()
-        lines, size_bytes = chunk.lines, len(chunk.data)
-        parts = [chunk.data]
-        while backlog and size_bytes + len(backlog[0].data) <= PIECE_BYTES:
-            chunk = backlog.popleft()
-            parts.append(chunk.data)
-            lines += chunk.lines
-            size_bytes += len(chunk.data)
-        self.backlog_lines -= lines
-        self.backlog_bytes -= size_bytes
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _write_nowhere(data: bytes) -> None:
-    """Before there is a connection."""
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -30,6 +30,10 @@ WRONG_TOKENS_MAX = 3
 #: Patterns of one client: `**` is the way to want everything. Each costs every node of the bus.
 PATTERNS_PER_CLIENT_MAX = 1_000
 
+#: A client's own messages come back to it by way of the bus, some rounds of the event loop later.
+#: One that publishes, subscribes and quits in one breath gets them, as a dialogue by hand would.
+ECHO_S = 0.25
+
 
 class TextHub(Protocol):
     """What is needed of the hub; see hub.py. A `want` that raises was not counted."""
@@ -101,6 +105,7 @@ class TextCommands:
 
     async def _publish(self, client: TextClient, command: Command) -> None:
         if self._may(client, "publish"):
+            client.has_published = True
             await self._hub.publish(command.topic, command.value)
 
     async def _subscribe(self, client: TextClient, command: Command) -> None:
@@ -162,10 +167,14 @@ class TextCommands:
 
     async def _turn_out(self, client: TextClient, command: Command) -> None:
         self._fail(client, command.value)
-        await self._end(client, command)
+        client.finish()
+        client.leave_if_gone()
 
     async def _end(self, client: TextClient, command: Command) -> None:
-        client.finish()
+        if client.has_published and not client.is_lost and self._store.patterns_of(client):
+            client.finish_after(ECHO_S)
+        else:
+            client.finish()
         client.leave_if_gone()
 
     def _may(self, client: TextClient, right: str) -> bool:

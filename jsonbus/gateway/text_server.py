@@ -22,8 +22,9 @@ import jsonbus
 from jsonbus.errors import PayloadError, TransportError
 
 from .command_buffer import CommandBuffer
+from .line_backlog import PIECE_BYTES, Chunk
 from .seldom import Seldom
-from .text_client import PIECE_BYTES, Chunk, TextClient
+from .text_client import TextClient
 from .text_commands import TextAccess, TextCommands, TextHub
 from .text_wire import format_delivery, format_reply
 
@@ -169,12 +170,11 @@ class TextServer:
             "patterns": len(self._store),
             "commands": self._commands.executed,
             "commands_failed": self._commands.failed,
-            "commands_held": self._buffer.held,
-            "commands_held_most": self._buffer.held_most,
+            "commands_waiting": self._buffer.held,
             "deliveries": self._deliveries,
             "messages_unwritable": self._unwritable,
-            "backlog_lines": sum(client.backlog_lines for client in self._clients),
-            "backlog_bytes": sum(client.backlog_bytes for client in self._clients),
+            "lines_waiting": sum(client.backlog.lines for client in self._clients),
+            "backlog_bytes": sum(client.backlog.bytes for client in self._clients),
         }
 
     # What clients call; see ClientOwner.
@@ -221,8 +221,8 @@ class TextServer:
                 "the text client at %s was cut off with %d lines and %d bytes unread: it must read "
                 "faster, or want less",
                 client.peer,
-                client.backlog_lines,
-                client.backlog_bytes,
+                client.backlog.lines,
+                client.backlog.bytes,
             )
 
     def is_gone(self, client: TextClient) -> None:

@@ -16,6 +16,7 @@ from jsonbus.errors import (
     StoreError,
     TransportError,
 )
+from jsonbus.gateway import text_client, text_server
 from jsonbus.gateway.text_server import TextServer
 from tests.gateway.text_clients import (
     HandHub,
@@ -165,7 +166,7 @@ def test_very_many_lines_in_one_piece_are_all_executed_in_order() -> None:
             )
             await until(lambda: len(hub.published) == 9_000)
             assert [value for _, value in hub.published] == list(range(9_000))
-            assert server.stats()["commands_held_most"] == 10
+            assert server._buffer.held_most == 10
 
     asyncio.run(scenario())
 
@@ -220,7 +221,7 @@ def test_who_sends_and_closes_without_reading_has_published() -> None:
                             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
                         )
                         await until(lambda seen=number: server.stats()["clients_accepted"] > seen)
-                        await until(lambda: server.stats()["commands_held"])
+                        await until(lambda: server.stats()["commands_waiting"])
             hub.gate.set()
             await until(lambda: len(hub.published) >= 38)
             await until(lambda: not server._clients)
@@ -255,17 +256,21 @@ def test_disconnect_ends_subscriptions_also_of_a_command_that_still_runs() -> No
 
 def test_too_many_clients_are_turned_away() -> None:
     async def scenario() -> None:
-        async with serving(clients_max=2) as (server, _):
+        async with serving(clients_max=2) as (server, hub):
             one, two = await connect(server), await connect(server)
             three = await connect(server)
             assert three.greeting.startswith("error too many clients, at most 2 are allowed")
             assert await three.rest() == []
             three.close()
+            with socket.create_connection(server.address) as sock:
+                sock.sendall(b"publish a 1\n")
+                await until(lambda: server.stats()["clients_refused"] == 2)
             one.close()
             await until(lambda: server.stats()["clients"] == 1)
             four = await connect(server)
             assert four.greeting == "connection_ack 3"
-            assert server.stats()["clients_refused"] == 1
+            await until(lambda: server.stats()["commands"] == 1)  # the end of one
+            assert hub.published == []
             two.close()
             four.close()
 
@@ -302,8 +307,40 @@ def test_close_executes_what_came_before() -> None:
     async def scenario() -> None:
         async with serving() as (server, hub), connected(server) as client:
             client.send(*(f"publish a {number}" for number in range(100)))
-            await until(lambda: server.stats()["commands_held"] or hub.published)
+            await until(lambda: server.stats()["commands_waiting"] or hub.published)
         assert len(hub.published) == 100
+
+    asyncio.run(scenario())
+
+
+def test_close_waits_no_longer_than_it_takes_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_server, "CLOSE_CLIENTS_S", 3_600.0)
+    monkeypatch.setattr(text_client, "FINISH_S_MAX", 3_600.0)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60), serving() as (server, _):
+            quitting, reading = await connect(server), await connect(server)
+            quitting.send("quit")
+            assert await quitting.rest() == []
+            closing = asyncio.create_task(server.close())
+            assert await reading.rest() == ["error the gateway is closing: connect again later"]
+            quitting.close()
+            reading.close()
+            await closing
+
+    asyncio.run(scenario())
+
+
+def test_commands_leave_the_event_loop_to_others_now_and_then() -> None:
+    async def scenario() -> None:
+        async with serving() as (server, hub), connected(server) as client:
+            client.send(*("publish a 1" for _ in range(3_000)))
+            seen = longest = 0
+            while seen < 3_000:
+                await asyncio.sleep(0)
+                longest = max(longest, len(hub.published) - seen)
+                seen = len(hub.published)
+            assert longest <= 5 * text_server.COMMANDS_PER_TURN
 
     asyncio.run(scenario())
 

@@ -162,7 +162,10 @@ def test_end_comes_once() -> None:
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_line_may_have_exactly_so_many_bytes(ending: bytes) -> None:
     message = b"x" * (LINE_BYTES_MAX - len(b"publish a "))
-    commands = read(b"publish a " + message + ending + b"publish a " + message + b"y" + ending)
+    pieces = [b"publish a " + message + ending[:-1], b"\n"]
+    pieces += [b"publish a " + message + b"y" + ending[:-1], b"\n"]
+    commands = read(*pieces)
+    assert commands == read(b"".join(pieces))
     assert commands[0] == Command("publish", "a", message.decode())
     assert commands[1].word == REFUSED
     assert "65,536" in commands[1].value
