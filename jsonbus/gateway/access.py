@@ -58,18 +58,19 @@ def read_token(text: str) -> tuple[str, frozenset[str]]:
     """A token as an option gives it: `SECRET` (all rights), or `publish=SECRET`,
     `publish+subscribe=SECRET`.
 
-    Text before the first `=` names rights only if each word of it is a right: `YWJj==`, as base64
-    ends, is a secret. Raises ValueError with one sentence, in which no secret occurs.
+    A secret of its own may end in `=`, as base64 does, and has none elsewhere: so a right that is
+    mistyped is an error, and not a secret that nobody knows. Raises ValueError with one sentence,
+    in which no secret occurs.
     """
     words, equals, secret = text.partition("=")
     rights = frozenset(words.split("+"))
-    if not equals or not rights <= RIGHTS:
-        if equals and rights & RIGHTS:
-            raise ValueError(
-                "a token names a right that does not exist: use publish, subscribe or admin, "
-                "joined by +, as in publish+subscribe=SECRET"
-            )
+    if not equals or (not rights & RIGHTS and not secret.strip("=")):
         secret, rights = text, RIGHTS
+    elif not rights <= RIGHTS:
+        raise ValueError(
+            "a token names a right that does not exist: use publish, subscribe or admin, "
+            "joined by +, as in publish+subscribe=SECRET; a plain secret has = only at its end"
+        )
     if not secret:
         raise ValueError("a token has no secret: write SECRET, or publish=SECRET")
     if not (secret.isascii() and secret.isprintable()) or " " in secret:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from jsonbus.cli import bridge as command
+from jsonbus.cli import parameters
 from spark_bridge.bridge import Bridge
 from tests.cli.running import Run
 
@@ -135,19 +136,19 @@ def test_without_pyarrow_the_command_says_what_to_install(
 )
 def test_addresses_are_read_and_shown(text: str, address: tuple[str, int]) -> None:
     assert command._read_address(text) == address
-    assert command._show_address(*address) == text
+    assert parameters.show_address(*address) == text
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("1", 1), ("500M", 500_000_000), ("20G", 20_000_000_000)]
 )
 def test_sizes_are_read(text: str, size: int) -> None:
-    assert command._read_size(text) == size
+    assert parameters.read_size(text) == size
 
 
 def test_a_size_that_is_none_is_refused() -> None:
     with pytest.raises(click.BadParameter, match="500M"):
-        command._read_size("a lot")
+        parameters.read_size("a lot")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_size_that_is_none_is_refused() -> None:
     ],
 )
 def test_only_loopback_needs_no_token(host: str, is_loopback: bool) -> None:
-    assert command._is_loopback(host) is is_loopback
+    assert parameters.is_loopback(host) is is_loopback
 
 
 class Introduced:
@@ -192,7 +193,7 @@ def test_a_bridge_that_others_reach_without_a_token_warns(
     shown = capsys.readouterr().err
     assert ("give a --token" in shown) is warns
     assert "secret" not in shown
-    assert command._show_address(host, 7710) in shown
+    assert parameters.show_address(host, 7710) in shown
 
 
 def test_the_status_tells_rate_disk_use_losses_and_who_is_behind() -> None:
