@@ -7,7 +7,7 @@ from typing import NamedTuple
 from starlette.types import Send
 
 from .http_request import Refusal
-from .values import to_json
+from .values import to_json_line
 
 JSON_TYPE = b"application/json"
 
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 def refusal_answer(refusal: Refusal) -> Answer:
     headers = tuple((name.encode(), value.encode()) for name, value in refusal.headers.items())
-    return Answer(to_json({"error": refusal.reason}), refusal.status, headers=headers)
+    return Answer(to_json_line({"error": refusal.reason}), refusal.status, headers=headers)
 
 
 async def refuse(send: Send, refusal: Refusal) -> None:

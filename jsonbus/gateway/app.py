@@ -29,6 +29,7 @@ from .hub import Published
 from .metrics import CONTENT_TYPE, Metrics
 from .openapi import make_document
 from .parameters import (
+    FORM,
     URL_CHARACTERS_MAX,
     content_type_of,
     decode_path,
@@ -39,7 +40,7 @@ from .parameters import (
     texts_of_query,
 )
 from .services import Services
-from .values import parse_json, to_json
+from .values import parse_json, to_json_line
 from .visitors import VisitorsMiddleware
 
 _TOPICS = b"/v1/topics/"
@@ -93,7 +94,7 @@ def make_app(services: Services) -> FastAPI:
     add("/metrics", _make_metrics(Metrics(services.stats, tallies)), "GET HEAD", "admin")
     add("/health", routes.health, "GET HEAD")
     add("/docs", _make_docs(DocsPage(document)), "GET HEAD")
-    add("/openapi.json", _make_constant(to_json(document)), "GET HEAD")
+    add("/openapi.json", _make_constant(to_json_line(document)), "GET HEAD")
     return app
 
 
@@ -135,7 +136,7 @@ class _Routes:
             raise Refusal(
                 500, f"try again later: {error}", {"retry-after": str(RETRY_AFTER_S)}
             ) from error
-        return Answer(to_json({"new": done.is_new, "moved": done.has_moved}))
+        return Answer(to_json_line({"new": done.is_new, "moved": done.has_moved}))
 
     async def unsubscribe(self, request: HttpRequest) -> Answer:
         parameters = await read_parameters(request, ("topic", "subscriberName"))
@@ -149,7 +150,7 @@ class _Routes:
                 "has no subscription" if pattern is None else f"does not subscribe to {pattern!r}"
             )
             raise Refusal(404, f"the webhook {name!r} {what}")
-        return Answer(to_json({"topics": patterns}))
+        return Answer(to_json_line({"topics": patterns}))
 
     async def events(self, request: HttpRequest) -> Stream:
         streams = self._services.event_streams
@@ -178,13 +179,13 @@ class _Routes:
             }
             for view in self._services.subscribers()
         ]
-        return Answer(to_json({"subscribers": views}))
+        return Answer(to_json_line({"subscribers": views}))
 
     async def health(self, request: HttpRequest) -> Answer:
         trouble = self._services.trouble()
         if trouble is not None:
             raise Refusal(503, trouble)
-        return Answer(to_json({"status": "ok", "version": jsonbus.__version__}))
+        return Answer(to_json_line({"status": "ok", "version": jsonbus.__version__}))
 
 
 def _make_metrics(metrics: Metrics) -> Handler:
@@ -211,7 +212,7 @@ def _make_constant(body: bytes) -> Handler:
 
 # Most publishes are answered by one of these.
 _PUBLISHED = {
-    Published(webhooks, is_sent): Answer(to_json({"webhooks": webhooks, "sent": is_sent}))
+    Published(webhooks, is_sent): Answer(to_json_line({"webhooks": webhooks, "sent": is_sent}))
     for webhooks in range(16)
     for is_sent in (False, True)
 }
@@ -221,7 +222,7 @@ def _published(published: Published) -> Answer:
     known = _PUBLISHED.get(published)
     if known is not None:
         return known
-    return Answer(to_json({"webhooks": published.webhooks, "sent": published.is_sent}))
+    return Answer(to_json_line({"webhooks": published.webhooks, "sent": published.is_sent}))
 
 
 def _name_of(parameters: dict[str, Any]) -> str:
@@ -246,7 +247,8 @@ def _read_flags(request: HttpRequest, names: Sequence[str]) -> dict[str, str]:
 def _check_json_type(request: HttpRequest) -> None:
     content_type = content_type_of(request)
     kind = content_type.kind
-    if kind and kind != "application/json" and not kind.endswith("+json"):
+    # The body is JSON or refused, whatever it is called: FORM is what `curl -d` calls it.
+    if kind not in ("", "application/json", "text/plain", FORM) and not kind.endswith("+json"):
         raise Refusal(
             415, f"the content type {kind[:80]!r} is not JSON: send application/json (curl --json)"
         )
@@ -261,7 +263,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     if error.status_code == 404:
         reason = f"there is nothing at {request.url.path[:200]!r}: see /docs"
     return Response(
-        to_json({"error": reason}),
+        to_json_line({"error": reason}),
         error.status_code,
         headers=error.headers,
         media_type="application/json",

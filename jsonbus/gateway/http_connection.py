@@ -14,7 +14,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from .values import to_json
+from .values import to_json_line
 
 #: A request's line and headers: twice what browsers and proxies send at most.
 HEAD_BYTES_MAX = 65_536
@@ -179,7 +179,7 @@ def _make_h11_class() -> type[asyncio.Protocol]:
 
 
 def _raw_answer(status: int, reason: str) -> bytes:
-    body = to_json({"error": reason})
+    body = to_json_line({"error": reason})
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

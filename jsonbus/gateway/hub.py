@@ -114,7 +114,11 @@ class Hub:
         if pattern not in self._wanted:
             self._subscribe(pattern)
         self._wanted[pattern] = self._wanted.get(pattern, 0) + 1
-        return await self._take_retained(pattern)
+        try:
+            return await self._take_retained(pattern)
+        except BaseException:
+            self.unwant(pattern)
+            raise
 
     def unwant(self, pattern: str) -> None:
         """One client less wants it; every `want` has its `unwant`."""

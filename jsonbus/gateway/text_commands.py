@@ -91,7 +91,9 @@ class TextCommands:
             await self._actions[command.word](client, command)
         except (BacklogFullError, LocalError) as error:
             self._fail(client, error)
-        except (StoreError, TransportError) as error:
+        except StoreError:  # its text names files of this machine; the store logs it
+            self._fail(client, "try again later: the gateway cannot write to its store")
+        except TransportError as error:
             self._fail(client, f"try again later: {error}")
         except Exception:
             # Not the command: its value may be a token, or a message that is nobody's business.

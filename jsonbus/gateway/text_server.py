@@ -105,7 +105,7 @@ class TextServer:
             loop.create_task(self._handle(), name=f"text handler {number}")
             for number in range(self._handlers_max)
         ]
-        logger.info("text clients are served on %s:%d", *self.address)
+        logger.debug("= text clients are served on %s:%d", *self.address)
 
     def take(self, messages: Sequence[jsonbus.Message]) -> None:
         """Give messages to the clients that want them: the hub's sink. Never waits or raises."""

@@ -100,7 +100,10 @@ def test_retained_values_come_behind_the_reply_and_for_that_client_alone() -> No
     ("error", "reply"),
     [
         (BacklogFullError("10,000 messages wait"), "error try again later: 10,000 messages wait"),
-        (StoreError("the disk is full"), "error try again later: the disk is full"),
+        (
+            StoreError("/secret/path"),
+            "error try again later: the gateway cannot write to its store",
+        ),
         (TransportError("send failed"), "error try again later: send failed"),
         (ClosedError("the bus is closed"), "error the gateway is closing: connect again later"),
         (LocalError("too many patterns"), "error too many patterns"),
