@@ -233,23 +233,32 @@ def command(
 
 
 async def _serve(gateway: Gateway) -> None:
-    """Until a signal comes."""
+    """Until a signal comes, also while it opens; the second one does not wait for the end."""
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+    serving = asyncio.current_task()
+    assert serving is not None
+    caught: list[int] = []
+
+    def end() -> None:
+        for number in caught:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        serving.cancel()
+
     # Raised by the signal wherever the loop just is, a KeyboardInterrupt could tear it apart.
-    caught = []
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
-                loop.add_signal_handler(number, ended.set)
+                loop.add_signal_handler(number, end)
                 caught.append(number)
     signals.check()
-    async with gateway:
-        _introduce(gateway)
-        await ended.wait()
-        for number in caught:  # the second one does not wait for the end
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+    try:
+        async with gateway:
+            _introduce(gateway)
+            await loop.create_future()
+    except asyncio.CancelledError:
+        if not serving.cancelling():  # no signal: a bug
+            raise
     note("the gateway has ended")
 
 

@@ -100,7 +100,7 @@ class Hub:
         """Hand every message that some client wants to `take`, too, in batches and in order.
 
         It must not raise. What it returns is awaited before the next batch, by which it holds up
-        all clients: one that need not wait returns None.
+        all clients: one that need not wait returns None. This batch all sinks have by then.
         """
         self._sinks.append(take)
 
@@ -175,12 +175,19 @@ class Hub:
                 for message in messages
                 if not message.origin.is_retained or self._passes_first(message)
             ]
-        for take in self._sinks:
+        waiting: list[Awaitable[None]] = []
+        for take in self._sinks:  # all of them, before any of them is waited for
             try:
-                waiting = take(messages)
-                if waiting is not None:
-                    await waiting
+                taken = take(messages)
             except Exception:  # a bug, which must not end the other sinks' messages
+                logger.exception("%d messages were not passed on", len(messages))
+            else:
+                if taken is not None:
+                    waiting.append(taken)
+        for each in waiting:
+            try:
+                await each
+            except Exception:
                 logger.exception("%d messages were not passed on", len(messages))
 
     async def _take_retained(self, pattern: str) -> list[jsonbus.Message]:

@@ -2,7 +2,9 @@
 
 Messages come from the ledger in batches (`begin`) and go to the subscriber's courier; messages of
 other nodes come from the hub (`take`) and go into the ledger. Those of this gateway's own clients
-do not: the hub has stored them before it published them.
+do not: the hub has stored them before it published them. Other clients get messages of the bus
+through the same hub, so it need not wait for the disk until much is on its way there: then it does,
+rather than let what the bus brings pile up.
 
 The hub is asked once for each pattern, however many webhooks want it; `_wishes` counts them.
 """
@@ -46,6 +48,10 @@ GRACE_S = 1.0
 CLOSE_S = 10.0
 #: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
 LOOK_UP_S = 2.0
+#: Messages of the bus on their way to the disk, and their bytes, before the hub has to wait: half a
+#: second of a flood, in which a disk has time to stall and come back.
+STORING_MAX = 10_000
+STORING_BYTES_MAX = 16 << 20
 
 
 class Wishes(Protocol):
@@ -95,6 +101,7 @@ class Webhooks:
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
         self._unwritable = 0
+        self._storing = self._storing_bytes = 0
 
     async def start(self) -> None:
         """Ask the hub for what the stored webhooks want; the ledger must be open."""
@@ -131,7 +138,15 @@ class Webhooks:
                 wanted.append((message.topic, to_json(message.value)))
             except PayloadError:
                 self._unwritable += 1
-        return self._store(wanted) if wanted else None
+        if not wanted:
+            return None
+        size_bytes = sum([len(payload) for _, payload in wanted])
+        self._storing += len(wanted)
+        self._storing_bytes += size_bytes
+        storing = self._begin_change(self._store(wanted, size_bytes))
+        if self._storing <= STORING_MAX and self._storing_bytes <= STORING_BYTES_MAX:
+            return None
+        return _wait_for(storing)  # the ledger stores in order: nothing is on its way then
 
     async def subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         """Deliver what is published to the pattern to the url, from now on and for ever.
@@ -185,13 +200,17 @@ class Webhooks:
             "connections_kept": sum(courier.is_open for courier in couriers),
             "delivering": sum(courier.idle_at is None for courier in couriers),
             "messages_unwritable": self._unwritable,
+            "messages_storing": self._storing,
         }
 
-    async def _store(self, messages: Sequence[tuple[str, bytes]]) -> None:
+    async def _store(self, messages: Sequence[tuple[str, bytes]], size_bytes: int) -> None:
         try:
             await self._ledger.accept_from_bus(messages)
         except ClosedError:
             pass  # the gateway ends while the bus still brings something
+        finally:
+            self._storing -= len(messages)
+            self._storing_bytes -= size_bytes
 
     async def _subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         # The wish comes first: what is published once the subscription is on disk must not miss.
@@ -267,3 +286,7 @@ class Webhooks:
             for position, (idle_at, name) in enumerate(idle):
                 if position >= IDLE_CONNECTIONS_MAX or now - idle_at >= IDLE_S:
                     self._begin_change(self._couriers.pop(name).disconnect())
+
+
+async def _wait_for(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])  # which goes on if whoever waits is cancelled
