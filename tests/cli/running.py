@@ -16,7 +16,6 @@ from jsonbus.cli.group import cli
 Run = Callable[..., Result]
 
 
-
 def make_runner() -> CliRunner:
     """One that keeps standard output and error apart; click 8.1 must be told so, others cannot."""
     is_told = "mix_stderr" in inspect.signature(CliRunner).parameters
