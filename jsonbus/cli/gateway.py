@@ -204,8 +204,9 @@ def command(
 ) -> None:
     """Let HTTP and TCP clients use the bus, with durable webhooks.
 
-    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is answered with 200 is on disk for every webhook
-    that wants it, and is sent to it until it answers 200 itself. Runs until Ctrl-C.
+    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
+    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
+    200 itself. Runs until Ctrl-C.
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
