@@ -49,8 +49,8 @@ CLOSE_S = 10.0
 #: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
 LOOK_UP_S = 2.0
 #: Messages of the bus on their way to the disk, and their bytes, before the hub has to wait. Far
-#: less than a webhook's backlog, of which they are a part: a disk that hangs should hold up the bus,
-#: which repeats what is reliable, rather than fill the backlog and have the rest dropped.
+#: less than a webhook's backlog, of which they are a part: a disk that hangs should hold up the
+#: bus, which repeats what is reliable, rather than fill the backlog and have the rest dropped.
 STORING_MAX = 2_000
 STORING_BYTES_MAX = 16 << 20
 
