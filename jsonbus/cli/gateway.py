@@ -8,7 +8,7 @@ import logging
 import logging.handlers
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ TEXT_PORT = 7676
 #: Files of --log-file: the current one, and so many older ones beside it.
 LOG_BYTES_MAX = 10_000_000
 LOG_FILES_MAX = 5
+#: Who tells of what nobody expected: exceptions that nobody caught, descriptors that ran out.
+OTHER_LOGS = ("asyncio", "uvicorn")
 
 NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
 
@@ -323,10 +325,18 @@ def _log_to(path: Path | None) -> Iterator[None]:
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", style="%")
     )
-    log = logging.getLogger("jsonbus")
-    log.addHandler(handler)
-    try:
+    with ExitStack() as stack:
+        stack.callback(handler.close)
+        _add_handler(stack, "jsonbus", handler)
+        for name in OTHER_LOGS:
+            _add_handler(stack, name, handler)
+            # On standard error Python itself shows it, but only while nobody else takes it.
+            if logging.lastResort is not None:
+                _add_handler(stack, name, logging.lastResort)
         yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()
+
+
+def _add_handler(stack: ExitStack, name: str, handler: logging.Handler) -> None:
+    log = logging.getLogger(name)
+    log.addHandler(handler)
+    stack.callback(log.removeHandler, handler)

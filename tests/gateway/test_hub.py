@@ -8,7 +8,12 @@ import logging
 import pytest
 
 import jsonbus
-from jsonbus.errors import BacklogFullError, InvalidTopicError, PayloadTooLargeError
+from jsonbus.errors import (
+    BacklogFullError,
+    InvalidTopicError,
+    LocalError,
+    PayloadTooLargeError,
+)
 from jsonbus.gateway.hub import Hub, Published
 from tests.aio.running import asynctest, buses, until
 
@@ -76,6 +81,23 @@ async def test_a_pattern_is_given_up_with_its_last_client() -> None:
         assert await until(lambda: not other.has_subscribers("a"))
         await hub.want("a")
         assert bus.has_subscribers("a")
+
+
+@asynctest
+async def test_what_is_wanted_from_the_start_is_counted_like_the_rest() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        hub = Hub(bus)
+        with pytest.raises(LocalError):
+            hub.want_first([f"{number}/{'x' * 200}" for number in range(400)])
+        assert hub.stats()["patterns_wanted"] == 0
+        hub.want_first(["a", "b"])
+        await hub.want("a")
+        for pattern, is_wanted in (("a", True), ("b", False), ("a", False)):
+            hub.unwant(pattern)
+            assert bus.has_subscribers(pattern) is is_wanted
+        await hub.want("c")
+        assert bus.has_subscribers("c")
 
 
 @asynctest

@@ -16,7 +16,7 @@ from jsonbus.gateway.webhook_works import Committed, Work
 from tests.gateway.receiver import Receiver, run, until
 from tests.gateway.webhook_parts import Parts, gateway
 
-COUNT = 2_000
+COUNT = webhooks.STORING_MAX
 
 
 class Disk:
