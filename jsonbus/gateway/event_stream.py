@@ -48,6 +48,7 @@ class EventStream:
         self._wake = asyncio.Event()
         self._is_ended = False
         self._is_gone = False
+        self._is_silent = False  # for so long that a heartbeat is due
         # Topics of what came before the stream began; None from then on.
         self._early: set[str] | None = set()
 
@@ -102,22 +103,42 @@ class EventStream:
 
     async def send_events(self, send: Send) -> None:
         """Send what comes until the stream has ended."""
-        while not self._is_gone:
-            if self._backlog:
-                data, count = self._take_some()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                self.sent += count
-            elif self._is_ended:
-                break
-            else:
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(self._heartbeat_s):
-                        await self._wake.wait()
-                except TimeoutError:
-                    await send(
-                        {"type": "http.response.body", "body": _HEARTBEAT, "more_body": True}
-                    )
+        self._loop = asyncio.get_running_loop()
+        self._await_silence()
+        try:
+            while not self._is_gone:
+                if self._backlog:
+                    data, count = self._take_some()
+                    await self._send(send, data)
+                    self.sent += count
+                elif self._is_ended:
+                    break
+                elif self._is_silent:
+                    await self._send(send, _HEARTBEAT)
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
+        finally:
+            self._timer.cancel()
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        self._wrote_at = self._loop.time()
+        self._is_silent = False
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def _await_silence(self) -> None:
+        # One timer that runs on, not one for each wait: those took a sixth of a busy stream's time.
+        self._wrote_at = self._loop.time()
+        self._timer = self._loop.call_later(self._heartbeat_s, self._look)
+
+    def _look(self) -> None:
+        left_s = self._wrote_at + self._heartbeat_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+            return
+        self._is_silent = True
+        self._wake.set()
+        self._await_silence()
 
     def _take_some(self) -> Piece:
         piece = self._backlog.popleft()
