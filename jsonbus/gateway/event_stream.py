@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from starlette.types import Receive, Send
 
@@ -16,6 +17,13 @@ from .values import to_json
 WRITE_BYTES_MAX = 65_536
 
 _HEARTBEAT = b":\n\n"
+
+
+class Piece(NamedTuple):
+    """Whole events as bytes, and how many; one object for all streams that get them."""
+
+    data: bytes
+    events: int
 
 
 class EventStream:
@@ -30,32 +38,33 @@ class EventStream:
     ) -> None:
         self.wanted: list[str] = []
         self.sent = 0
+        self.waiting = 0
         self._abort = abort
         self._events_max = backlog_events_max
         self._bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[Piece] = deque()
         self._bytes = 0
         self._wake = asyncio.Event()
         self._is_ended = False
         self._is_gone = False
+        self._is_silent = False  # for so long that a heartbeat is due
         # Topics of what came before the stream began; None from then on.
         self._early: set[str] | None = set()
 
-    @property
-    def waiting(self) -> int:
-        return len(self._backlog)
-
-    def add(self, topic: str, event: bytes) -> bool:
-        """Keep an event to be sent; False if there is no more room."""
-        if self._bytes + len(event) > self._bytes_max and self._backlog:
-            return False
-        if len(self._backlog) >= self._events_max:
+    def add(self, piece: Piece, topics: Iterable[str]) -> bool:
+        """Keep events of those topics to be sent; False if there is no more room."""
+        if self._is_gone:
+            return True  # it was cut off a moment ago
+        waiting = self.waiting + piece.events
+        size_bytes = self._bytes + len(piece.data)
+        if self._backlog and (waiting > self._events_max or size_bytes > self._bytes_max):
             return False
         if self._early is not None:
-            self._early.add(topic)
-        self._backlog.append(event)
-        self._bytes += len(event)
+            self._early.update(topics)
+        self._backlog.append(piece)
+        self.waiting = waiting
+        self._bytes = size_bytes
         self._wake.set()
         return True
 
@@ -68,7 +77,8 @@ class EventStream:
         assert self._early is not None
         events = [encode_event(each) for each in retained if each.topic not in self._early]
         self._early = None
-        self._backlog.extendleft(reversed(events))
+        self._backlog.extendleft(Piece(event, 1) for event in reversed(events))
+        self.waiting += len(events)
         self._bytes += sum(map(len, events))
         self._wake.set()
 
@@ -80,7 +90,7 @@ class EventStream:
     def cut_off(self) -> None:
         self._is_gone = True
         self._backlog.clear()
-        self._bytes = 0
+        self.waiting = self._bytes = 0
         self.end()
         if self._abort is not None:
             self._abort()
@@ -93,32 +103,54 @@ class EventStream:
 
     async def send_events(self, send: Send) -> None:
         """Send what comes until the stream has ended."""
-        while not self._is_gone:
-            if self._backlog:
-                count, data = self._take_some()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                self.sent += count
-            elif self._is_ended:
-                break
-            else:
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(self._heartbeat_s):
-                        await self._wake.wait()
-                except TimeoutError:
-                    await send(
-                        {"type": "http.response.body", "body": _HEARTBEAT, "more_body": True}
-                    )
+        self._loop = asyncio.get_running_loop()
+        self._await_silence()
+        try:
+            while not self._is_gone:
+                if self._backlog:
+                    data, count = self._take_some()
+                    await self._send(send, data)
+                    self.sent += count
+                elif self._is_ended:
+                    break
+                elif self._is_silent:
+                    await self._send(send, _HEARTBEAT)
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
+        finally:
+            self._timer.cancel()
 
-    def _take_some(self) -> tuple[int, bytes]:
-        events = []
-        size_bytes = 0
-        while self._backlog and size_bytes < WRITE_BYTES_MAX:
-            event = self._backlog.popleft()
-            size_bytes += len(event)
-            events.append(event)
-        self._bytes -= size_bytes
-        return len(events), b"".join(events)
+    async def _send(self, send: Send, data: bytes) -> None:
+        self._wrote_at = self._loop.time()
+        self._is_silent = False
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def _await_silence(self) -> None:
+        # One timer that runs on, not one for each wait: those took a sixth of a busy stream's time.
+        self._wrote_at = self._loop.time()
+        self._timer = self._loop.call_later(self._heartbeat_s, self._look)
+
+    def _look(self) -> None:
+        left_s = self._wrote_at + self._heartbeat_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+            return
+        self._is_silent = True
+        self._wake.set()
+        self._await_silence()
+
+    def _take_some(self) -> Piece:
+        piece = self._backlog.popleft()
+        if self._backlog:
+            pieces, size_bytes = [piece], len(piece.data)
+            while self._backlog and size_bytes < WRITE_BYTES_MAX:
+                pieces.append(self._backlog.popleft())
+                size_bytes += len(pieces[-1].data)
+            piece = Piece(b"".join(each.data for each in pieces), sum(e.events for e in pieces))
+        self.waiting -= piece.events
+        self._bytes -= len(piece.data)
+        return piece
 
 
 def encode_event(message: jsonbus.Message) -> bytes:

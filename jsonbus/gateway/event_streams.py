@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-`take`, the sink, writes each message once as the bytes of an event and puts them into the backlog
-of every stream that wants it; it never waits. One task per stream sends what is there, all of it
+`take`, the sink, writes each message once as the bytes of an event, joins those that are for the
+same streams, and puts them into the backlog of each; it never waits. One task per stream sends what is there, all of it
 in one write, and waits for the connection while its buffer is full. So a client that does not read
 fills its own backlog and nothing else: when that is at its bound, its connection is aborted (a
 polite end would wait for the very reader that does not read) and counted. EventSource connects
@@ -26,7 +26,7 @@ from starlette.types import Receive, Send
 import jsonbus
 from jsonbus.errors import ClosedError, PayloadError
 
-from .event_stream import EventStream, encode_event
+from .event_stream import EventStream, Piece, encode_event
 from .http_request import Refusal
 
 logger = logging.getLogger("jsonbus.gateway.events")
@@ -41,6 +41,9 @@ STREAMS_MAX = 1_000
 PATTERNS_MAX = 100
 BACKLOG_EVENTS_MAX = 10_000
 BACKLOG_BYTES_MAX = 1 << 20
+#: What is put into backlogs in one go. More is not cheaper, and a backlog is full sooner.
+PIECE_EVENTS_MAX = 256
+PIECE_BYTES = 65_536
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -76,6 +79,8 @@ class EventStreams:
         self._backlog_events_max = backlog_events_max
         self._backlog_bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
+        # A stream without a backlog has room for any piece.
+        self._piece_events_max = min(PIECE_EVENTS_MAX, backlog_events_max)
         self._store: jsonbus.SubscriptionStore[EventStream] = jsonbus.SubscriptionStore()
         self._streams: set[EventStream] = set()
         self._is_closed = False
@@ -87,18 +92,31 @@ class EventStreams:
 
     def take(self, messages: list[jsonbus.Message]) -> None:
         """The hub's sink: give each message to the streams that want it."""
+        subscribers_of = self._store.subscribers_of
+        events: list[bytes] = []
+        size_bytes = 0
+        topics: set[str] = set()
+        receivers: tuple[EventStream, ...] = ()  # of `events`
         for message in messages:
-            streams = self._store.subscribers_of(message.topic)
+            topic = message.topic
+            streams = subscribers_of(topic)
             if not streams:
                 continue
+            # Topics that only patterns match have a tuple each, though with the same streams.
+            is_for_others = streams is not receivers and streams != receivers
+            if is_for_others or size_bytes >= PIECE_BYTES or len(events) >= self._piece_events_max:
+                self._spread(events, topics, receivers)
+                events, size_bytes, topics = [], 0, set()
+            receivers = streams
             try:
                 event = encode_event(message)
             except PayloadError:  # nested deeper than can be written
                 self._unwritable += 1
                 continue
-            for stream in streams:
-                if not stream.add(message.topic, event):
-                    self._cut_off(stream)
+            events.append(event)
+            size_bytes += len(event)
+            topics.add(topic)
+        self._spread(events, topics, receivers)
 
     async def open(self, patterns: Sequence[str], abort: Callable[[], None] | None) -> EventStream:
         """A new stream of the patterns' messages; `run` it, which also ends it.
@@ -159,6 +177,16 @@ class EventStreams:
             "events_unwritable": self._unwritable,
             "events_waiting": sum(stream.waiting for stream in self._streams),
         }
+
+    def _spread(
+        self, events: list[bytes], topics: set[str], receivers: tuple[EventStream, ...]
+    ) -> None:
+        if not events:
+            return
+        piece = Piece(b"".join(events), len(events))
+        for stream in receivers:
+            if not stream.add(piece, topics):
+                self._cut_off(stream)
 
     def _end(self, stream: EventStream) -> None:
         stream.end()
