@@ -201,10 +201,11 @@ def command(
     retry_max: float,
     **options: Any,
 ) -> None:
-    """Let programs reach the bus that cannot join it: over HTTP, webhooks, and TCP lines of text.
+    """Let HTTP and TCP clients use the bus, with durable webhooks.
 
-    PORT is that of HTTP [7677]. A publish that is answered with 200 is on disk for every webhook
-    that wants it, and is sent to it until it answers 200 itself. Runs until Ctrl-C.
+    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
+    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
+    200 itself. Runs until Ctrl-C.
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
