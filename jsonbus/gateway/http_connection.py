@@ -6,7 +6,7 @@
 - Requests that wait behind another one on the same connection are bounded.
 - Head and body of an answer leave in one packet: uvicorn writes them one by one, and each write is
   a system call that wakes the client. Together they save a fifth of a /publish (46 µs, not 58).
-- A client that does not read can be cut off: `scope["state"]["abort_connection"]`.
+- A client that does not read can be noticed and cut off: `scope["state"]["connection"]`.
 - What is answered before there is a request to route is JSON, like all other errors.
 """
 
@@ -87,7 +87,7 @@ class _Guarded:
     _is_head_too_large = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        self.app_state = {**self.app_state, "abort_connection": transport.abort}
+        self.app_state = {**self.app_state, "connection": transport}
         super().connection_made(_OneWrite(transport))  # type: ignore[misc]
         self._await_head()
         if len(self.connections) > CONNECTIONS_MAX:  # those who are here already are served
