@@ -156,7 +156,7 @@ def _answer_to(error: Exception, path: str) -> Answer:
     if isinstance(error, LocalError):  # too many patterns: the gateway's limit, not the client's
         return _try_later(503, str(error))
     # The path alone: a query may hold a token.
-    logger.error("a request to %s failed", path[:200], exc_info=error)
+    logger.error("a request to %r failed", path[:200], exc_info=error)
     return refusal_answer(Refusal(500, "the gateway failed to do this: its log tells why"))
 
 
@@ -188,7 +188,7 @@ async def _stream(stream: Stream, scope: Scope, send: Send) -> None:
     try:
         await stream(send)
     except Exception:
-        logger.exception("a stream of %s failed", scope["path"][:200])
+        logger.exception("a stream of %r failed", scope["path"][:200])
         connection = connection_of(scope)
         if connection is not None:  # the client sees that it did not end well
             connection.abort()
