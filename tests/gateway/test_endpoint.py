@@ -65,7 +65,7 @@ async def test_a_path_cannot_begin_a_line_of_the_log(caplog: pytest.LogCaptureFi
             raise ZeroDivisionError("a bug")
 
         here.hub.before_publish = fail
-        answer = await here.http.post("/v1/topics/a%0aforged%1b[2J", content=b"1")
+        answer = await here.http.post("/v1/topics/a%0dforged%1b[2J", content=b"1")
         assert answer.status_code == 500
         [record] = [each for each in caplog.records if each.levelno >= logging.ERROR]
         assert record.getMessage().isprintable()
