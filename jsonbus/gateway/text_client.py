@@ -8,8 +8,8 @@ chunks wait in the client's backlog, where they cost a reference each; asyncio's
 would copy them for every client, holds no more than the rest of one write. A client whose backlog
 exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
 waiting for it would cost the others. One line is kept always, however large. What all clients'
-backlogs, asyncio's buffers and half lines of input take together is in the owner's budget; when that
-is exceeded the owner cuts off those for whom the most is kept.
+backlogs, asyncio's buffers and half lines of input take together is in the owner's budget; when
+that is exceeded the owner cuts off those for whom the most is kept.
 
 How a client ends
 -----------------
