@@ -78,6 +78,7 @@ def make_app(services: Services) -> FastAPI:
             handler,
             methods=tuple(methods.split()),
             access=services.access,
+            room=services.room,
             right=right,
             **more,
         )
