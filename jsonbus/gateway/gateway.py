@@ -14,6 +14,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
+from .accept_watch import AcceptWatch
 from .access import Access
 from .app import make_app
 from .event_streams import EventStreams
@@ -77,6 +78,7 @@ class Gateway:
         self._body_bytes_max = body_bytes_max
         self._webhook_times_s = webhook_timeout_s, retry_s_max
         self._settings = settings
+        self._accepts = AcceptWatch()
         self._opened = AsyncExitStack()
         #: Where it listens, while it is open.
         self.http_address: tuple[str, int] = host, http_port
@@ -114,6 +116,7 @@ class Gateway:
             "events": self.events,
             "text": self.text,
             "http": self._http,
+            "sockets": self._accepts,
             "bus": self.bus,
         }
         return {name: part.stats() for name, part in parts.items() if part is not None}
@@ -125,6 +128,8 @@ class Gateway:
         something behind.
         """
         http_port, text_port = self._ports
+        self._accepts.begin()
+        stack.callback(self._accepts.end)
         self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
         self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
         self.hub = Hub(self.bus, self.ledger)
