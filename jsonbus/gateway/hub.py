@@ -149,8 +149,9 @@ class Hub:
     ) -> Published:
         """Give a value to the webhooks that want it, durably, and to the bus.
 
-        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError,
-        ClosedError; it went nowhere then.
+        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError;
+        it went nowhere then. ClosedError, and LocalError for one to retain when the node retains
+        too much already: it may be stored for webhooks by then.
         """
         topic = jsonbus.check_topic(topic)
         webhooks = 0
