@@ -8,7 +8,7 @@ import logging
 import logging.handlers
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ TEXT_PORT = 7676
 #: Files of --log-file: the current one, and so many older ones beside it.
 LOG_BYTES_MAX = 10_000_000
 LOG_FILES_MAX = 5
+#: Who tells of what nobody expected: exceptions that nobody caught, descriptors that ran out.
+OTHER_LOGS = ("asyncio", "uvicorn")
 
 NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
 
@@ -202,10 +204,11 @@ def command(
     retry_max: float,
     **options: Any,
 ) -> None:
-    """Let programs reach the bus that cannot join it: over HTTP, webhooks, and TCP lines of text.
+    """Let HTTP and TCP clients use the bus, with durable webhooks.
 
-    PORT is that of HTTP [7677]. A publish that is answered with 200 is on disk for every webhook
-    that wants it, and is sent to it until it answers 200 itself. Runs until Ctrl-C.
+    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
+    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
+    200 itself. Runs until Ctrl-C.
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
@@ -234,27 +237,36 @@ def command(
 
 
 async def _serve(gateway: Gateway) -> None:
-    """Until a signal comes."""
+    """Until a signal comes, also while it opens; the second one does not wait for the end."""
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+    serving = asyncio.current_task()
+    assert serving is not None
+    caught: list[int] = []
+
+    def end() -> None:
+        for number in caught:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        serving.cancel()
+
     # Raised by the signal wherever the loop just is, a KeyboardInterrupt could tear it apart.
-    caught = []
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
-                loop.add_signal_handler(number, ended.set)
+                loop.add_signal_handler(number, end)
                 caught.append(number)
     signals.check()
-    async with gateway:
-        # What is loaded now stays. The collector need not look through it again and again, which
-        # took a tenth of a publish.
-        gc.collect()
-        gc.freeze()
-        _introduce(gateway)
-        await ended.wait()
-        for number in caught:  # the second one does not wait for the end
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+    try:
+        async with gateway:
+            # What is loaded now stays. The collector need not look through it again and again,
+            # which took a tenth of a publish.
+            gc.collect()
+            gc.freeze()
+            _introduce(gateway)
+            await loop.create_future()
+    except asyncio.CancelledError:
+        if not serving.cancelling():  # no signal: a bug
+            raise
     note("the gateway has ended")
 
 
@@ -313,10 +325,18 @@ def _log_to(path: Path | None) -> Iterator[None]:
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", style="%")
     )
-    log = logging.getLogger("jsonbus")
-    log.addHandler(handler)
-    try:
+    with ExitStack() as stack:
+        stack.callback(handler.close)
+        _add_handler(stack, "jsonbus", handler)
+        for name in OTHER_LOGS:
+            _add_handler(stack, name, handler)
+            # On standard error Python itself shows it, but only while nobody else takes it.
+            if logging.lastResort is not None:
+                _add_handler(stack, name, logging.lastResort)
         yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()
+
+
+def _add_handler(stack: ExitStack, name: str, handler: logging.Handler) -> None:
+    log = logging.getLogger(name)
+    log.addHandler(handler)
+    stack.callback(log.removeHandler, handler)

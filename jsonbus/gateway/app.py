@@ -24,7 +24,7 @@ from jsonbus.errors import LocalError
 from .answers import Answer
 from .docs_page import HEADERS, DocsPage
 from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
-from .http_request import HttpRequest, Refusal, abort_of
+from .http_request import HttpRequest, Refusal, connection_of
 from .hub import Published
 from .metrics import CONTENT_TYPE, Metrics
 from .openapi import make_document
@@ -155,7 +155,7 @@ class _Routes:
     async def events(self, request: HttpRequest) -> Stream:
         streams = self._services.event_streams
         patterns = texts_of_query(request, "pattern")
-        stream = await streams.open(patterns, abort_of(request.scope))
+        stream = await streams.open(patterns, connection_of(request.scope))
 
         async def run(send: Send) -> None:
             await streams.run(stream, request.receive, send)

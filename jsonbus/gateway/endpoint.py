@@ -27,7 +27,7 @@ from jsonbus.errors import (
 
 from .access import Access
 from .answers import CLOSE, Answer, refusal_answer, send_answer, send_head
-from .http_request import ClientGoneError, HttpRequest, Refusal, abort_of
+from .http_request import ClientGoneError, HttpRequest, Refusal, connection_of
 from .parameters import texts_of_query
 
 logger = logging.getLogger("jsonbus.gateway.http")
@@ -189,6 +189,6 @@ async def _stream(stream: Stream, scope: Scope, send: Send) -> None:
         await stream(send)
     except Exception:
         logger.exception("a stream of %s failed", scope["path"][:200])
-        abort = abort_of(scope)
-        if abort is not None:  # the client sees that it did not end well
-            abort()
+        connection = connection_of(scope)
+        if connection is not None:  # the client sees that it did not end well
+            connection.abort()

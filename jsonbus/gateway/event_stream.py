@@ -3,48 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from starlette.types import Receive, Send
 
 import jsonbus
+from jsonbus.errors import PayloadError
 
+from .line_backlog import Chunk, LineBacklog, LineBudget, join_spared
 from .values import to_json
 
-#: What is sent in one write, so that a long backlog does not become one long string.
-WRITE_BYTES_MAX = 65_536
+logger = logging.getLogger("jsonbus.gateway.events")
 
 _HEARTBEAT = b":\n\n"
 
 
-class Piece(NamedTuple):
-    """Whole events as bytes, and how many; one object for all streams that get them."""
+class Connection(Protocol):
+    """What a stream needs of its connection; a transport of asyncio is one."""
 
-    data: bytes
-    events: int
+    def abort(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
 
 
 class EventStream:
-    """The backlog of one client, and the loop that sends it."""
+    """The backlog of one client, and the loop that sends it.
+
+    What is on its way to the client counts for `budget` as well: what the connection has not sent,
+    as it was when something was last given to it.
+    """
 
     def __init__(
         self,
-        abort: Callable[[], None] | None,
+        connection: Connection | None,
+        budget: LineBudget,
         backlog_events_max: int,
         backlog_bytes_max: int,
         heartbeat_s: float,
     ) -> None:
         self.wanted: list[str] = []
         self.sent = 0
-        self.waiting = 0
-        self._abort = abort
+        self._connection = connection
+        self._budget = budget
         self._events_max = backlog_events_max
         self._bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
-        self._backlog: deque[Piece] = deque()
-        self._bytes = 0
+        self._backlog = LineBacklog(budget)
+        self._unsent_bytes = 0  # on their way, as far as the budget counts them
         self._wake = asyncio.Event()
         self._is_ended = False
         self._is_gone = False
@@ -52,34 +59,38 @@ class EventStream:
         # Topics of what came before the stream began; None from then on.
         self._early: set[str] | None = set()
 
-    def add(self, piece: Piece, topics: Iterable[str]) -> bool:
+    @property
+    def waiting(self) -> int:
+        return self._backlog.lines
+
+    @property
+    def unread_bytes(self) -> int:
+        """What the client has not read, as far as it is in this process."""
+        return self._backlog.bytes + self._unsent_bytes
+
+    def add(self, events: Chunk, topics: Iterable[str]) -> bool:
         """Keep events of those topics to be sent; False if there is no more room."""
         if self._is_gone:
             return True  # it was cut off a moment ago
-        waiting = self.waiting + piece.events
-        size_bytes = self._bytes + len(piece.data)
-        if self._backlog and (waiting > self._events_max or size_bytes > self._bytes_max):
+        if not self._backlog.append(events, self._events_max, self._bytes_max):
             return False
         if self._early is not None:
             self._early.update(topics)
-        self._backlog.append(piece)
-        self.waiting = waiting
-        self._bytes = size_bytes
         self._wake.set()
         return True
 
     def begin(self, retained: Iterable[jsonbus.Message]) -> None:
         """Put the retained values first, but those that a message has replaced already.
 
-        They are bounded by what a node keeps, not by the backlog: a client that asks for them has
-        not had the time to read.
+        They are bounded by the budget, not by the limits of the backlog: a client that asks for
+        them has not had the time to read.
         """
         assert self._early is not None
-        events = [encode_event(each) for each in retained if each.topic not in self._early]
-        self._early = None
-        self._backlog.extendleft(Piece(event, 1) for event in reversed(events))
-        self.waiting += len(events)
-        self._bytes += sum(map(len, events))
+        early, self._early = self._early, None
+        if self._is_gone:
+            return
+        events = _encode_all(each for each in retained if each.topic not in early)
+        self._backlog.prepend(join_spared(events))
         self._wake.set()
 
     def end(self) -> None:
@@ -88,12 +99,16 @@ class EventStream:
         self._wake.set()
 
     def cut_off(self) -> None:
+        self.drop()
+        if self._connection is not None:
+            self._connection.abort()
+
+    def drop(self) -> None:
+        """Nothing is sent any more, and nothing kept."""
         self._is_gone = True
         self._backlog.clear()
-        self.waiting = self._bytes = 0
+        self._count_unsent(0)
         self.end()
-        if self._abort is not None:
-            self._abort()
 
     async def notice_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -108,7 +123,9 @@ class EventStream:
         try:
             while not self._is_gone:
                 if self._backlog:
-                    data, count = self._take_some()
+                    count = self._backlog.lines
+                    data = self._backlog.take_piece()
+                    count -= self._backlog.lines
                     await self._send(send, data)
                     self.sent += count
                 elif self._is_ended:
@@ -122,9 +139,13 @@ class EventStream:
             self._timer.cancel()
 
     async def _send(self, send: Send, data: bytes) -> None:
+        """Send some data; returns when the connection has room again."""
         self._wrote_at = self._loop.time()
         self._is_silent = False
+        self._count_unsent(self._unsent_bytes + len(data))
         await send({"type": "http.response.body", "body": data, "more_body": True})
+        if self._connection is not None and not self._is_gone:
+            self._count_unsent(self._connection.get_write_buffer_size())
 
     def _await_silence(self) -> None:
         # One timer that runs on, not one for each wait: those took a sixth of a busy stream's time.
@@ -140,17 +161,9 @@ class EventStream:
         self._wake.set()
         self._await_silence()
 
-    def _take_some(self) -> Piece:
-        piece = self._backlog.popleft()
-        if self._backlog:
-            pieces, size_bytes = [piece], len(piece.data)
-            while self._backlog and size_bytes < WRITE_BYTES_MAX:
-                pieces.append(self._backlog.popleft())
-                size_bytes += len(pieces[-1].data)
-            piece = Piece(b"".join(each.data for each in pieces), sum(e.events for e in pieces))
-        self.waiting -= piece.events
-        self._bytes -= len(piece.data)
-        return piece
+    def _count_unsent(self, size_bytes: int) -> None:
+        self._budget.bytes += size_bytes - self._unsent_bytes
+        self._unsent_bytes = size_bytes
 
 
 def encode_event(message: jsonbus.Message) -> bytes:
@@ -164,3 +177,11 @@ def encode_event(message: jsonbus.Message) -> bytes:
         }
     )
     return b"event: message\ndata: " + data + b"\n\n"
+
+
+def _encode_all(messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
+    for message in messages:
+        try:
+            yield encode_event(message)
+        except PayloadError as error:  # nested deeper than can be written
+            logger.debug("! a retained value of %r: %s", message.topic, error)

@@ -2,12 +2,13 @@
 
 Theory of operation
 -------------------
-`take`, the sink, writes each message once as the bytes of an event, joins those that are for the
-same streams, and puts them into the backlog of each; it never waits. One task per stream sends what is there, all of it
+`take`, the sink, writes each message once as the bytes of an event and puts them into the backlog
+of every stream that wants it; it never waits. One task per stream sends what is there, all of it
 in one write, and waits for the connection while its buffer is full. So a client that does not read
 fills its own backlog and nothing else: when that is at its bound, its connection is aborted (a
 polite end would wait for the very reader that does not read) and counted. EventSource connects
-again by itself, and gets the retained values once more; nothing else is repeated.
+again by itself, and gets the retained values once more; nothing else is repeated. What waits for
+all streams together is bounded, too: the one with the most is cut off then.
 
 A stream is entered into the store before the hub is asked for its patterns, or what comes in
 between would be lost. Then a message may come before the retained value that it replaces: such a
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from starlette.types import Receive, Send
@@ -26,8 +27,9 @@ from starlette.types import Receive, Send
 import jsonbus
 from jsonbus.errors import ClosedError, PayloadError
 
-from .event_stream import EventStream, Piece, encode_event
+from .event_stream import Connection, EventStream, encode_event
 from .http_request import Refusal
+from .line_backlog import PIECE_BYTES, Chunk, LineBudget
 
 logger = logging.getLogger("jsonbus.gateway.events")
 
@@ -41,9 +43,12 @@ STREAMS_MAX = 1_000
 PATTERNS_MAX = 100
 BACKLOG_EVENTS_MAX = 10_000
 BACKLOG_BYTES_MAX = 1 << 20
-#: What is put into backlogs in one go. More is not cheaper, and a backlog is full sooner.
-PIECE_EVENTS_MAX = 256
-PIECE_BYTES = 65_536
+#: For all streams: what many of them have not read of the same topics counts once, but what is
+#: about to be sent, up to 64 KiB or one event, for each.
+TOTAL_BACKLOG_BYTES_MAX = 256 << 20
+#: What is put into backlogs in one go, at most PIECE_BYTES and an event. More is not cheaper, and
+#: a backlog is full sooner.
+CHUNK_EVENTS_MAX = 256
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -72,6 +77,7 @@ class EventStreams:
         streams_max: int = STREAMS_MAX,
         backlog_events_max: int = BACKLOG_EVENTS_MAX,
         backlog_bytes_max: int = BACKLOG_BYTES_MAX,
+        total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self._hub = hub
@@ -79,13 +85,14 @@ class EventStreams:
         self._backlog_events_max = backlog_events_max
         self._backlog_bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
-        # A stream without a backlog has room for any piece.
-        self._piece_events_max = min(PIECE_EVENTS_MAX, backlog_events_max)
+        # A stream without a backlog has room for any chunk.
+        self._chunk_events_max = min(CHUNK_EVENTS_MAX, backlog_events_max)
+        self._budget = LineBudget(total_backlog_bytes_max)
         self._store: jsonbus.SubscriptionStore[EventStream] = jsonbus.SubscriptionStore()
         self._streams: set[EventStream] = set()
         self._is_closed = False
         self._opened = 0
-        self._cut = 0
+        self._cut = self._cut_for_all = 0
         self._events = 0
         self._unwritable = 0
         self._next_warning_at = 0.0
@@ -104,7 +111,7 @@ class EventStreams:
                 continue
             # Topics that only patterns match have a tuple each, though with the same streams.
             is_for_others = streams is not receivers and streams != receivers
-            if is_for_others or size_bytes >= PIECE_BYTES or len(events) >= self._piece_events_max:
+            if is_for_others or size_bytes >= PIECE_BYTES or len(events) >= self._chunk_events_max:
                 self._spread(events, topics, receivers)
                 events, size_bytes, topics = [], 0, set()
             receivers = streams
@@ -118,7 +125,7 @@ class EventStreams:
             topics.add(topic)
         self._spread(events, topics, receivers)
 
-    async def open(self, patterns: Sequence[str], abort: Callable[[], None] | None) -> EventStream:
+    async def open(self, patterns: Sequence[str], connection: Connection | None) -> EventStream:
         """A new stream of the patterns' messages; `run` it, which also ends it.
 
         Raises Refusal, InvalidTopicError, ClosedError, and LocalError for too many patterns.
@@ -133,7 +140,11 @@ class EventStreams:
                 {"retry-after": "5"},
             )
         stream = EventStream(
-            abort, self._backlog_events_max, self._backlog_bytes_max, self._heartbeat_s
+            connection,
+            self._budget,
+            self._backlog_events_max,
+            self._backlog_bytes_max,
+            self._heartbeat_s,
         )
         self._streams.add(stream)
         self._opened += 1
@@ -144,10 +155,12 @@ class EventStreams:
                 for message in await self._hub.want(pattern):
                     retained[message.topic, message.node] = message
                 stream.wanted.append(pattern)
+            stream.begin(retained.values())
         except BaseException:
             self._end(stream)
             raise
-        stream.begin(retained.values())
+        if self._budget.is_exceeded:
+            self._keep_budget()
         return stream
 
     async def run(self, stream: EventStream, receive: Receive, send: Send) -> None:
@@ -173,9 +186,11 @@ class EventStreams:
             "streams": len(self._streams),
             "streams_opened": self._opened,
             "streams_cut": self._cut,
+            "streams_cut_for_all": self._cut_for_all,
             "events_sent": self._events + sum(stream.sent for stream in self._streams),
             "events_unwritable": self._unwritable,
             "events_waiting": sum(stream.waiting for stream in self._streams),
+            "backlog_bytes": self._budget.bytes,
         }
 
     def _spread(
@@ -183,19 +198,30 @@ class EventStreams:
     ) -> None:
         if not events:
             return
-        piece = Piece(b"".join(events), len(events))
+        chunk = Chunk(b"".join(events), len(events))
         for stream in receivers:
-            if not stream.add(piece, topics):
+            if not stream.add(chunk, topics):
                 self._cut_off(stream)
+        if self._budget.is_exceeded:
+            self._keep_budget()
 
     def _end(self, stream: EventStream) -> None:
-        stream.end()
+        stream.drop()
         self._streams.remove(stream)
         self._store.remove(stream)
         self._events += stream.sent
         for pattern in stream.wanted:
             self._hub.unwant(pattern)
         stream.wanted.clear()
+
+    def _keep_budget(self) -> None:
+        """Cut off those who have the most unread, until the others' events fit."""
+        while self._budget.is_exceeded and self._streams:
+            furthest = max(self._streams, key=lambda stream: stream.unread_bytes)
+            if not furthest.unread_bytes:
+                break
+            self._cut_for_all += 1
+            self._cut_off(furthest)
 
     def _cut_off(self, stream: EventStream) -> None:
         self._cut += 1

@@ -14,6 +14,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
+from .accept_watch import AcceptWatch
 from .access import Access
 from .app import make_app
 from .event_streams import EventStreams
@@ -77,6 +78,7 @@ class Gateway:
         self._body_bytes_max = body_bytes_max
         self._webhook_times_s = webhook_timeout_s, retry_s_max
         self._settings = settings
+        self._accepts = AcceptWatch()
         self._opened = AsyncExitStack()
         #: Where it listens, while it is open.
         self.http_address: tuple[str, int] = host, http_port
@@ -114,13 +116,20 @@ class Gateway:
             "events": self.events,
             "text": self.text,
             "http": self._http,
+            "sockets": self._accepts,
             "bus": self.bus,
         }
         return {name: part.stats() for name, part in parts.items() if part is not None}
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Ends in the opposite order: clients first, the bus last."""
+        """Ends in the opposite order: clients first, the bus last.
+
+        What ends a part is noted before it starts: a start that fails or is cancelled may leave
+        something behind.
+        """
         http_port, text_port = self._ports
+        self._accepts.begin()
+        stack.callback(self._accepts.end)
         self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
         self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
         self.hub = Hub(self.bus, self.ledger)
@@ -133,11 +142,11 @@ class Gateway:
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
         )
-        await self.ledger.open(self.webhooks.begin)
         stack.push_async_callback(self.ledger.close)
+        await self.ledger.open(self.webhooks.begin)
         self.hub.add_sink(self.webhooks.take)
-        await self.webhooks.start()
         stack.push_async_callback(self.webhooks.close)
+        await self.webhooks.start()
         self.events = EventStreams(self.hub)
         self.hub.add_sink(self.events.take)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
@@ -145,14 +154,14 @@ class Gateway:
         if text_port is not None:
             self.text = TextServer(self.hub, self._access, **self._text_limits)
             self.hub.add_sink(self.text.take)
-            await self.text.start(self._host, text_port)
             stack.push_async_callback(self.text.close)
+            await self.text.start(self._host, text_port)
             self.text_address = self.text.address
         self._http = HttpServer(
             make_app(self._services()), self._host, http_port, on_close=self.events.close
         )
-        await self._http.start()
         stack.push_async_callback(self._http.close)
+        await self._http.start()
         self.http_address = self._http.address
 
     def _services(self) -> Services:

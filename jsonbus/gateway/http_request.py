@@ -111,10 +111,10 @@ class HttpRequest:
                 return chunk if len(chunks) == 1 else b"".join(chunks)
 
 
-def abort_of(scope: Scope) -> Any:
-    """What ends the connection of a request at once, whatever waits to be sent; None if the
-    server offers nothing (ours does)."""
-    return scope.get("state", {}).get("abort_connection")
+def connection_of(scope: Scope) -> Any:
+    """The transport of a request, to `abort` it whatever waits to be sent, and to see how much
+    that is; None if the server offers nothing (ours does)."""
+    return scope.get("state", {}).get("connection")
 
 
 def _check_repeated(pairs: list[tuple[bytes, bytes]]) -> None:

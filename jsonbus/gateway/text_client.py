@@ -7,7 +7,9 @@ socket takes everything, a chunk goes straight to it. From the first byte that t
 chunks wait in the client's backlog, where they cost a reference each; asyncio's own buffer, which
 would copy them for every client, holds no more than the rest of one write. A client whose backlog
 exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
-waiting for it would cost the others. One line is kept always, however large.
+waiting for it would cost the others. One line is kept always, however large. What all clients'
+backlogs and asyncio's buffers take together is in the owner's budget; when that is exceeded the
+owner cuts off those who have the most unread.
 
 How a client ends
 -----------------
@@ -30,7 +32,7 @@ import socket
 from collections import deque
 from typing import Protocol
 
-from .line_backlog import PIECE_BYTES, Chunk, LineBacklog
+from .line_backlog import PIECE_BYTES, Chunk, LineBacklog, LineBudget
 from .text_wire import Command, CommandReader, format_error
 
 #: How long a client may take to read the rest and close, after its last command.
@@ -49,6 +51,8 @@ class ClientOwner(Protocol):
     receive_buffer: memoryview
     backlog_lines_max: int
     backlog_bytes_max: int
+    #: For all of them together.
+    budget: LineBudget
 
     def admit(self, client: TextClient) -> None:
         """Greet a client that just connected, or turn it away."""
@@ -61,7 +65,11 @@ class ClientOwner(Protocol):
         ...
 
     def count_dropped(self, client: TextClient) -> None:
-        """It was cut off, since it did not read."""
+        """It is being cut off, since it did not read."""
+        ...
+
+    def keep_budget(self) -> None:
+        """The budget is exceeded: cut off whom it takes, maybe the one who calls."""
         ...
 
     def is_gone(self, client: TextClient) -> None: ...
@@ -75,9 +83,10 @@ class TextClient(asyncio.BufferedProtocol):
         self._reader = CommandReader()
         self._transport: asyncio.Transport | None = None  # from connection made to lost
         self._is_choked = False  # the transport has bytes that the socket did not take
+        self._choked_bytes = 0  # how many, as far as the budget counts them
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.backlog = LineBacklog()
+        self.backlog = LineBacklog(owner.budget)
         self.id = ""
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
@@ -127,8 +136,19 @@ class TextClient(asyncio.BufferedProtocol):
             return
         owner = self._owner
         if not self.backlog.append(chunk, owner.backlog_lines_max, owner.backlog_bytes_max):
-            owner.count_dropped(self)
-            self.abort()
+            self.cut_off()
+        elif owner.budget.is_exceeded:
+            owner.keep_budget()
+
+    def cut_off(self) -> None:
+        """Close at once, since it does not read."""
+        self._owner.count_dropped(self)
+        self.abort()
+
+    @property
+    def unread_bytes(self) -> int:
+        """What it has not read, as far as it is in this process."""
+        return self.backlog.bytes + self._choked_bytes
 
     def refuse(self, reason: str) -> None:
         """Send an error, then finish."""
@@ -225,12 +245,17 @@ class TextClient(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
+        assert self._transport is not None
         self._is_choked = True
         self.is_writable = False
+        self._count_choked(self._transport.get_write_buffer_size())
+        if self._owner.budget.is_exceeded:
+            self._owner.keep_budget()
 
     def resume_writing(self) -> None:
         assert self._transport is not None
         self._is_choked = False
+        self._count_choked(0)
         while self.backlog and not self._is_choked and not self._transport.is_closing():
             self.write(self.backlog.take_piece())
         if self._is_choked or self._transport.is_closing():
@@ -264,7 +289,12 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_writable = False
         self.set_deadline(None)
         self.backlog.clear()
+        self._count_choked(0)
         self._owner.end_subscriptions(self)
+
+    def _count_choked(self, size_bytes: int) -> None:
+        self._owner.budget.bytes += size_bytes - self._choked_bytes
+        self._choked_bytes = size_bytes
 
     def _on_deadline(self) -> None:
         self._deadline = None

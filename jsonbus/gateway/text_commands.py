@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import jsonbus
@@ -18,6 +18,7 @@ from jsonbus.errors import (
 )
 
 from . import text_wire
+from .line_backlog import join_spared
 from .seldom import Seldom
 from .text_client import TextClient
 from .text_wire import Command, format_delivery, format_error, format_reply, format_topic
@@ -134,11 +135,7 @@ class TextCommands:
             return
         self._store.subscribe(pattern, client)
         client.send(format_reply("subscribe_ack", pattern))
-        for message in retained:
-            try:
-                client.send(format_delivery(message.topic, message.value))
-            except PayloadError as error:
-                logger.debug("! a retained value of %r: %s", message.topic, error)
+        client.send_chunks(join_spared(_format_all(retained)))
 
     async def _unsubscribe(self, client: TextClient, command: Command) -> None:
         pattern = jsonbus.check_pattern(command.topic)
@@ -192,3 +189,11 @@ class TextCommands:
         if isinstance(reason, ClosedError):
             reason = "the gateway is closing: connect again later"
         client.send(format_error(reason))
+
+
+def _format_all(messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
+    for message in messages:
+        try:
+            yield format_delivery(message.topic, message.value)
+        except PayloadError as error:
+            logger.debug("! a retained value of %r: %s", message.topic, error)

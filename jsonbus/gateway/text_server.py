@@ -22,7 +22,7 @@ import jsonbus
 from jsonbus.errors import PayloadError, TransportError
 
 from .command_buffer import CommandBuffer
-from .line_backlog import PIECE_BYTES, Chunk
+from .line_backlog import PIECE_BYTES, Chunk, LineBudget
 from .seldom import Seldom
 from .text_client import TextClient
 from .text_commands import TextAccess, TextCommands, TextHub
@@ -41,6 +41,11 @@ COMMANDS_PER_TURN = 32
 CLOSE_COMMANDS_S = 2.0
 CLOSE_CLIENTS_S = 1.0
 
+#: What all clients may have unread in this process. Ten thousand that lag behind on one topic have
+#: the same megabyte; with the rest of one write each, of which asyncio makes a copy, four thousand
+#: clients can be choked at the same moment before the first is cut off for it.
+TOTAL_BACKLOG_BYTES_MAX = 256 << 20
+
 _CLOSING = "the gateway is closing: connect again later"
 
 
@@ -48,8 +53,8 @@ class TextServer:
     """Serves text clients. Everything in the event loop of the hub.
 
     `handlers` commands are executed at the same time, at most `buffer` are held in all; a client
-    may have `backlog_lines_max` lines and `backlog_bytes_max` bytes unread. With tokens, a client
-    must send one within `auth_timeout_s`.
+    may have `backlog_lines_max` lines and `backlog_bytes_max` bytes unread, all together bytes that
+    take `total_backlog_bytes_max`. With tokens, a client must send one within `auth_timeout_s`.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class TextServer:
         clients_max: int = 10_000,
         backlog_lines_max: int = 10_000,
         backlog_bytes_max: int = 1 << 20,
+        total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX,
         auth_timeout_s: float = 30.0,
     ) -> None:
         self._access = access
@@ -81,6 +87,7 @@ class TextServer:
         self._warns_of_drops = Seldom()
         self._warns_of_refusals = Seldom()
         self._accepted = self._refused = self._dropped = 0
+        self._dropped_for_all = 0
         self._deliveries = self._unwritable = 0
         #: Where it listens; of several addresses the first.
         self.address: tuple[str, int] = ("", 0)
@@ -88,6 +95,7 @@ class TextServer:
         self.receive_buffer = memoryview(bytearray(PIECE_BYTES))
         self.backlog_lines_max = backlog_lines_max
         self.backlog_bytes_max = backlog_bytes_max
+        self.budget = LineBudget(total_backlog_bytes_max)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 is any free one, see `address`. Raises TransportError."""
@@ -167,6 +175,7 @@ class TextServer:
             "clients_accepted": self._accepted,
             "clients_refused": self._refused,
             "clients_dropped": self._dropped,
+            "clients_dropped_for_all": self._dropped_for_all,
             "patterns": len(self._store),
             "commands": self._commands.executed,
             "commands_failed": self._commands.failed,
@@ -174,7 +183,7 @@ class TextServer:
             "deliveries": self._deliveries,
             "messages_unwritable": self._unwritable,
             "lines_waiting": sum(client.backlog.lines for client in self._clients),
-            "backlog_bytes": sum(client.backlog.bytes for client in self._clients),
+            "backlog_bytes": self.budget.bytes,
         }
 
     # What clients call; see ClientOwner.
@@ -218,12 +227,23 @@ class TextServer:
         self._dropped += 1
         if self._warns_of_drops.is_due():
             logger.warning(
-                "the text client at %s was cut off with %d lines and %d bytes unread: it must read "
-                "faster, or want less",
+                "the text client at %s was cut off with %d lines and %d bytes unread (%d bytes of "
+                "all clients): it must read faster, or want less",
                 client.peer,
                 client.backlog.lines,
-                client.backlog.bytes,
+                client.unread_bytes,
+                self.budget.bytes,
             )
+
+    def keep_budget(self) -> None:
+        # Whoever has the most unread is the furthest behind, of those who want the same. One who is
+        # cut off has nothing unread any more, so that the number of clients bounds the rounds.
+        while self.budget.is_exceeded and self._clients:
+            furthest = max(self._clients, key=_unread_bytes_of)
+            if not furthest.unread_bytes:
+                break
+            self._dropped_for_all += 1
+            furthest.cut_off()
 
     def is_gone(self, client: TextClient) -> None:
         self._clients.discard(client)
@@ -266,6 +286,10 @@ class TextServer:
                 client.write(data)
             else:
                 client.keep(chunk)
+
+
+def _unread_bytes_of(client: TextClient) -> int:
+    return client.unread_bytes
 
 
 def _send_pending(clients: list[TextClient]) -> None:

@@ -205,7 +205,7 @@ async def test_a_batch_longer_than_a_backlog_cuts_off_once() -> None:
 
 
 def here_message(here: Site, value: Any, topic: str = "a") -> Message:
-    return make_message(topic, value, None, Origin(here.other.id, "other", 0, 0.0, 0.0))
+    return make_message(topic, value, None, origin_of(here))
 
 
 @asynctest
@@ -279,3 +279,91 @@ async def test_a_client_that_goes_while_its_stream_opens_leaves_nothing_behind()
         assert await until(lambda: here.streams.stats()["streams_opened"] == 1)
         assert await until(lambda: here.streams.stats()["streams"] == 0)
         assert here.hub.stats()["patterns_wanted"] == 0
+
+
+async def open_stalled(here: Site, pattern: str) -> socket.socket:
+    """A stream whose client reads nothing."""
+    streams = here.streams.stats()["streams"]
+    stalled = socket.socket()
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    stalled.connect(here.server.address)
+    stalled.sendall(f"GET /events?pattern={pattern} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert await until(lambda: here.streams.stats()["streams"] == streams + 1)
+    return stalled
+
+
+@asynctest
+async def test_when_all_streams_together_have_too_much_the_furthest_behind_is_cut_off() -> None:
+    options = {"total_backlog_bytes_max": 600_000}
+    async with site(stream_options=options) as here:
+        behind, newer = await open_stalled(here, "behind"), await open_stalled(here, "newer")
+        for topic, least_bytes in (("behind", 400_000), ("newer", 600_000)):
+            for _ in range(10_000):
+                stats = here.streams.stats()
+                if stats["backlog_bytes"] > least_bytes or stats["streams_cut_for_all"]:
+                    break
+                here.streams.take([make_message(topic, "x" * 10_000, None, origin_of(here))])
+                await asyncio.sleep(0)
+        # Not the one that grew, which has less.
+        assert await until(lambda: here.hub.stats()["patterns_wanted"] == 1)
+        assert here.hub._wanted == {"newer": 1}
+        stats = here.streams.stats()
+        assert (stats["streams_cut"], stats["streams_cut_for_all"]) == (1, 1)
+        assert 0 < stats["backlog_bytes"] < 600_000
+        behind.close()
+        newer.close()
+        assert await until(lambda: here.streams.stats()["backlog_bytes"] == 0)
+
+
+@asynctest
+async def test_streams_behind_on_the_same_topic_cost_what_one_does() -> None:
+    async with site() as here:
+        stalled = [await open_stalled(here, "a") for _ in range(5)]
+        for _ in range(10_000):
+            here.streams.take([here_message(here, "x" * 10_000)])
+            await asyncio.sleep(0)
+            if here.streams.stats()["events_waiting"] > 300:
+                break
+        assert here.streams.stats()["events_waiting"] * 10_000 > 3_000_000
+        # What is on its way is each stream's own.
+        assert here.streams.stats()["backlog_bytes"] < 5 * 200_000 + 800_000
+        for each in stalled:
+            each.close()
+        assert await until(lambda: here.streams.stats()["backlog_bytes"] == 0)
+
+
+@asynctest
+async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
+    options = {"backlog_bytes_max": 10_000, "backlog_events_max": 10}
+    async with site(stream_options=options) as here:
+        for number in range(50):
+            await here.hub.publish(f"a/{number}", "x" * 1_000, retain=True)
+        async with listening(here, "a/*") as source:
+            assert await until(lambda: here.streams.stats()["streams"] == 1)
+            here.streams.take([make_message("a/live", 1, None, origin_of(here))])
+            got = await source.messages(51)
+            assert got[-1] == ("a/live", 1)
+            assert here.streams.stats()["streams_cut"] == 0
+
+
+@asynctest
+async def test_a_retained_value_that_cannot_be_written_is_left_out() -> None:
+    """It must not end the stream, nor keep its place for ever."""
+    async with site() as here:
+        deep: list[Any] = []
+        for _ in range(300):
+            deep = [deep]
+        want = here.hub.want
+
+        async def want_deep(pattern: str) -> list[Message]:
+            return [*await want(pattern), here_message(here, deep), here_message(here, 1)]
+
+        here.hub.want = want_deep  # type: ignore[method-assign]  # a foreign node may write deeper
+        async with listening(here, "b") as source:
+            assert source.status == 200
+        assert await until(lambda: here.streams.stats()["streams"] == 0)
+        assert here.hub.stats()["patterns_wanted"] == 0
+
+
+def origin_of(here: Site) -> Origin:
+    return Origin(here.other.id, "other", 0, 0.0, 0.0)

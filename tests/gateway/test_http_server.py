@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -366,4 +367,128 @@ async def test_a_second_head_behind_a_long_body_is_measured_for_itself(parser: s
         writer.write(request * 3)
         for _ in range(3):
             assert (await read_answer(reader)).status == 200
+        await end(writer)
+
+
+CHUNKED = (
+    b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+    b"Content-Type: application/json\r\n\r\n"
+)
+
+
+@PARSERS
+@asynctest
+async def test_trailers_are_no_headers(parser: str) -> None:
+    """A proxy in front has checked or replaced headers, and let trailers pass."""
+    async with site(parser=parser, tokens=["publish=p"]) as here:
+        trailers = b"Authorization: Bearer p\r\nHost: evil.example\r\n\r\n"
+        answer = await here.raw(CHUNKED + b"1\r\n1\r\n0\r\n" + trailers)
+        assert answer.status == 401
+
+
+@PARSERS
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"1\r\n1\r\n0\r\nx: ", b"y" * 1_000),
+        (b"1\r\n1\r\n0\r\n", b"x: " + b"y" * 997 + b"\r\n"),
+        (b"1;x=", b"y" * 1_000),
+    ],
+    ids=["trailer", "trailers", "extension"],
+)
+@asynctest
+async def test_what_is_no_content_of_a_body_is_bounded(
+    parser: str, start: bytes, piece: bytes
+) -> None:
+    async with site(parser=parser) as here:
+        reader, writer = await here.connect()
+        writer.write(CHUNKED + start)
+        ended = asyncio.create_task(reader.read())
+        sent_bytes = 0
+        while not ended.done():
+            writer.write(piece)
+            sent_bytes += len(piece)
+            assert sent_bytes < 20_000_000
+            await asyncio.sleep(0)
+        try:
+            assert (await ended).startswith(b"HTTP/1.1 4")
+        except ConnectionError:
+            pass  # the answer was overtaken by the end of the connection
+        await end(writer)
+
+
+@asynctest
+async def test_a_body_in_tiny_chunks_is_read() -> None:
+    async with site() as here:
+        body = b'"' + b"x" * 40_000 + b'"'
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+        answer = await here.raw(CHUNKED + chunks + b"0\r\n\r\n")
+        assert answer.status == 200
+        assert here.hub.published == [("a", "x" * 40_000)]
+
+
+@PARSERS
+@pytest.mark.parametrize(("path", "host"), [("/nothing", "localhost"), ("/publish", "evil")])
+@asynctest
+async def test_a_body_behind_its_answer_cannot_hold_the_connection(
+    parser: str, path: str, host: str
+) -> None:
+    async with site(parser=parser, server_options={"head_s_max": 0.05}) as here:
+        reader, writer = await here.connect()
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\n"
+        writer.write(head.encode())
+        assert (await read_answer(reader)).status in (403, 404)
+        writer.write(b"x")
+        async with asyncio.timeout(30):
+            assert await reader.read() == b""
+        await end(writer)
+
+
+@asynctest
+async def test_requests_in_line_behind_one_that_does_not_end_are_bounded() -> None:
+    async with site() as here:
+        reader, writer = await here.connect()
+        writer.write(b"GET /events?pattern=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readuntil(b"retry: 1000")
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 102)
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ConnectionError):
+                assert b"HTTP/1.1" not in await reader.read()
+        await end(writer)
+        assert await until(lambda: here.server.stats()["connections_open"] == 0)
+
+
+@PARSERS
+@asynctest
+async def test_many_requests_at_once_are_answered_in_order(parser: str) -> None:
+    async with site(parser=parser) as here:
+        reader, writer = await here.connect()
+        paths = ["/health", "/nothing"] * 50
+        writer.write(
+            b"".join(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in paths)
+        )
+        statuses = [(await read_answer(reader)).status for _ in paths]
+        assert statuses == [200, 404] * 50
+        await end(writer)
+
+
+@PARSERS
+@asynctest
+async def test_a_wish_for_another_protocol_is_answered_and_the_connection_closed(
+    parser: str,
+) -> None:
+    """The parser takes what follows for that protocol: a proxy would wait for its answer."""
+    async with site(parser=parser) as here:
+        reader, writer = await here.connect()
+        writer.write(
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        answer = await read_answer(reader)
+        assert answer.status == 200
+        if answer.headers.get("connection") != "close":
+            assert (await read_answer(reader)).status == 200
+        else:
+            assert await reader.read() == b""
         await end(writer)

@@ -247,3 +247,78 @@ def test_errors_that_nobody_reads_are_bounded_as_well() -> None:
             client.close()
 
     asyncio.run(scenario())
+
+
+def test_when_all_together_have_too_much_unread_the_furthest_behind_is_cut_off() -> None:
+    async def scenario() -> None:
+        async with serving() as (server, _):
+            behind = await subscribed_deaf(server, "behind")
+            text = "x" * 10_000
+            while server.stats()["backlog_bytes"] < 400_000:
+                server.take([message("behind", text)])
+                await asyncio.sleep(0)
+            newer = await subscribed_deaf(server, "newer")
+            server.budget.bytes_max = server.budget.bytes + 50_000
+            while not server.stats()["clients_dropped_for_all"]:
+                assert server.stats()["deliveries"] < 10_000
+                server.take([message("newer", text)])
+                await asyncio.sleep(0)
+            # Not the one that grew, which has little unread.
+            [left] = [client for client in server._clients if not client.is_lost]
+            assert server._store.patterns_of(left) == ("newer",)
+            assert server.stats()["clients_dropped"] == 1
+            for client in (behind, newer):
+                client.close()
+
+    asyncio.run(scenario())
+
+
+def test_clients_behind_on_the_same_topic_cost_what_one_does() -> None:
+    async def scenario() -> None:
+        async with serving(total_backlog_bytes_max=1_500_000) as (server, _):
+            deaf = [await subscribed_deaf(server, "a") for _ in range(8)]
+            text = "x" * 1_000
+            for _ in range(50_000):
+                server.take([message("a", text)])
+                if min(client.backlog.bytes for client in server._clients) > 700_000:
+                    break
+                await asyncio.sleep(0)
+            assert sum(client.backlog.bytes for client in server._clients) > 5_000_000
+            assert server.stats()["backlog_bytes"] < 1_500_000
+            assert server.stats()["clients_dropped"] == 0
+            for client in deaf:
+                client.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_asyncio_keeps_of_a_write_counts_as_well() -> None:
+    async def scenario() -> None:
+        async with serving(total_backlog_bytes_max=10_000_000) as (server, _):
+            deaf = await subscribed_deaf(server, "a")
+            server.take([message("a", "x" * 20_000_000)])
+            assert server.stats()["clients_dropped_for_all"] == 1
+            assert server.stats()["backlog_bytes"] == 0
+            deaf.close()
+
+    asyncio.run(scenario())
+
+
+def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
+    async def scenario() -> None:
+        async with serving(backlog_lines_max=100, backlog_bytes_max=100_000) as (server, hub):
+            hub.retained = [message(f"r/{number}", "x" * 10_000) for number in range(1_000)]
+            client = await connect(server)
+            client.send("subscribe **")
+            await until(lambda: server.stats()["patterns"] == 1)
+            server.take([message("live", 1)])
+            assert await client.line() == "subscribe_ack **"
+            lines = await client.lines(1_001)
+            assert [line.split(" ")[0] for line in lines[:-1]] == [
+                each.topic for each in hub.retained
+            ]
+            assert lines[-1] == "live 1"
+            assert server.stats()["clients_dropped"] == 0
+            client.close()
+
+    asyncio.run(scenario())
