@@ -4,11 +4,8 @@ import asyncio
 import gc
 import importlib.util
 import ipaddress
-import logging
-import logging.handlers
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,8 @@ import click
 from jsonbus.config import BusSettings
 
 from . import signals
-from .command import NodeCommand, note
+from .command import NodeCommand
+from .log_file import Tell, log_to
 from .parameters import Figure, read_size, show_address
 
 if TYPE_CHECKING:
@@ -26,12 +24,6 @@ if TYPE_CHECKING:
 #: One below is what text clients use.
 HTTP_PORT = 7677
 TEXT_PORT = 7676
-
-#: Files of --log-file: the current one, and so many older ones beside it.
-LOG_BYTES_MAX = 10_000_000
-LOG_FILES_MAX = 5
-#: Who tells of what nobody expected: exceptions that nobody caught, descriptors that ran out.
-OTHER_LOGS = ("asyncio", "uvicorn")
 
 NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
 
@@ -232,11 +224,11 @@ def command(
         **settings,
     )
     _allow_many_clients()
-    with _log_to(log_file):
-        asyncio.run(_serve(gateway))
+    with log_to(log_file) as tell:
+        asyncio.run(_serve(gateway, tell))
 
 
-async def _serve(gateway: Gateway) -> None:
+async def _serve(gateway: Gateway, tell: Tell) -> None:
     """Until a signal comes, also while it opens; the second one does not wait for the end."""
     loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
@@ -262,12 +254,12 @@ async def _serve(gateway: Gateway) -> None:
             # which took a tenth of a publish.
             gc.collect()
             gc.freeze()
-            _introduce(gateway)
+            _introduce(gateway, tell)
             await loop.create_future()
     except asyncio.CancelledError:
         if not serving.cancelling():  # no signal: a bug
             raise
-    note("the gateway has ended")
+    tell("the gateway has ended")
 
 
 def _allow_many_clients() -> None:
@@ -281,13 +273,13 @@ def _allow_many_clients() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _introduce(gateway: Gateway) -> None:
+def _introduce(gateway: Gateway, tell: Tell) -> None:
     parts = [f"http://{show_address(*gateway.http_address)}"]
     if gateway.text_address is not None:
         parts.append(f"text on {show_address(*gateway.text_address)}")
-    note(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
+    tell(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
     if gateway.is_open_to_all:
-        note("whoever reaches these ports can read and publish everything: give a --token")
+        tell("whoever reaches these ports can read and publish everything: give a --token")
 
 
 def _read_tokens(
@@ -309,34 +301,3 @@ def _read_tokens(
         return [read_token(each) for each in given]
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-
-@contextmanager
-def _log_to(path: Path | None) -> Iterator[None]:
-    if path is None:
-        yield
-        return
-    try:
-        handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_MAX, encoding="utf-8"
-        )
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", style="%")
-    )
-    with ExitStack() as stack:
-        stack.callback(handler.close)
-        _add_handler(stack, "jsonbus", handler)
-        for name in OTHER_LOGS:
-            _add_handler(stack, name, handler)
-            # On standard error Python itself shows it, but only while nobody else takes it.
-            if logging.lastResort is not None:
-                _add_handler(stack, name, logging.lastResort)
-        yield
-
-
-def _add_handler(stack: ExitStack, name: str, handler: logging.Handler) -> None:
-    log = logging.getLogger(name)
-    log.addHandler(handler)
-    stack.callback(log.removeHandler, handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import socket
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from jsonbus.cli import gateway
 from tests.cli.running import Run
 
 ANY_PORTS = ("0", "--tcp-port", "0", "--in-memory")
@@ -110,19 +108,3 @@ def test_a_missing_package_is_told_with_what_to_do(
     result = run("gateway", *ANY_PORTS)
     assert result.exit_code == 1
     assert "httpx" in result.stderr and "jsonbus[gateway]" in result.stderr
-
-
-def test_what_nobody_expected_is_in_the_log_file_and_on_standard_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own
-    log = logging.getLogger("asyncio")
-    with gateway._log_to(tmp_path / "log"):
-        log.error("a task failed")
-        logging.getLogger("uvicorn.error").error("a request failed")
-    log.error("after the end")
-    told = (tmp_path / "log").read_text()
-    assert "ERROR asyncio: a task failed" in told and "uvicorn.error: a request failed" in told
-    assert "after the end" not in told
-    shown = capsys.readouterr().err.splitlines()
-    assert shown == ["a task failed", "a request failed", "after the end"]

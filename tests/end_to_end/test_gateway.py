@@ -129,7 +129,10 @@ def test_tokens_keep_out_and_are_in_no_log(desk: Desk, tmp_path: Path) -> None:
     gateway.stop()
     told = log.read_text() + "\n".join(gateway.process.complaints)
     assert "secret" not in told
-    assert "jsonbus.gateway" in log.read_text()
+    lines = log.read_text().splitlines()
+    assert any(f"serves {gateway.url}, text on " in line for line in lines)
+    assert lines[-1].endswith(" INFO jsonbus: the gateway has ended")
+    assert any("jsonbus.gateway" in line for line in lines)
 
 
 def test_an_open_gateway_without_tokens_says_so(desk: Desk) -> None:
