@@ -1,16 +1,20 @@
-"""Measure the gateway: what durability costs a publish, and what a line costs among many clients.
+"""Measure the gateway: what durability costs a publish, and what a message costs on its way.
 
-    python3 tools/bench_gateway.py              a minute or two
+    python3 tools/bench_gateway.py              five minutes
     python3 tools/bench_gateway.py --quick      once, with little
+    python3 tools/bench_gateway.py --part bus   that part alone; may be given several times
     python3 tools/bench_gateway.py --json gateway.json
 
-Everything runs on loopback, clients and webhook as processes beside the gateway. What is compared
-runs alternately in each repetition; medians of all, ratios within a repetition.
+Everything runs on loopback, clients, webhook and other nodes as processes beside the gateway. What
+is compared runs alternately in each repetition; medians of all, ratios within a repetition.
 
   publish   32 connections, each publishes and waits for the answer: to a topic without a webhook,
             to one with a webhook whose backlog is in memory, and to one with it on disk.
+  http      the same with a hub that returns at once: what HTTP alone costs, by kind of request.
   text      a message to 1,000 text clients, against a bare asyncio server that repeats lines; the
             next one when all have it.
+  bus       20,000 messages a second of another node, for text clients, event streams and a webhook,
+            against a program that subscribes to them without a gateway.
 """
 
 from __future__ import annotations
@@ -19,17 +23,12 @@ import argparse
 import json
 import os
 import platform
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from _setup import ROOT, set_up
 
@@ -37,197 +36,217 @@ sys.path.insert(0, str(ROOT))
 
 try:
     import fastapi  # noqa: F401 - whether it is there
-    from bench_child import cpu_clock_s, end_with_parent
+    from bench_gateway_load import TOPIC, make_requests
+    from bench_gateway_stage import (
+        HTTP,
+        LOAD,
+        NODES,
+        Helper,
+        RunningGateway,
+        free_port,
+        publish,
+        running,
+        running_gateway,
+    )
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise
     sys.exit(subprocess.run([str(set_up(extras=("gateway",))), *sys.argv]).returncode)
 
-LOAD = Path(__file__).parent / "bench_gateway_load.py"
+Figures = dict[str, dict[str, float]]
+
 CONNECTIONS = 32
 CLIENTS = 1_000
-TOPIC = "bench"
+RATE = 20_000
+#: How many clients of each kind get what comes from the bus.
+FOLLOWERS = (1, 100)
+STORES = ("no webhook", "in memory", "on disk")
+PARTS = ("publish", "http", "text", "bus")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="once, with little")
+    parser.add_argument("--part", choices=PARTS, action="append", help="that part alone")
+    parser.add_argument("--parser", choices=["httptools", "h11"], default="httptools")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     options = parser.parse_args()
-    repetitions, seconds, messages = (1, 2.0, 20) if options.quick else (5, 5.0, 100)
-    results: list[dict[str, Any]] = []
+    repetitions, seconds, lines = (1, 2.0, 20) if options.quick else (5, 3.0, 100)
+    measures: dict[str, Callable[[], Figures]] = {
+        "publish": lambda: measure_publish(seconds),
+        "http": lambda: measure_http(seconds / 2, options.parser),
+        "text": lambda: measure_text(lines),
+        "bus": lambda: measure_bus(int(RATE * seconds / 2)),
+    }
+    parts = options.part or PARTS
+    results: list[dict[str, Figures]] = []
     for number in range(repetitions):
         print(f"repetition {number + 1} of {repetitions}", file=sys.stderr)
-        results.append({**measure_publish(seconds), **measure_text(messages)})
+        results.append({part: measures[part]() for part in PARTS if part in parts})
     print(make_report(results))
     if options.json:
         options.json.write_text(json.dumps({"results": results}, indent=2) + "\n")
     return 0
 
 
-def measure_publish(seconds: float) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    for kind in ("no_webhook", "in_memory", "on_disk"):
+def measure_publish(seconds: float, stores: Sequence[str] = STORES) -> Figures:
+    figures: Figures = {}
+    for kind in stores:
         with tempfile.TemporaryDirectory(prefix="jsonbus-bench-", dir=".") as folder:
-            where = ["--data-dir", folder] if kind == "on_disk" else ["--in-memory"]
-            with running_gateway(*where) as gateway, running("receive") as receiver:
-                port = _line(receiver)
-                if kind != "no_webhook":
-                    _ask(
-                        gateway.http,
-                        "subscribe",
-                        topic=TOPIC,
-                        subscriberName="bench",
-                        url=f"http://127.0.0.1:{port}/",
-                    )
-                url = f"{gateway.http}/publish?topic={TOPIC}&message=21.5"
-                cpu_s = cpu_clock_s(gateway.pid)
-                output = subprocess.run(
-                    [sys.executable, str(LOAD), "publish", url, str(CONNECTIONS), str(seconds)],
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                ).stdout
-                cpu_s = cpu_clock_s(gateway.pid) - cpu_s
-        load = json.loads(output)
-        if not load["acknowledged"] or load["refused"]:
-            raise SystemExit(f"publishing failed: {load}")
-        figures[kind] = {
-            "per_s": load["acknowledged"] / load["seconds"],
-            "cpu_us": 1e6 * cpu_s / load["acknowledged"],
-            "p50_ms": load["p50_ms"],
-            "p99_ms": load["p99_ms"],
-        }
+            where = ["--data-dir", folder] if kind == "on disk" else ["--in-memory"]
+            with (
+                running_gateway(*where) as gateway,
+                running(LOAD, "receive", TOPIC) as receiver,
+            ):
+                if kind != "no webhook":
+                    _add_webhook(gateway, receiver)
+                cpu_s = gateway.cpu_s
+                load = publish(gateway.http, "query", CONNECTIONS, seconds)
+                receiver.settle()  # what was acknowledged is to be delivered, which costs, too
+                figures[kind] = _rate(load, gateway.cpu_s - cpu_s)
     return figures
 
 
-def measure_text(messages: int) -> dict[str, Any]:
-    return {"text": _text_gateway(messages), "text_floor": _text_floor(messages)}
+def measure_http(seconds: float, parser: str) -> Figures:
+    figures: Figures = {}
+    with running(HTTP, parser) as server:
+        for kind in make_requests(server.greeting):
+            cpu_s = server.cpu_s
+            load = publish(server.greeting, kind, CONNECTIONS, seconds)
+            figures[kind] = _rate(load, server.cpu_s - cpu_s)
+    return figures
 
 
-def _text_gateway(messages: int) -> dict[str, float]:
+def measure_text(lines: int, clients: int = CLIENTS) -> Figures:
     with running_gateway("--in-memory") as gateway:
-        host, port = gateway.text.rsplit(":", 1)
-        hello = f"subscribe {TOPIC}\n"
-        return _fan_out(gateway.pid, host, int(port), hello, f"publish {TOPIC} 21.5\n", messages)
+        through = _talk(gateway, gateway.text, TOPIC, clients, lines)
+    with running(LOAD, "repeat") as repeater:
+        bare = _talk(repeater, f"127.0.0.1:{repeater.greeting}", "", clients, lines)
+    return {"gateway": through, "bare": bare}
 
 
-def _text_floor(messages: int) -> dict[str, float]:
-    with running("repeat") as repeater:
-        port = int(_line(repeater))
-        return _fan_out(repeater.pid, "127.0.0.1", port, "", f"{TOPIC} 21.5\n", messages)
-
-
-def _fan_out(
-    pid: int, host: str, port: int, hello: str, line: str, messages: int
+def _talk(
+    server: RunningGateway | Helper, address: str, topic: str, clients: int, lines: int
 ) -> dict[str, float]:
-    arguments = (host, str(port), str(CLIENTS), hello, line, str(messages))
-    with running("listen", *arguments) as listeners:
-        assert _line(listeners) == "ready"
-        cpu_s = cpu_clock_s(pid)
-        assert listeners.stdin is not None
-        print("go", file=listeners.stdin, flush=True)
-        assert _line(listeners) == "done"
-        cpu_s = cpu_clock_s(pid) - cpu_s
-    return {"cpu_us": 1e6 * cpu_s / (messages * CLIENTS)}
+    with running(LOAD, "talk", address, topic, clients, lines) as listeners:
+        cpu_s = server.cpu_s
+        got = int(listeners.ask("go"))
+        return {"cpu_us": 1e6 * (server.cpu_s - cpu_s) / got}
 
 
-class RunningGateway:
-    """A gateway, its process and where it is."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.pid = process.pid
-        assert process.stderr is not None
-        line = ""
-        for line in process.stderr:
-            if " serves http://" in line:
-                break
-        else:
-            raise SystemExit(f"the gateway did not start: {line}")
-        words = line.split()
-        self.http = next(word for word in words if word.startswith("http://")).rstrip(",;")
-        self.text = words[words.index("text") + 2].rstrip(",;")
+def measure_bus(messages: int, followers: Sequence[int] = FOLLOWERS) -> Figures:
+    figures: Figures = {"bare subscriber": _flood_subscriber(messages)}
+    for clients in followers:
+        for kind, name in (("text", "text client"), ("events", "event stream")):
+            row = f"{clients} {name}{'s' if clients > 1 else ''}"
+            figures[row] = _flood_readers(messages, kind, clients)
+    figures["webhook in memory"] = _flood_webhook(messages)
+    return figures
 
 
-@contextmanager
-def running_gateway(*options: str) -> Iterator[RunningGateway]:
-    limits = ["--backlog", "10000000", "--total-backlog", "10000000"]
-    command = [sys.executable, "-m", "jsonbus", "gateway", "0", "--tcp-port", "0", *limits]
-    process = subprocess.Popen(
-        [*end_with_parent(), *command, "--interface", "lo", "--port", _free_port(), *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        yield RunningGateway(process)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate()
+def _flood_subscriber(messages: int) -> dict[str, float]:
+    port = free_port()
+    with running(NODES, "subscribe", port, TOPIC) as subscriber:
+        return _flood(port, subscriber, subscriber, messages)
 
 
-@contextmanager
-def running(what: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [*end_with_parent(), sys.executable, str(LOAD), what, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.communicate()
+def _flood_readers(messages: int, kind: str, clients: int) -> dict[str, float]:
+    with running_gateway("--in-memory") as gateway:
+        address = gateway.text if kind == "text" else gateway.http
+        with running(LOAD, "read", address, kind, TOPIC, clients) as readers:
+            return _flood(gateway.bus_port, gateway, readers, messages, clients)
 
 
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+def _flood_webhook(messages: int) -> dict[str, float]:
+    with running_gateway("--in-memory") as gateway, running(LOAD, "receive", TOPIC) as receiver:
+        _add_webhook(gateway, receiver)
+        return _flood(gateway.bus_port, gateway, receiver, messages)
 
 
-def _free_port() -> str:
-    import socket
+def _flood(
+    port: int, measured: RunningGateway | Helper, sink: Helper, messages: int, copies: int = 1
+) -> dict[str, float]:
+    """Publish from another node; what came out, and what it took the one in between."""
+    with running(NODES, "flood", port, TOPIC, RATE) as flood:
+        cpu_s = measured.cpu_s
+        flood.ask(messages)
+        arrived = sink.settle() / copies
+        cpu_s = measured.cpu_s - cpu_s
+    if not arrived:
+        raise SystemExit("nothing arrived")
+    return {"cpu_us": 1e6 * cpu_s / arrived, "arrived": arrived / messages}
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+
+def _add_webhook(gateway: RunningGateway, receiver: Helper) -> None:
+    url = f"http://127.0.0.1:{receiver.greeting}/"
+    gateway.ask("subscribe", topic=TOPIC, subscriberName="bench", url=url)
 
 
-def _ask(base: str, path: str, **parameters: str) -> None:
-    query = urllib.parse.urlencode(parameters)
-    with urllib.request.urlopen(f"{base}/{path}?{query}", timeout=30) as answer:
-        answer.read()
+def _rate(load: dict[str, float], cpu_s: float) -> dict[str, float]:
+    return {
+        "per_s": load["acknowledged"] / load["seconds"],
+        "cpu_us": 1e6 * cpu_s / load["acknowledged"],
+        "p50_ms": load["p50_ms"],
+        "p99_ms": load["p99_ms"],
+    }
 
 
-def make_report(results: list[dict[str, Any]]) -> str:
-    def median(kind: str, name: str) -> float:
-        return statistics.median(each[kind][name] for each in results)
-
-    def ratio(kind: str, name: str, to: str) -> float:
-        return statistics.median(each[kind][name] / each[to][name] for each in results)
-
+def make_report(results: list[dict[str, Figures]]) -> str:
+    """Tables of the parts that were measured."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; "
-        f"{len(results)} repetitions, medians",
-        "",
-        f"publish, {CONNECTIONS} connections   answers/s   CPU µs each   p50 ms   p99 ms",
+        f"{len(results)} repetitions, medians"
     ]
-    for kind in ("no_webhook", "in_memory", "on_disk"):
-        lines.append(
-            f"  {kind.replace('_', ' '):<24} {median(kind, 'per_s'):>11,.0f} "
-            f"{median(kind, 'cpu_us'):>13.0f} {median(kind, 'p50_ms'):>8.1f} "
-            f"{median(kind, 'p99_ms'):>8.1f}"
-        )
-    lines += [
-        f"  on disk / in memory      {ratio('on_disk', 'per_s', 'in_memory'):>11.2f} "
-        f"{ratio('on_disk', 'cpu_us', 'in_memory'):>13.2f}",
-        "",
-        f"text, one line to {CLIENTS:,} clients: CPU µs per client",
-        f"  gateway                  {median('text', 'cpu_us'):>11.2f}",
-        f"  bare asyncio server      {median('text_floor', 'cpu_us'):>11.2f}",
-        f"  ratio                    {ratio('text', 'cpu_us', 'text_floor'):>11.2f}",
-    ]
+    tables = {"publish": _show_rates, "http": _show_rates, "text": _show_text, "bus": _show_bus}
+    for part, show in tables.items():
+        if part in results[0]:
+            lines += ["", *show(part, [each[part] for each in results])]
     return "\n".join(lines)
+
+
+def _show_rates(part: str, results: list[Figures]) -> list[str]:
+    title = f"{part}, {CONNECTIONS} connections"
+    lines = [f"{title:<28} answers/s   CPU µs each   p50 ms   p99 ms"]
+    for row in results[0]:
+        lines.append(
+            f"  {row:<24} {_median(results, row, 'per_s'):>11,.0f} "
+            f"{_median(results, row, 'cpu_us'):>13.0f} {_median(results, row, 'p50_ms'):>8.1f} "
+            f"{_median(results, row, 'p99_ms'):>8.1f}"
+        )
+    if part == "publish":
+        rates = _ratio(results, "on disk", "in memory", "per_s")
+        costs = _ratio(results, "on disk", "in memory", "cpu_us")
+        lines.append(f"  {'on disk / in memory':<24} {rates:>11.2f} {costs:>13.2f}")
+    return lines
+
+
+def _show_text(part: str, results: list[Figures]) -> list[str]:
+    return [
+        f"{part}, one line to {CLIENTS:,} clients: CPU µs per client",
+        f"  {'gateway':<24} {_median(results, 'gateway', 'cpu_us'):>11.2f}",
+        f"  {'bare asyncio server':<24} {_median(results, 'bare', 'cpu_us'):>11.2f}",
+        f"  {'ratio':<24} {_ratio(results, 'gateway', 'bare', 'cpu_us'):>11.2f}",
+    ]
+
+
+def _show_bus(part: str, results: list[Figures]) -> list[str]:
+    title = f"from the {part}, {RATE:,}/s"
+    bare, *_ = results[0]
+    lines = [f"{title:<28}   arrived   CPU µs each   to bare"]
+    for row in results[0]:
+        lines.append(
+            f"  {row:<24} {100 * _median(results, row, 'arrived'):>9.1f} % "
+            f"{_median(results, row, 'cpu_us'):>13.1f} {_ratio(results, row, bare, 'cpu_us'):>9.1f}"
+        )
+    return lines
+
+
+def _median(results: list[Figures], row: str, name: str) -> float:
+    return statistics.median(each[row][name] for each in results)
+
+
+def _ratio(results: list[Figures], row: str, to: str, name: str) -> float:
+    return statistics.median(each[row][name] / each[to][name] for each in results)
 
 
 if __name__ == "__main__":

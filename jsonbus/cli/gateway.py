@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import ipaddress
-import logging
-import logging.handlers
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,8 @@ import click
 from jsonbus.config import BusSettings
 
 from . import signals
-from .command import NodeCommand, note
+from .command import NodeCommand
+from .log_file import Tell, log_to
 from .parameters import Figure, read_size, show_address
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 #: One below is what text clients use.
 HTTP_PORT = 7677
 TEXT_PORT = 7676
-
-#: Files of --log-file: the current one, and so many older ones beside it.
-LOG_BYTES_MAX = 10_000_000
-LOG_FILES_MAX = 5
 
 NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
 
@@ -201,10 +196,11 @@ def command(
     retry_max: float,
     **options: Any,
 ) -> None:
-    """Let programs reach the bus that cannot join it: over HTTP, webhooks, and TCP lines of text.
+    """Let HTTP and TCP clients use the bus, with durable webhooks.
 
-    PORT is that of HTTP [7677]. A publish that is answered with 200 is on disk for every webhook
-    that wants it, and is sent to it until it answers 200 itself. Runs until Ctrl-C.
+    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
+    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
+    200 itself. Runs until Ctrl-C.
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
@@ -228,29 +224,42 @@ def command(
         **settings,
     )
     _allow_many_clients()
-    with _log_to(log_file):
-        asyncio.run(_serve(gateway))
+    with log_to(log_file) as tell:
+        asyncio.run(_serve(gateway, tell))
 
 
-async def _serve(gateway: Gateway) -> None:
-    """Until a signal comes."""
+async def _serve(gateway: Gateway, tell: Tell) -> None:
+    """Until a signal comes, also while it opens; the second one does not wait for the end."""
     loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
+    serving = asyncio.current_task()
+    assert serving is not None
+    caught: list[int] = []
+
+    def end() -> None:
+        for number in caught:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        serving.cancel()
+
     # Raised by the signal wherever the loop just is, a KeyboardInterrupt could tear it apart.
-    caught = []
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
-                loop.add_signal_handler(number, ended.set)
+                loop.add_signal_handler(number, end)
                 caught.append(number)
     signals.check()
-    async with gateway:
-        _introduce(gateway)
-        await ended.wait()
-        for number in caught:  # the second one does not wait for the end
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-    note("the gateway has ended")
+    try:
+        async with gateway:
+            # What is loaded now stays. The collector need not look through it again and again,
+            # which took a tenth of a publish.
+            gc.collect()
+            gc.freeze()
+            _introduce(gateway, tell)
+            await loop.create_future()
+    except asyncio.CancelledError:
+        if not serving.cancelling():  # no signal: a bug
+            raise
+    tell("the gateway has ended")
 
 
 def _allow_many_clients() -> None:
@@ -264,13 +273,13 @@ def _allow_many_clients() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _introduce(gateway: Gateway) -> None:
+def _introduce(gateway: Gateway, tell: Tell) -> None:
     parts = [f"http://{show_address(*gateway.http_address)}"]
     if gateway.text_address is not None:
         parts.append(f"text on {show_address(*gateway.text_address)}")
-    note(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
+    tell(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
     if gateway.is_open_to_all:
-        note("whoever reaches these ports can read and publish everything: give a --token")
+        tell("whoever reaches these ports can read and publish everything: give a --token")
 
 
 def _read_tokens(
@@ -292,26 +301,3 @@ def _read_tokens(
         return [read_token(each) for each in given]
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-
-@contextmanager
-def _log_to(path: Path | None) -> Iterator[None]:
-    if path is None:
-        yield
-        return
-    try:
-        handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_MAX, encoding="utf-8"
-        )
-    except OSError as error:
-        raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", style="%")
-    )
-    log = logging.getLogger("jsonbus")
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        handler.close()

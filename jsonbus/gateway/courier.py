@@ -275,7 +275,8 @@ class Courier:
         except ValueError as error:
             raise NotDeliveredError(f"the address is refused: {error}") from error
         except OSError as error:
-            raise NotDeliveredError(f"the name cannot be looked up: {error}") from error
+            reason = error.strerror or str(error)
+            raise NotDeliveredError(f"the name cannot be looked up: {reason}") from error
 
     async def _connect(self, address: Address) -> PostConnection:
         if self._connection is not None and not self._connection.is_for(address):

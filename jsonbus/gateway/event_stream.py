@@ -55,6 +55,7 @@ class EventStream:
         self._wake = asyncio.Event()
         self._is_ended = False
         self._is_gone = False
+        self._is_silent = False  # for so long that a heartbeat is due
         # Topics of what came before the stream began; None from then on.
         self._early: set[str] | None = set()
 
@@ -67,14 +68,14 @@ class EventStream:
         """What the client has not read, as far as it is in this process."""
         return self._backlog.bytes + self._unsent_bytes
 
-    def add(self, topic: str, event: Chunk) -> bool:
-        """Keep an event to be sent; False if there is no more room."""
+    def add(self, events: Chunk, topics: Iterable[str]) -> bool:
+        """Keep events of those topics to be sent; False if there is no more room."""
         if self._is_gone:
-            return True
-        if not self._backlog.append(event, self._events_max, self._bytes_max):
+            return True  # it was cut off a moment ago
+        if not self._backlog.append(events, self._events_max, self._bytes_max):
             return False
         if self._early is not None:
-            self._early.add(topic)
+            self._early.update(topics)
         self._wake.set()
         return True
 
@@ -117,29 +118,48 @@ class EventStream:
 
     async def send_events(self, send: Send) -> None:
         """Send what comes until the stream has ended."""
-        while not self._is_gone:
-            if self._backlog:
-                count = self._backlog.lines
-                data = self._backlog.take_piece()
-                count -= self._backlog.lines
-                await self._send(send, data)
-                self.sent += count
-            elif self._is_ended:
-                break
-            else:
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(self._heartbeat_s):
-                        await self._wake.wait()
-                except TimeoutError:
+        self._loop = asyncio.get_running_loop()
+        self._await_silence()
+        try:
+            while not self._is_gone:
+                if self._backlog:
+                    count = self._backlog.lines
+                    data = self._backlog.take_piece()
+                    count -= self._backlog.lines
+                    await self._send(send, data)
+                    self.sent += count
+                elif self._is_ended:
+                    break
+                elif self._is_silent:
                     await self._send(send, _HEARTBEAT)
+                else:
+                    self._wake.clear()
+                    await self._wake.wait()
+        finally:
+            self._timer.cancel()
 
     async def _send(self, send: Send, data: bytes) -> None:
         """Send some data; returns when the connection has room again."""
+        self._wrote_at = self._loop.time()
+        self._is_silent = False
         self._count_unsent(self._unsent_bytes + len(data))
         await send({"type": "http.response.body", "body": data, "more_body": True})
         if self._connection is not None and not self._is_gone:
             self._count_unsent(self._connection.get_write_buffer_size())
+
+    def _await_silence(self) -> None:
+        # One timer that runs on, not one for each wait: those took a sixth of a busy stream's time.
+        self._wrote_at = self._loop.time()
+        self._timer = self._loop.call_later(self._heartbeat_s, self._look)
+
+    def _look(self) -> None:
+        left_s = self._wrote_at + self._heartbeat_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+            return
+        self._is_silent = True
+        self._wake.set()
+        self._await_silence()
 
     def _count_unsent(self, size_bytes: int) -> None:
         self._budget.bytes += size_bytes - self._unsent_bytes

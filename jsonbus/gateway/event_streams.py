@@ -29,7 +29,7 @@ from jsonbus.errors import ClosedError, PayloadError
 
 from .event_stream import Connection, EventStream, encode_event
 from .http_request import Refusal
-from .line_backlog import Chunk, LineBudget
+from .line_backlog import PIECE_BYTES, Chunk, LineBudget
 
 logger = logging.getLogger("jsonbus.gateway.events")
 
@@ -46,6 +46,9 @@ BACKLOG_BYTES_MAX = 1 << 20
 #: For all streams: what many of them have not read of the same topics counts once, but what is
 #: about to be sent, up to 64 KiB or one event, for each.
 TOTAL_BACKLOG_BYTES_MAX = 256 << 20
+#: What is put into backlogs in one go, at most PIECE_BYTES and an event. More is not cheaper, and
+#: a backlog is full sooner.
+CHUNK_EVENTS_MAX = 256
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -82,6 +85,8 @@ class EventStreams:
         self._backlog_events_max = backlog_events_max
         self._backlog_bytes_max = backlog_bytes_max
         self._heartbeat_s = heartbeat_s
+        # A stream without a backlog has room for any chunk.
+        self._chunk_events_max = min(CHUNK_EVENTS_MAX, backlog_events_max)
         self._budget = LineBudget(total_backlog_bytes_max)
         self._store: jsonbus.SubscriptionStore[EventStream] = jsonbus.SubscriptionStore()
         self._streams: set[EventStream] = set()
@@ -94,20 +99,31 @@ class EventStreams:
 
     def take(self, messages: list[jsonbus.Message]) -> None:
         """The hub's sink: give each message to the streams that want it."""
+        subscribers_of = self._store.subscribers_of
+        events: list[bytes] = []
+        size_bytes = 0
+        topics: set[str] = set()
+        receivers: tuple[EventStream, ...] = ()  # of `events`
         for message in messages:
-            streams = self._store.subscribers_of(message.topic)
+            topic = message.topic
+            streams = subscribers_of(topic)
             if not streams:
                 continue
+            # Topics that only patterns match have a tuple each, though with the same streams.
+            is_for_others = streams is not receivers and streams != receivers
+            if is_for_others or size_bytes >= PIECE_BYTES or len(events) >= self._chunk_events_max:
+                self._spread(events, topics, receivers)
+                events, size_bytes, topics = [], 0, set()
+            receivers = streams
             try:
-                event = Chunk(encode_event(message), 1)
+                event = encode_event(message)
             except PayloadError:  # nested deeper than can be written
                 self._unwritable += 1
                 continue
-            for stream in streams:
-                if not stream.add(message.topic, event):
-                    self._cut_off(stream)
-            if self._budget.is_exceeded:
-                self._keep_budget()
+            events.append(event)
+            size_bytes += len(event)
+            topics.add(topic)
+        self._spread(events, topics, receivers)
 
     async def open(self, patterns: Sequence[str], connection: Connection | None) -> EventStream:
         """A new stream of the patterns' messages; `run` it, which also ends it.
@@ -176,6 +192,18 @@ class EventStreams:
             "events_waiting": sum(stream.waiting for stream in self._streams),
             "backlog_bytes": self._budget.bytes,
         }
+
+    def _spread(
+        self, events: list[bytes], topics: set[str], receivers: tuple[EventStream, ...]
+    ) -> None:
+        if not events:
+            return
+        chunk = Chunk(b"".join(events), len(events))
+        for stream in receivers:
+            if not stream.add(chunk, topics):
+                self._cut_off(stream)
+        if self._budget.is_exceeded:
+            self._keep_budget()
 
     def _end(self, stream: EventStream) -> None:
         stream.drop()

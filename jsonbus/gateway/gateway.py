@@ -122,7 +122,11 @@ class Gateway:
         return {name: part.stats() for name, part in parts.items() if part is not None}
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Ends in the opposite order: clients first, the bus last."""
+        """Ends in the opposite order: clients first, the bus last.
+
+        What ends a part is noted before it starts: a start that fails or is cancelled may leave
+        something behind.
+        """
         http_port, text_port = self._ports
         self._accepts.begin()
         stack.callback(self._accepts.end)
@@ -138,11 +142,11 @@ class Gateway:
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
         )
-        await self.ledger.open(self.webhooks.begin)
         stack.push_async_callback(self.ledger.close)
+        await self.ledger.open(self.webhooks.begin)
         self.hub.add_sink(self.webhooks.take)
-        await self.webhooks.start()
         stack.push_async_callback(self.webhooks.close)
+        await self.webhooks.start()
         self.events = EventStreams(self.hub)
         self.hub.add_sink(self.events.take)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
@@ -150,14 +154,14 @@ class Gateway:
         if text_port is not None:
             self.text = TextServer(self.hub, self._access, **self._text_limits)
             self.hub.add_sink(self.text.take)
-            await self.text.start(self._host, text_port)
             stack.push_async_callback(self.text.close)
+            await self.text.start(self._host, text_port)
             self.text_address = self.text.address
         self._http = HttpServer(
             make_app(self._services()), self._host, http_port, on_close=self.events.close
         )
-        await self._http.start()
         stack.push_async_callback(self._http.close)
+        await self._http.start()
         self.http_address = self._http.address
 
     def _services(self) -> Services:

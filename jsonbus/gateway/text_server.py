@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -110,8 +111,10 @@ class TextServer:
                 lambda: TextClient(self), host, port, backlog=LISTEN_BACKLOG
             )
         except OSError as error:
+            # Not asyncio's words for it, which name the address once more.
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise TransportError(
-                f"cannot listen for text clients on {host}:{port}: {error.strerror or error}"
+                f"cannot listen for text clients on {host}:{port}: {reason}; choose another port"
             ) from error
         self.address = self._server.sockets[0].getsockname()[:2]
         self._handlers = [

@@ -29,6 +29,9 @@ log = logging.getLogger("jsonbus.gateway.store")
 GROUP_MESSAGES_MAX = 1000
 GROUP_BYTES_MAX = 4 << 20
 
+#: So long the end of the store is waited for: a disk that hangs may never come back.
+CLOSE_S = 10.0
+
 
 class Task(NamedTuple):
     work: Work
@@ -67,8 +70,9 @@ class CommitThread:
         self._opened = self._loop.create_future()
         self._closed = self._loop.create_future()
         # A daemon: a program that dies without close() must not hang; nothing is lost by that.
-        self._thread = threading.Thread(target=self._run, name="jsonbus-gateway-store", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="jsonbus-gateway-store", daemon=True)
+        thread.start()
+        self._thread = thread
         return await self._opened
 
     def submit(self, work: Work) -> asyncio.Future[Any]:
@@ -86,14 +90,24 @@ class CommitThread:
         return task.future
 
     async def close(self) -> None:
-        """Commit what was submitted, then close the store; again waits for the same end."""
+        """Commit what was submitted, then close the store; again waits for the same end.
+
+        Bounded: a disk that hangs is left to the thread, with what nobody was told is stored.
+        """
         if self._closed is None or self._thread is None:
             return
         with self._changed:
             self._is_closing = True
             self._changed.notify()
-        await asyncio.shield(self._closed)
-        self._thread.join()  # its last act was to say so
+        await asyncio.wait([self._closed], timeout=CLOSE_S)
+        if self._closed.done():
+            self._thread.join()  # its last act was to say so
+        else:
+            log.error(
+                "the disk of the webhooks' store did not answer for %g s: ending without it; what "
+                "was not stored was not acknowledged",
+                CLOSE_S,
+            )
 
     # ---- In the thread
 

@@ -39,6 +39,7 @@ class Database:
         self._commits = 0
         try:
             self._connection = webhook_file.connect(folder, steps)
+            self._files = None if self._path is None else webhook_file.OpenFiles(self._path)
         except BaseException:
             if self._lock is not None:
                 self._lock.release()
@@ -69,8 +70,14 @@ class Database:
             self._connection.execute(f"DELETE FROM messages WHERE number IN ({marks})", part)
 
     def begin(self, *, needs_room: bool) -> None:
-        """Begin a transaction; OSError if it `needs_room` and the disk has no reserve left."""
+        """Begin a transaction.
+
+        One that `needs_room` raises OSError if the disk has no reserve left, and StoreError if
+        what it stored would be gone at the next start.
+        """
         if needs_room:
+            if self._files is not None:
+                self._files.check()
             self._reserve.take()
         self._connection.execute("BEGIN IMMEDIATE")
 

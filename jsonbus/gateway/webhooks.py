@@ -2,9 +2,12 @@
 
 Messages come from the ledger in batches (`begin`) and go to the subscriber's courier; messages of
 other nodes come from the hub (`take`) and go into the ledger. Those of this gateway's own clients
-do not: the hub has stored them before it published them.
+do not: the hub has stored them before it published them. Other clients get messages of the bus
+through the same hub, so it need not wait for the disk until much is on its way there: then it does,
+rather than let what the bus brings pile up.
 
-The hub is asked once for each pattern, however many webhooks want it; `_wishes` counts them.
+The hub is asked once for each pattern, however many webhooks want it; `_wishes` counts them, and
+`_granted` are those that the hub has room for: a stored one may be among too many at a start.
 """
 
 from __future__ import annotations
@@ -47,12 +50,19 @@ GRACE_S = 1.0
 CLOSE_S = 10.0
 #: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
 LOOK_UP_S = 2.0
+#: Messages of the bus on their way to the disk, and their bytes, before the hub has to wait. Far
+#: less than a webhook's backlog, of which they are a part: a disk that hangs should hold up the
+#: bus, which repeats what is reliable, rather than fill the backlog and have the rest dropped.
+STORING_MAX = 2_000
+STORING_BYTES_MAX = 16 << 20
 
 
 class Wishes(Protocol):
     """What is needed of the hub."""
 
     async def want(self, pattern: str) -> list[jsonbus.Message]: ...
+
+    def want_first(self, patterns: Sequence[str]) -> None: ...
 
     def unwant(self, pattern: str) -> None: ...
 
@@ -94,19 +104,26 @@ class Webhooks:
         )
         self._couriers: dict[str, Courier] = {}  # by the subscriber's name
         self._wishes: Counter[str] = Counter()
+        self._granted: set[str] = set()
         self._changes: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closed = False
         self._unwritable = 0
+        self._storing = self._storing_bytes = 0
 
     async def start(self) -> None:
         """Ask the hub for what the stored webhooks want; the ledger must be open."""
         for view in self._ledger.subscribers():
-            for pattern in view.patterns:
-                try:
-                    await self._wish(pattern)
-                except LocalError as error:
-                    logger.error("webhooks miss what others publish to %r: %s", pattern, error)
+            self._wishes.update(view.patterns)
+        missed = await self._ask_for(list(self._wishes))
+        if missed:
+            # They stay wanted: what is published through this gateway arrives.
+            logger.error(
+                "webhooks miss what other nodes publish to %d topics or patterns, %r the first of"
+                " them: a node cannot announce so many; use patterns with wildcards",
+                len(missed),
+                missed[0],
+            )
         self._sweeper = asyncio.create_task(self._sweep(), name="webhook connections")
 
     def begin(self, batch: Batch) -> None:
@@ -134,7 +151,15 @@ class Webhooks:
                 wanted.append((message.topic, to_json(message.value)))
             except PayloadError:
                 self._unwritable += 1
-        return self._store(wanted) if wanted else None
+        if not wanted:
+            return None
+        size_bytes = sum([len(payload) for _, payload in wanted])
+        self._storing += len(wanted)
+        self._storing_bytes += size_bytes
+        storing = self._begin_change(self._store(wanted, size_bytes))
+        if self._storing <= STORING_MAX and self._storing_bytes <= STORING_BYTES_MAX:
+            return None
+        return _wait_for(storing)  # the ledger stores in order: nothing is on its way then
 
     async def subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         """Deliver what is published to the pattern to the url, from now on and for ever.
@@ -190,13 +215,35 @@ class Webhooks:
             "messages_unwritable": self._unwritable,
             "bodies_bytes": self._office.bodies.bytes,
             "bodies_loaded": self._office.bodies.loaded,
+            "messages_storing": self._storing,
         }
 
-    async def _store(self, messages: Sequence[tuple[str, bytes]]) -> None:
+    async def _ask_for(self, patterns: list[str]) -> list[str]:
+        """Have the hub want stored patterns; returns those for which there is no room."""
+        count = len(patterns)
+        while count:
+            try:
+                self._hub.want_first(patterns[:count])
+                break
+            except LocalError:
+                count = count * 9 // 10
+        self._granted.update(patterns[:count])
+        for position in range(count, len(patterns)):
+            try:
+                await self._hub.want(patterns[position])
+            except LocalError:
+                return patterns[position:]
+            self._granted.add(patterns[position])
+        return []
+
+    async def _store(self, messages: Sequence[tuple[str, bytes]], size_bytes: int) -> None:
         try:
             await self._ledger.accept_from_bus(messages)
         except ClosedError:
             pass  # the gateway ends while the bus still brings something
+        finally:
+            self._storing -= len(messages)
+            self._storing_bytes -= size_bytes
 
     async def _subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         # The wish comes first: what is published once the subscription is on disk must not miss.
@@ -226,15 +273,18 @@ class Webhooks:
     async def _wish(self, pattern: str) -> None:
         # The hub subscribes, or raises, before it waits for anything: the count is right by then.
         self._wishes[pattern] += 1
-        if self._wishes[pattern] == 1:
+        if pattern not in self._granted:
+            self._granted.add(pattern)
             try:
                 await self._hub.want(pattern)  # retained values are for those who come to look
             except BaseException:
+                self._granted.discard(pattern)
                 self._forget(pattern)
                 raise
 
     def _unwish(self, pattern: str) -> None:
-        if self._forget(pattern):
+        if self._forget(pattern) and pattern in self._granted:
+            self._granted.discard(pattern)
             self._hub.unwant(pattern)
 
     def _forget(self, pattern: str) -> bool:
@@ -272,3 +322,7 @@ class Webhooks:
             for position, (idle_at, name) in enumerate(idle):
                 if position >= IDLE_CONNECTIONS_MAX or now - idle_at >= IDLE_S:
                     self._begin_change(self._couriers.pop(name).disconnect())
+
+
+async def _wait_for(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])  # which goes on if whoever waits is cancelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,9 +16,16 @@ from jsonbus.cli.group import cli
 Run = Callable[..., Result]
 
 
+def make_runner() -> CliRunner:
+    """One that keeps standard output and error apart; click 8.1 must be told so, others cannot."""
+    is_told = "mix_stderr" in inspect.signature(CliRunner).parameters
+    options: dict[str, Any] = {"mix_stderr": False} if is_told else {}
+    return CliRunner(**options)
+
+
 def run_command(*args: str, input: str | bytes | None = None) -> Result:
     """Run a command to its end; standard output is a pipe to it, not a terminal."""
-    result = CliRunner().invoke(cli, args, prog_name="jsonbus", input=input)
+    result = make_runner().invoke(cli, args, prog_name="jsonbus", input=input)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

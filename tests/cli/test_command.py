@@ -4,11 +4,10 @@ import logging
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from jsonbus.cli.command import BusCommand, NodeCommand, SharedOption, ValueCommand, note
 from jsonbus.config import BusSettings, load
-from tests.cli.running import Run
+from tests.cli.running import Run, make_runner
 
 
 def settings_of(*args: str, env: dict[str, str] | None = None) -> BusSettings:
@@ -19,7 +18,7 @@ def settings_of(*args: str, env: dict[str, str] | None = None) -> BusSettings:
     def command(settings: BusSettings) -> None:
         seen.append(settings)
 
-    result = CliRunner().invoke(command, args, env=env)
+    result = make_runner().invoke(command, args, env=env)
     assert result.exit_code == 0, result.output
     return seen[0]
 
@@ -117,7 +116,7 @@ def test_a_negative_number_is_a_value(args: list[str], expected: tuple[object, .
     def command(settings: BusSettings, topic: str, value: str, count: int | None) -> None:
         seen.append((topic, value, count))
 
-    assert CliRunner().invoke(command, args).exit_code == 0
+    assert make_runner().invoke(command, args).exit_code == 0
     assert seen == [expected]
 
 
@@ -128,7 +127,7 @@ def test_what_looks_like_an_option_and_is_none_is_wrong_usage(option: str) -> No
     def command(settings: BusSettings, topic: str) -> None:
         raise AssertionError
 
-    result = CliRunner().invoke(command, ["x", option])
+    result = make_runner().invoke(command, ["x", option])
     assert result.exit_code == 2
 
 
@@ -156,7 +155,7 @@ def test_verbose_and_quiet_set_what_is_logged(
         seen.append(log.level)
 
     before = (log.level, list(log.handlers))
-    assert CliRunner().invoke(command, args).exit_code == 0
+    assert make_runner().invoke(command, args).exit_code == 0
     assert seen == [level]
     assert (log.level, log.handlers) == before
 
@@ -169,12 +168,12 @@ def test_the_log_goes_to_standard_error_without_tracebacks_unless_debugging() ->
         except ValueError:
             logging.getLogger("jsonbus.test").exception("handler failed")
 
-    result = CliRunner().invoke(command, [])
+    result = make_runner().invoke(command, [])
     assert result.stdout == ""
     assert "error: handler failed" in result.stderr
     assert "ValueError: too blue" in result.stderr
     assert "Traceback" not in result.stderr
-    assert "Traceback" in CliRunner().invoke(command, ["-vv"]).stderr
+    assert "Traceback" in make_runner().invoke(command, ["-vv"]).stderr
 
 
 def test_notes_are_for_those_who_did_not_ask_for_quiet() -> None:
@@ -182,9 +181,9 @@ def test_notes_are_for_those_who_did_not_ask_for_quiet() -> None:
     def command(settings: BusSettings) -> None:
         note("something happened")
 
-    assert CliRunner().invoke(command, []).stderr == "something happened\n"
-    assert CliRunner().invoke(command, ["-q"]).stderr == ""
-    assert CliRunner().invoke(command, env={"JSONBUS_QUIET": "1"}).stderr == ""
+    assert make_runner().invoke(command, []).stderr == "something happened\n"
+    assert make_runner().invoke(command, ["-q"]).stderr == ""
+    assert make_runner().invoke(command, env={"JSONBUS_QUIET": "1"}).stderr == ""
 
 
 def test_the_help_shows_the_bus_options_apart(run: Run) -> None:

@@ -7,19 +7,20 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import jsonbus
 from jsonbus import errors
 from jsonbus.cli.exit_codes import FAILED, INTERRUPTED, TIMED_OUT, WRONG_USAGE
 from jsonbus.cli.group import COMMANDS, CommandGroup, cli
+from tests.cli.running import make_runner
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_begins_as_the_list_says(name: str) -> None:
-    result = CliRunner().invoke(cli, [name, "--help"], prog_name="jsonbus")
+    result = make_runner().invoke(cli, [name, "--help"], prog_name="jsonbus")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: jsonbus {name} ")
     command = importlib.import_module(f"jsonbus.cli.{name}").command
@@ -44,12 +45,12 @@ def test_the_help_of_the_program_imports_no_command_and_no_bus() -> None:
 
 
 def test_the_version_is_told() -> None:
-    result = CliRunner().invoke(cli, ["--version"])
+    result = make_runner().invoke(cli, ["--version"])
     assert result.stdout == f"jsonbus {jsonbus.__version__}\n"
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:
-    result = CliRunner().invoke(cli, ["publish"])
+    result = make_runner().invoke(cli, ["publish"])
     assert result.exit_code == WRONG_USAGE
     assert "No such command 'publish'" in result.stderr
 
@@ -90,12 +91,12 @@ def test_a_bug_is_not_hidden() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete_commands_and_options(shell: str) -> None:
-    result = CliRunner().invoke(
+    result = make_runner().invoke(
         cli, prog_name="jsonbus", env={"_JSONBUS_COMPLETE": f"{shell}_source"}
     )
     assert "_JSONBUS_COMPLETE" in result.stdout
     words = {"COMP_WORDS": "jsonbus pub --co", "COMP_CWORD": "2" if shell != "fish" else "--co"}
-    result = CliRunner().invoke(
+    result = make_runner().invoke(
         cli, prog_name="jsonbus", env={"_JSONBUS_COMPLETE": f"{shell}_complete", **words}
     )
     assert "--count" in result.stdout
@@ -109,4 +110,4 @@ def _run_raising(error: BaseException) -> Result:
 
     command = click.Command("fail", callback=fail)
     group.get_command = lambda ctx, name: command
-    return CliRunner().invoke(group, ["fail"])
+    return make_runner().invoke(group, ["fail"])

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,16 +30,28 @@ class Gateway:
 
     def __init__(self, desk: Desk, folder: Path, *options: str) -> None:
         self._desk = desk
+        self._lock = folder / "jsonbus-gateway.lock"
         self._arguments = ("--data-dir", str(folder), *options)
         self.process: Process
         self.start()
 
     def start(self) -> None:
-        self.process = self._desk.start("gateway", "0", "--tcp-port", "0", *self._arguments)
+        self._launch()
         self._desk.wait_until(lambda: self._introduction() or self.process.has_ended)
         match = self._introduction()
         assert match, self.process.complaints
         self.host, self.port, self.text_port = match[1], int(match[2]), int(match[3])
+
+    def kill_while_it_starts(self, delay_s: float) -> None:
+        """Start it, and kill it so long after it has begun to open its store."""
+        self._launch()
+        pid = str(self.process.pid)
+        self._desk.wait_until(lambda: self._lock.read_text().strip() == pid)
+        time.sleep(delay_s)  # not for luck: callers want to hit different moments
+        self.kill()
+
+    def _launch(self) -> None:
+        self.process = self._desk.start("gateway", "0", "--tcp-port", "0", *self._arguments)
 
     def _introduction(self) -> re.Match[str] | None:
         text = "\n".join(self.process.complaints)

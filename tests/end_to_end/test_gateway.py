@@ -61,6 +61,27 @@ def test_a_restart_goes_on_where_it_ended(desk: Desk, tmp_path: Path) -> None:
         assert [each for messages in delivered.values() for each in messages] == [0, 1, 2, 3, 4]
 
 
+def test_a_full_backlog_refuses_until_there_is_room(desk: Desk, tmp_path: Path) -> None:
+    gateway = Gateway(desk, tmp_path, "--backlog", "3", "--retry-max", "0.2")
+    with Receiver() as dead, Receiver() as receiver:
+        dead.default = Answer(500)
+        gateway.subscribe("a", "dead", dead.url)
+        gateway.subscribe("**", "alive", receiver.url)
+        for number in range(3):
+            assert gateway.publish("a", str(number)).status == 200
+        refused = gateway.publish("a", "3")
+        assert refused.status == 500
+        assert "try again later" in refused.body["error"] and "'dead'" in refused.body["error"]
+        assert gateway.publish("b", "4").status == 200  # a topic that the dead one does not want
+        desk.wait_until(lambda: receiver.messages == [0, 1, 2, 4])
+        dead.default = Answer(200)
+        desk.wait_until(lambda: gateway.publish("a", "5").status == 200)
+        desk.wait_until(lambda: receiver.messages == [0, 1, 2, 4, 5])
+        desk.wait_until(lambda: gateway.subscriber("dead")["backlog"] == 0)
+        delivered = dict(zip(dead.delivery_ids, dead.requests, strict=True))
+        assert [each for got in delivered.values() for each in got.messages] == [0, 1, 2, 5]
+
+
 def test_a_second_gateway_on_the_same_folder_is_told_so(desk: Desk, tmp_path: Path) -> None:
     Gateway(desk, tmp_path)
     second = desk.start("gateway", "0", "--tcp-port", "0", "--data-dir", str(tmp_path))
@@ -108,7 +129,10 @@ def test_tokens_keep_out_and_are_in_no_log(desk: Desk, tmp_path: Path) -> None:
     gateway.stop()
     told = log.read_text() + "\n".join(gateway.process.complaints)
     assert "secret" not in told
-    assert "jsonbus.gateway" in log.read_text()
+    lines = log.read_text().splitlines()
+    assert any(f"serves {gateway.url}, text on " in line for line in lines)
+    assert lines[-1].endswith(" INFO jsonbus: the gateway has ended")
+    assert any("jsonbus.gateway" in line for line in lines)
 
 
 def test_an_open_gateway_without_tokens_says_so(desk: Desk) -> None:

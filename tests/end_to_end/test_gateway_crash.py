@@ -125,7 +125,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(desk: Desk, tmp_path
                 refusals += 1
             number += 1
         assert gateway.ask("/health").status in (200, 503)
-        assert any("full" in line for line in gateway.process.complaints)
+        desk.wait_until(lambda: any("full" in line for line in gateway.process.complaints))
         assert gateway.subscriber("wall")["backlog"] == len(accepted)
         filler.unlink()
         desk.wait_until(lambda: gateway.publish("a", f"[{number}]").status == 200)

@@ -273,7 +273,7 @@ def test_a_name_that_is_not_known_yet_is_accepted_and_tried_again() -> None:
 
         async def look_up(host: str, port: int) -> list[str]:
             if not known:
-                raise OSError("nobody knows it")
+                raise socket.gaierror(socket.EAI_NONAME, "nobody knows it")
             return known
 
         targets = Targets(is_loopback_gateway=True, look_up=look_up)

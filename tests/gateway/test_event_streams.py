@@ -177,8 +177,35 @@ async def test_the_backlog_is_bounded_in_bytes_too() -> None:
                 await source.messages(3)
 
 
-def here_message(here: Site, value: Any) -> Message:
-    return make_message("a", value, None, origin_of(here))
+@asynctest
+async def test_a_batch_of_several_topics_reaches_each_stream_in_order() -> None:
+    async with site() as here:
+        async with listening(here, "a") as some, listening(here, "**") as every:
+            assert await until(lambda: here.streams.stats()["streams"] == 2)
+            topics = "abaabba"
+            here.streams.take([here_message(here, n, topic) for n, topic in enumerate(topics)])
+            batch = list(zip(topics, range(len(topics)), strict=True))
+            assert await every.messages(7) == batch
+            assert await some.messages(4) == [each for each in batch if each[0] == "a"]
+            assert await until(lambda: here.streams.stats()["events_sent"] == 11)
+
+
+@asynctest
+async def test_a_batch_longer_than_a_backlog_cuts_off_once() -> None:
+    async with site(stream_options={"backlog_events_max": 5}) as here:
+        async with listening(here, "a") as source:
+            assert await until(lambda: here.streams.stats()["streams"] == 1)
+            here.streams.take([here_message(here, number) for number in range(5)])
+            assert await source.messages(5) == [("a", number) for number in range(5)]
+            here.streams.take([here_message(here, number) for number in range(20)])
+            stats = here.streams.stats()
+            assert (stats["streams_cut"], stats["events_waiting"]) == (1, 0)
+            with pytest.raises(httpx.TransportError):
+                await source.messages(1)
+
+
+def here_message(here: Site, value: Any, topic: str = "a") -> Message:
+    return make_message(topic, value, None, origin_of(here))
 
 
 @asynctest

@@ -352,7 +352,7 @@ def test_port_in_use_is_a_transport_error() -> None:
     async def scenario() -> None:
         async with serving() as (server, hub):
             host, port = server.address
-            with pytest.raises(TransportError, match=f"text clients on {host}:{port}"):
+            with pytest.raises(TransportError, match=f"on {host}:{port}: address already in use; "):
                 await TextServer(hub, Tokens()).start(host, port)
 
     asyncio.run(scenario())

@@ -127,6 +127,29 @@ def test_nothing_can_be_submitted_before_opening_or_after_closing() -> None:
     asyncio.run(run())
 
 
+def test_closing_does_not_wait_for_a_disk_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(webhook_commits, "CLOSE_S", 0.05)
+    store = HeldStore()
+
+    async def run() -> None:
+        commits = CommitThread(store, resolve)
+        await commits.open()
+        waiting = commits.submit(Subscribe("anna", "a", URL))
+        await wait_for(lambda: store.groups)
+        async with asyncio.timeout(20):  # less than the disk hangs
+            await commits.close()
+        assert not waiting.done()
+        store.leave.release()  # it is back
+        monkeypatch.setattr(webhook_commits, "CLOSE_S", 30)
+        await commits.close()
+        await waiting
+
+    asyncio.run(run())
+    assert "did not answer" in caplog.text
+
+
 def test_a_bug_in_the_store_reaches_those_who_wait_and_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -13,7 +13,7 @@ from jsonbus.errors import StoreError
 from jsonbus.gateway import webhook_file
 from jsonbus.gateway.webhook_file import FILE_NAME, STEPS, FolderLock, connect
 from jsonbus.gateway.webhook_store import WebhookStore
-from jsonbus.gateway.webhook_works import Accept, Subscribe
+from jsonbus.gateway.webhook_works import Accept, Settle, Subscribe
 from tests.small_disk import small_disk
 
 ONE_MORE = (*STEPS, ("ALTER TABLE messages ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",))
@@ -171,6 +171,53 @@ def test_every_file_counts_its_deliveries_under_a_name_of_its_own(tmp_path: Path
         ids.add(batch.delivery_id)
         store.close()
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize("lost", [FILE_NAME, FILE_NAME + "-wal"])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_lost_its_name_takes_nothing_new_until_it_is_back(
+    tmp_path: Path, lost: str, is_replaced: bool
+) -> None:
+    store_something(tmp_path)
+    store = WebhookStore(tmp_path)
+    (batch,) = store.open().batches
+    message = Accept([("a", b"2", (batch.subscriber,))])
+    store.commit([message])
+    (tmp_path / lost).rename(tmp_path / "elsewhere")
+    if is_replaced:
+        (tmp_path / lost).touch()
+    with pytest.raises(StoreError, match=f"{lost} was deleted or replaced .* restart"):
+        store.commit([message])
+    store.commit([Settle(batch.subscriber, batch.last)])  # what is delivered can be forgotten
+    (tmp_path / "elsewhere").rename(tmp_path / lost)
+    store.commit([message])
+    store.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
+def test_nothing_is_written_but_in_the_folder(tmp_path: Path) -> None:
+    store = WebhookStore(tmp_path)
+    store.open()
+    # One statement adds to the pages of many subscribers, each with pages of its own: SQLite
+    # remembers what they were, and puts more than 64 KiB of that into a temporary file.
+    subscribers = range(1, 61)
+    store.commit([Subscribe(f"anna {each}", "a", "http://h/") for each in subscribers])
+    for _ in range(5):
+        store.commit([Accept([("a", b"1", subscribers)] * 200)])
+    descriptors = Path("/proc/self/fd").iterdir()
+    files = [os.readlink(each) for each in descriptors if os.path.lexists(each)]
+    store.close()
+    assert not [each for each in files if "etilqs" in each]  # SQLite's name for temporary files
+
+
+def test_a_folder_that_is_unmounted_takes_nothing_new(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 64 << 20):
+        store = WebhookStore(tmp_path)
+        store.open()
+        store.commit([Subscribe("anna", "a", "http://h/")])
+    with pytest.raises(StoreError, match="was deleted or replaced"):
+        store.commit([Subscribe("anna", "b", "http://h/")])
+    store.close()
 
 
 def test_errors_without_a_known_cause_name_the_file_and_the_error() -> None:

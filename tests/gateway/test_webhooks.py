@@ -10,8 +10,11 @@ from random import Random
 import pytest
 
 import jsonbus
+from jsonbus.errors import LocalError
 from jsonbus.gateway import webhooks
 from jsonbus.gateway.targets import Targets
+from jsonbus.gateway.webhook_store import WebhookStore
+from jsonbus.gateway.webhook_works import Subscribe
 from tests.gateway.receiver import Answer, Receiver, run, until
 from tests.gateway.webhook_parts import courier_tasks, gateway
 
@@ -272,10 +275,11 @@ def test_retained_values_are_not_delivered() -> None:
         with Receiver() as receiver:
             async with gateway() as parts:
                 await parts.webhooks.subscribe("bob", "a", receiver.url)
-                assert parts.webhooks.take([make(True)]) is None
-                waiting = parts.webhooks.take([make(True), make(False), make(True)])
-                assert waiting is not None
-                await waiting
+                parts.webhooks.take([make(True)])
+                assert parts.webhooks.stats()["messages_storing"] == 0
+                parts.webhooks.take([make(True), make(False), make(True)])
+                assert parts.webhooks.stats()["messages_storing"] == 1
+                await until(lambda: receiver.messages)
                 await parts.until_delivered()
             assert receiver.messages == [1]
 
@@ -309,6 +313,32 @@ def test_a_subscription_that_is_refused_leaves_nothing_behind() -> None:
                     await parts.webhooks.subscribe("bob", pattern, url)
             assert parts.ledger.subscribers() == []
             assert parts.hub.stats()["patterns_wanted"] == 0
+
+    run(main())
+
+
+def test_a_stored_subscription_that_the_bus_has_no_room_for_works_without_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            async with gateway(tmp_path) as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+            store = WebhookStore(tmp_path)  # as if a node could announce more at the last run
+            store.open()
+            patterns = [f"{number}/{'x' * 200}" for number in range(400)]
+            store.commit([Subscribe("eve", each, receiver.url) for each in patterns])
+            store.close()
+            async with gateway(tmp_path) as parts:
+                assert "webhooks miss what other nodes publish to" in caplog.text
+                await parts.publish(1, topic=patterns[-1])
+                await until(lambda: receiver.messages == [1])
+                with pytest.raises(LocalError):  # still no room
+                    await parts.webhooks.subscribe("bob", patterns[-1], receiver.url)
+                assert set(await parts.webhooks.unsubscribe("eve")) == set(patterns)
+                assert parts.hub.stats()["patterns_wanted"] == 1
+                await parts.webhooks.subscribe("bob", patterns[-1], receiver.url)
+                assert parts.hub.stats()["patterns_wanted"] == 2
 
     run(main())
 
