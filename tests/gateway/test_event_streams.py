@@ -341,8 +341,8 @@ async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> 
         stream = EventStream(None, budget, 10, 10_000, heartbeat_s=15.0)
         stream.begin([here_message(here, "x" * 1_000)] * 50)
         for _ in range(10):
-            assert stream.add("a", Chunk(b"live", 1))
-        assert not stream.add("a", Chunk(b"live", 1))
+            assert stream.add(Chunk(b"live", 1), ["a"])
+        assert not stream.add(Chunk(b"live", 1), ["a"])
         assert stream.waiting == 60
         assert budget.bytes > 50_000
         stream.drop()
