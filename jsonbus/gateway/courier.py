@@ -10,7 +10,9 @@ A courier has a task while it has a batch, and none while it is idle. It never h
 ledger gives the next one when the last is settled. Nothing but its own receiver holds it up, apart
 from `slots`, which bound the connections of all couriers together, and the room for bodies: a
 receiver that hangs holds them for `timeout_s` and then pauses longer and longer, so that hanging
-ones cannot keep all of it. The body comes first, then the slot: who has a slot needs nothing more.
+ones cannot keep all of it. Those that failed before share `retry_slots`, fewer than there are
+slots: however many receivers hang, those that answer find some free. In this order: retry slot,
+body, slot; who has a slot needs nothing more, so that nobody waits in a circle.
 
 From outside come `move` (another url: the request or pause is cut short and the new url tried at
 once) and `stop` (the subscriber is gone, or the gateway ends).
@@ -26,6 +28,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Protocol
@@ -81,6 +84,7 @@ class Office:
     tls: Callable[[], ssl.SSLContext]
     bodies: Bodies
     slots: asyncio.Semaphore
+    retry_slots: asyncio.Semaphore
     random: Random
     timeout_s: float
     retry_s_max: float
@@ -188,14 +192,17 @@ class Courier:
         office = self._office
         attempts = failures = 0
         while not self._is_stopping:
-            try:
-                if not await office.bodies.load(batch):
-                    return False
-            except StoreError:
-                logger.debug("! %s cannot be read", batch.delivery_id, exc_info=True)
-                await asyncio.sleep(READ_AGAIN_S)
-                continue
-            async with office.slots:
+            async with AsyncExitStack() as held:
+                if failures:
+                    await held.enter_async_context(office.retry_slots)
+                try:
+                    if not await office.bodies.load(batch):
+                        return False
+                except StoreError:
+                    logger.debug("! %s cannot be read", batch.delivery_id, exc_info=True)
+                    await asyncio.sleep(READ_AGAIN_S)
+                    continue
+                await held.enter_async_context(office.slots)
                 self._has_moved.clear()
                 url = office.accounts.url_of(self.subscriber)
                 if url is None or self._is_stopping:

@@ -97,6 +97,7 @@ class Webhooks:
             tls=lru_cache(maxsize=1)(make_tls_context) if tls is None else lambda: tls,
             bodies=Bodies(ledger),
             slots=asyncio.Semaphore(CONNECTIONS_MAX),
+            retry_slots=asyncio.Semaphore(max(1, CONNECTIONS_MAX // 2)),
             random=random or Random(),
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
