@@ -213,9 +213,9 @@ class Webhooks:
             "connections_kept": sum(courier.is_open for courier in couriers),
             "delivering": sum(courier.idle_at is None for courier in couriers),
             "messages_unwritable": self._unwritable,
+            "messages_storing": self._storing,
             "bodies_bytes": self._office.bodies.bytes,
             "bodies_loaded": self._office.bodies.loaded,
-            "messages_storing": self._storing,
         }
 
     async def _ask_for(self, patterns: list[str]) -> list[str]:
