@@ -207,6 +207,7 @@ def command(
             raise click.ClickException(
                 f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
             )
+    _allow_many_clients()  # first, since other limits follow from this one
     from jsonbus.gateway.gateway import Gateway
 
     gateway = Gateway(
@@ -223,7 +224,6 @@ def command(
         **options,
         **settings,
     )
-    _allow_many_clients()
     with log_to(log_file) as tell:
         asyncio.run(_serve(gateway, tell))
 
