@@ -251,7 +251,7 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
     try:
         async with gateway:
             # What is loaded now stays. The collector need not look through it again and again,
-            # which took a tenth of a publish.
+            # which was a twentieth of the profile of a publish.
             gc.collect()
             gc.freeze()
             _introduce(gateway, tell)
