@@ -86,7 +86,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "starlette": ("jsonbus.gateway",),
     "uvicorn": ("jsonbus.gateway",),
     "httpx": ("jsonbus.gateway",),
-    "httpcore": ("jsonbus.gateway.webhook_post",),  # what httpx is built on
+    "httpcore": ("jsonbus.gateway.webhook_post",),
     "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from _setup import ROOT
-from bench_child import cpu_clock_s, end_with_parent
+from bench_child import ANSWER_S, cpu_clock_s, end_with_parent
 
 TOOLS = Path(__file__).parent
 LOAD = TOOLS / "bench_gateway_load.py"
@@ -55,10 +56,14 @@ class Helper:
         return count
 
     def _hear(self) -> str:
+        """The next line; it says one at a time, so none waits unread in a buffer of ours."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        readable, _, _ = select.select([self._process.stdout], [], [], ANSWER_S)
+        line = self._process.stdout.readline() if readable else ""
         if not line:
-            raise SystemExit(f"a process of the benchmark ended: {self._process.args!r}")
+            what = "ended" if readable else f"did not answer within {ANSWER_S:.0f} s"
+            self._process.kill()
+            raise SystemExit(f"a process of the benchmark {what}: {self._process.args!r}")
         return line.strip()
 
 

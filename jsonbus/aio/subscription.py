@@ -276,7 +276,7 @@ class Subscription(Mail):
 
     def _fill(self, batch: list[Message], count_max: int) -> list[Message]:
         """Add what waits, up to that many in all."""
-        if self._convert is None:  # all at once: one by one costs as much as receiving them
+        if self._convert is None:  # all at once: one by one cost a text client a fifth more
             batch += self._take(count_max - len(batch))
             if self._is_blocking:
                 self._make_way()

@@ -207,6 +207,7 @@ def command(
             raise click.ClickException(
                 f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
             )
+    _allow_many_clients()  # first, since other limits follow from this one
     from jsonbus.gateway.gateway import Gateway
 
     gateway = Gateway(
@@ -223,7 +224,6 @@ def command(
         **options,
         **settings,
     )
-    _allow_many_clients()
     with log_to(log_file) as tell:
         asyncio.run(_serve(gateway, tell))
 
@@ -251,7 +251,7 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
     try:
         async with gateway:
             # What is loaded now stays. The collector need not look through it again and again,
-            # which took a tenth of a publish.
+            # which was a twentieth of the profile of a publish.
             gc.collect()
             gc.freeze()
             _introduce(gateway, tell)

@@ -43,7 +43,7 @@ from .services import Services
 from .values import parse_json, to_json_line
 from .visitors import VisitorsMiddleware
 
-_TOPICS = b"/v1/topics/"
+_TOPICS = "/v1/topics/"
 _find_control = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
 
 
@@ -78,6 +78,7 @@ def make_app(services: Services) -> FastAPI:
             handler,
             methods=tuple(methods.split()),
             access=services.access,
+            room=services.room,
             right=right,
             **more,
         )
@@ -112,7 +113,8 @@ class _Routes:
 
     async def publish_value(self, request: HttpRequest) -> Answer:
         # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
-        topic = decode_path(request.scope["raw_path"].removeprefix(_TOPICS))
+        # And decoded as a whole: the letters of the route may be encoded, too.
+        topic = decode_path(request.scope["raw_path"]).removeprefix(_TOPICS)
         flags = _read_flags(request, ("retain", "reliable"))
         body = await request.read_body(self._services.body_bytes_max)
         _check_json_type(request)

@@ -8,8 +8,11 @@ Theory of operation
                       +------------------------------------------------+
 A courier has a task while it has a batch, and none while it is idle. It never has two batches: the
 ledger gives the next one when the last is settled. Nothing but its own receiver holds it up, apart
-from `slots`, which bound the connections of all couriers together: a receiver that hangs holds one
-for `timeout_s` and then pauses longer and longer, so that hanging ones cannot keep all of them.
+from `slots`, which bound the connections of all couriers together, and the room for bodies: a
+receiver that hangs holds them for `timeout_s` and then pauses longer and longer, so that hanging
+ones cannot keep all of it. Those that failed before share `retry_slots`, fewer than there are
+slots: however many receivers hang, those that answer find some free. In this order: retry slot,
+body, slot; who has a slot needs nothing more, so that nobody waits in a circle.
 
 From outside come `move` (another url: the request or pause is cut short and the new url tried at
 once) and `stop` (the subscriber is gone, or the gateway ends).
@@ -25,16 +28,18 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 import jsonbus
-from jsonbus.errors import ClosedError
+from jsonbus.errors import ClosedError, StoreError
 
 from .backoff import retry_delay_s
 from .targets import Address, Targets, parse_url
+from .webhook_bodies import Bodies
 from .webhook_ledger import Batch
 from .webhook_post import NO_TLS, ConnectionCounts, Header, NotDeliveredError, PostConnection
 
@@ -43,6 +48,8 @@ logger = logging.getLogger("jsonbus.gateway.webhooks")
 ADDRESS_FRESH_S = 30.0
 #: A receiver that fails and recovers all the time is warned of so often, not each time.
 WARN_AGAIN_S = 60.0
+#: A store that cannot be read, which it logs itself, is asked again so much later.
+READ_AGAIN_S = 1.0
 #: Nothing in a courier resists being cancelled; should a library do, the gateway ends all the same.
 CANCEL_S = 5.0
 
@@ -75,11 +82,21 @@ class Office:
     accounts: Accounts
     targets: Targets
     tls: Callable[[], ssl.SSLContext]
+    bodies: Bodies
     slots: asyncio.Semaphore
+    retry_slots: asyncio.Semaphore
     random: Random
     timeout_s: float
     retry_s_max: float
     counts: Counts = field(default_factory=Counts)
+
+
+class _Failure(NamedTuple):
+    """What is left of an attempt's error: the error itself holds frames, and with them the body."""
+
+    reason: str
+    retry_after_s: float | None = None
+    is_stale: bool = False
 
 
 class Courier:
@@ -110,8 +127,11 @@ class Courier:
 
     def give(self, batch: Batch) -> None:
         """Deliver this batch; the one before must be settled, or about to be."""
+        if self._is_stopping:
+            return  # it stays in the ledger
         self._batch = batch
-        if self._task is None and not self._is_stopping:
+        self._office.bodies.keep(batch)
+        if self._task is None:
             self.idle_at = None
             self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
 
@@ -134,6 +154,8 @@ class Courier:
                 await asyncio.wait([task], timeout=grace_s)
             task.cancel()
             await asyncio.wait([task], timeout=CANCEL_S)
+        if self._batch is not None:
+            self._office.bodies.drop(self._batch)
         await self.disconnect()
 
     async def disconnect(self) -> None:
@@ -148,8 +170,11 @@ class Courier:
     async def _run(self) -> None:
         try:
             while not self._is_stopping and (batch := self._batch) is not None:
-                if not await self._deliver(batch):
-                    return
+                try:
+                    if not await self._deliver(batch):
+                        return
+                finally:
+                    self._office.bodies.drop(batch)
                 self._batch = None  # before settling, in which the next one is given
                 await self._office.accounts.settle(batch)
                 self._office.counts.batches_delivered += 1
@@ -167,7 +192,17 @@ class Courier:
         office = self._office
         attempts = failures = 0
         while not self._is_stopping:
-            async with office.slots:
+            async with AsyncExitStack() as held:
+                if failures:
+                    await held.enter_async_context(office.retry_slots)
+                try:
+                    if not await office.bodies.load(batch):
+                        return False
+                except StoreError:
+                    logger.debug("! %s cannot be read", batch.delivery_id, exc_info=True)
+                    await asyncio.sleep(READ_AGAIN_S)
+                    continue
+                await held.enter_async_context(office.slots)
                 self._has_moved.clear()
                 url = office.accounts.url_of(self.subscriber)
                 if url is None or self._is_stopping:
@@ -187,28 +222,28 @@ class Courier:
                 failures, office.retry_s_max, office.random, failure.retry_after_s
             )
             self._note_failure(url, failure.reason, attempts, delay_s)
+            office.bodies.drop(batch)
             if not self._is_stopping:
                 await self._pause(delay_s)
             if self._has_moved.is_set():
                 failures = 0
         return False
 
-    async def _attempt(self, url: str, batch: Batch, number: int) -> NotDeliveredError | None:
+    async def _attempt(self, url: str, batch: Batch, number: int) -> _Failure | None:
         """One POST from the look-up to the end of the answer; None if it was taken."""
         office = self._office
         office.counts.attempts += 1
-        failure: NotDeliveredError | None = None
         try:
             async with asyncio.timeout(office.timeout_s) as self._deadline:
                 await self._post(url, batch, number)
             return None
         except NotDeliveredError as error:
-            failure = error
+            failure = _Failure(error.reason, error.retry_after_s, error.is_stale)
         except TimeoutError:
-            failure = NotDeliveredError(f"no answer within {office.timeout_s:g} s")
+            failure = _Failure(f"no answer within {office.timeout_s:g} s")
         except Exception:  # a bug, here or below: the batch must not be stuck for it
             logger.exception("an attempt to deliver to %r failed", self._name)
-            failure = NotDeliveredError("the gateway failed: see its log")
+            failure = _Failure("the gateway failed: see its log")
         finally:
             self._deadline = None
         # Whatever state the connection is in, the next attempt had better begin with a new one.
@@ -230,6 +265,7 @@ class Courier:
             (b"Jsonbus-Attempt", b"%d" % number),
         ]
         connection = await self._connect(address)
+        assert batch.body is not None
         await connection.post(address, headers, batch.body, self._office.timeout_s)
         self._fresh = fresh
 

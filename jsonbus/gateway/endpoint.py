@@ -27,7 +27,7 @@ from jsonbus.errors import (
 
 from .access import Access
 from .answers import CLOSE, Answer, refusal_answer, send_answer, send_head
-from .http_request import ClientGoneError, HttpRequest, Refusal, connection_of
+from .http_request import BodyRoom, ClientGoneError, HttpRequest, Refusal, connection_of
 from .parameters import texts_of_query
 
 logger = logging.getLogger("jsonbus.gateway.http")
@@ -72,15 +72,18 @@ class Endpoint:
         *,
         methods: tuple[str, ...],
         access: Access,
+        room: BodyRoom,
         right: str | None = None,
         takes_token_in_query: bool = False,
     ) -> None:
-        """`right` is what a client's token must carry; None: everybody may."""
+        """`right` is what a client's token must carry; None: everybody may. `room` is for the
+        bodies of all routes."""
         self.methods = methods
         self.right = right
         self.tally = Tally()
         self._handler = handler
         self._access = access
+        self._room = room
         self._is_guarded = right is not None and not access.is_open
         self._takes_token_in_query = takes_token_in_query
 
@@ -88,7 +91,7 @@ class Endpoint:
         started_at = perf_counter()
         request = None
         try:
-            request = HttpRequest(scope, receive)
+            request = HttpRequest(scope, receive, self._room)
             if scope["method"] not in self.methods:
                 raise _wrong_method(scope["method"], self.methods)
             if self._is_guarded:
@@ -99,6 +102,9 @@ class Endpoint:
             return
         except Exception as error:
             answer = _answer_to(error, scope["path"])
+        finally:
+            if request is not None:
+                request.release()
         if not isinstance(answer, Answer):
             self.tally.note(200, perf_counter() - started_at)
             await _stream(answer, scope, send)
@@ -156,7 +162,7 @@ def _answer_to(error: Exception, path: str) -> Answer:
     if isinstance(error, LocalError):  # too many patterns: the gateway's limit, not the client's
         return _try_later(503, str(error))
     # The path alone: a query may hold a token.
-    logger.error("a request to %s failed", path[:200], exc_info=error)
+    logger.error("a request to %r failed", path[:200], exc_info=error)
     return refusal_answer(Refusal(500, "the gateway failed to do this: its log tells why"))
 
 
@@ -188,7 +194,7 @@ async def _stream(stream: Stream, scope: Scope, send: Send) -> None:
     try:
         await stream(send)
     except Exception:
-        logger.exception("a stream of %s failed", scope["path"][:200])
+        logger.exception("a stream of %r failed", scope["path"][:200])
         connection = connection_of(scope)
         if connection is not None:  # the client sees that it did not end well
             connection.abort()

@@ -168,10 +168,6 @@ def _make_httptools_class() -> type[asyncio.Protocol]:
             self._is_in_head = self._is_in_message = True
             super().on_message_begin()
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            if self._is_in_head:  # else it is a trailer, which a proxy in front may not have seen
-                super().on_header(name, value)
-
         def on_headers_complete(self) -> None:
             # Most heads come in one small piece, and need not be measured.
             if self._bytes_given > HEAD_BYTES_MAX and self._measure_head() > HEAD_BYTES_MAX:
@@ -180,8 +176,12 @@ def _make_httptools_class() -> type[asyncio.Protocol]:
             self._is_in_head = False
             self._bytes_given = 0
             super().on_headers_complete()
-            if self.parser.should_upgrade() and not self._should_upgrade():
+            if self.parser.should_upgrade():
+                if self._should_upgrade():
+                    return
                 self.cycle.keep_alive = False  # the parser drops what is behind such a request
+            # Trailers go here, and to nobody: a proxy in front may not have looked at them.
+            self.headers = []
             if len(self.pipeline) > PIPELINED_MAX:
                 self.transport.abort()
                 raise ValueError("too many requests in line")

@@ -16,6 +16,14 @@ from starlette.types import Receive, Scope
 BODY_S_MAX = 30.0
 
 
+#: All bodies at once, until their requests are answered: as many as a hundred of the largest. Ten
+#: thousand connections could otherwise have a megabyte each, and take half a minute to send it.
+BODIES_BYTES_MAX = 128 << 20
+
+#: Shorter bodies that come in one piece are not counted: they take no more than the request itself.
+SMALL_BYTES_MAX = 4_096
+
+
 class Refusal(Exception):
     """A request is answered with an error: its status, one sentence, and headers that go along."""
 
@@ -30,14 +38,39 @@ class ClientGoneError(Exception):
     """The client closed the connection before its request was complete: nobody to answer."""
 
 
+class BodyRoom:
+    """How much the bodies of all requests take, and may take."""
+
+    __slots__ = ("bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int = BODIES_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises Refusal 503 if there is no room; one body always has some."""
+        if self.bytes and self.bytes + size_bytes > self.bytes_max:
+            raise Refusal(
+                503,
+                "try again later: too many large requests are on their way",
+                {"retry-after": "5"},
+            )
+        self.bytes += size_bytes
+
+
 class HttpRequest:
-    """A request: its head as the server read it, and its body, to be read at most once."""
+    """A request: its head as the server read it, and its body, to be read at most once.
 
-    __slots__ = ("has_unread_body", "headers", "receive", "scope")
+    `release` must follow, when it is answered.
+    """
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    __slots__ = ("_held_bytes", "_room", "has_unread_body", "headers", "receive", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, room: BodyRoom) -> None:
         self.scope = scope
         self.receive = receive
+        self._room = room
+        self._held_bytes = 0
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         #: By their names in lower case.
         self.headers = dict(pairs)
@@ -59,7 +92,8 @@ class HttpRequest:
         """The whole body; b"" if there is none.
 
         Raises Refusal 413 as soon as it is longer than the limit, from its head if it says so
-        there, 408 if it takes too long, 415 if it is compressed, and ClientGoneError.
+        there, 408 if it takes too long, 415 if it is compressed, 503 if all requests' bodies
+        together are too large, and ClientGoneError.
         """
         if not self.has_unread_body:
             return b""
@@ -78,6 +112,12 @@ class HttpRequest:
             ) from None
         self.has_unread_body = False
         return body
+
+    def release(self) -> None:
+        """The body is not needed any more; again is nothing."""
+        if self._held_bytes:
+            self._room.bytes -= self._held_bytes
+            self._held_bytes = 0
 
     async def discard_body(self, limit_bytes: int, limit_s: float) -> None:
         """Read on without keeping anything, within limits of size and time.
@@ -106,8 +146,12 @@ class HttpRequest:
             size_bytes += len(chunk)
             if size_bytes > limit_bytes:
                 raise _too_large(f"more than {limit_bytes:,}", limit_bytes)
+            has_more = message.get("more_body", False)
+            if has_more or chunks or size_bytes > SMALL_BYTES_MAX:
+                self._room.take(len(chunk))
+                self._held_bytes += len(chunk)
             chunks.append(chunk)
-            if not message.get("more_body", False):
+            if not has_more:
                 return chunk if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -18,7 +18,8 @@ pattern that is subscribed to already would get none, and to add a pattern bring
 overlapping ones once more. So `want` asks the bus on behalf of the newcomer alone, by a
 subscription that ends at once: it returns what this node has been given before. What the network
 brings later comes with the other messages. What passed either way is remembered, bounded, and
-passes with the others only once.
+passes with the others only once; until a pattern is wanted that nobody wanted before, for whose
+client a value that the node has forgotten meanwhile (its publisher was away) must pass again.
 
 Publishing
 ----------
@@ -113,6 +114,8 @@ class Hub:
         pattern = jsonbus.check_pattern(pattern)
         if pattern not in self._wanted:
             self._subscribe((pattern,))
+            for key in [each for each in self._passed if jsonbus.topic_matches(pattern, each[0])]:
+                del self._passed[key]  # what the node still has is noted again below
         self._wanted[pattern] = self._wanted.get(pattern, 0) + 1
         try:
             return await self._take_retained(pattern)
@@ -146,8 +149,9 @@ class Hub:
     ) -> Published:
         """Give a value to the webhooks that want it, durably, and to the bus.
 
-        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError,
-        ClosedError; it went nowhere then.
+        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError;
+        it went nowhere then. ClosedError, and LocalError for one to retain when the node retains
+        too much already: it may be stored for webhooks by then.
         """
         topic = jsonbus.check_topic(topic)
         webhooks = 0

@@ -27,7 +27,7 @@ GAUGES = frozenset(
     clients patterns commands_waiting lines_waiting backlog_bytes
     streams events_waiting
     subscribers subscriptions patterns_wanted backlog
-    delivering messages_storing connections_kept connections_open is_failing
+    delivering messages_storing bodies_bytes connections_kept connections_open is_failing
     messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
     nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
     """.split()

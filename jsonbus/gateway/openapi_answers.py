@@ -11,7 +11,7 @@ Json = dict[str, Any]
 _REASONS = {
     "400": "A parameter is missing, too long or wrong, or the request is malformed.",
     "401": "A token is needed, or the token is wrong.",
-    "403": "The token does not carry the right, or a page of another site asks.",
+    "403": "The token does not carry the right, or a page of another site or a webhook asks.",
     "404": "There is no such subscription.",
     "408": "The body did not come in time.",
     "413": "The body or the value is too large.",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from .access import Access
 from .event_streams import EventStreams
+from .http_request import BodyRoom
 from .hub import Published
 from .metrics import Stats
 from .visitors import Visitors
@@ -83,3 +84,5 @@ class Services:
     #: Why the gateway does not work at the moment, in one sentence; None: it does.
     trouble: Callable[[], str | None] = lambda: None
     body_bytes_max: int = BODY_BYTES_MAX
+    #: For the bodies of all requests together.
+    room: BodyRoom = field(default_factory=BodyRoom)

@@ -19,7 +19,7 @@ What is allowed
                                             loopback only: loopback and private ones, too
     with a list, an address or network      those addresses, whatever their kind
     with a list, NAME or *.DOMAIN           that name, if it means a public, private, shared or
-                                            loopback address: not link-local, multicast ...
+                                            loopback address: not link-local, metadata ...
     with a list, *                          everything
 A list replaces what is allowed without one. An IPv6 address that carries an IPv4 address (mapped,
 6to4, NAT64) is no better than that one.
@@ -234,13 +234,15 @@ def kind_of(ip: IpAddress) -> str:
         return "loopback"
     if ip.is_link_local:
         return "link-local"
+    if ip in _METADATA:
+        return "metadata"
     if ip.is_multicast:
         return "multicast"
     if any(ip in network for network in _PRIVATE):
         return "private"
     if ip in _SHARED:
         return "shared"
-    if ip in _SITE_LOCAL or ip.is_reserved or not ip.is_global:
+    if ip in _SITE_LOCAL or ip in _PROTOCOLS or ip.is_reserved or not ip.is_global:
         return "reserved"
     return "public"
 
@@ -250,6 +252,14 @@ _PRIVATE = tuple(
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 )
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
+#: Where clouds hand out a machine's secrets, as far as it is not link-local: Amazon and Google over
+#: IPv6, Azure, Oracle.
+_METADATA = frozenset(
+    ipaddress.ip_address(each)
+    for each in ("fd00:ec2::254", "fd20:ce::254", "168.63.129.16", "192.0.0.192")
+)
+#: For protocols; the standard library took most of it for public before 3.12.4.
+_PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 _SITE_LOCAL = ipaddress.ip_network("fec0::/10")  # private once, and to some routers still
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 

@@ -8,8 +8,8 @@ chunks wait in the client's backlog, where they cost a reference each; asyncio's
 would copy them for every client, holds no more than the rest of one write. A client whose backlog
 exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
 waiting for it would cost the others. One line is kept always, however large. What all clients'
-backlogs and asyncio's buffers take together is in the owner's budget; when that is exceeded the
-owner cuts off those who have the most unread.
+backlogs, asyncio's buffers and half lines of input take together is in the owner's budget; when
+that is exceeded the owner cuts off those for whom the most is kept.
 
 How a client ends
 -----------------
@@ -47,7 +47,8 @@ KEEPALIVE_PROBES = 3
 class ClientOwner(Protocol):
     """What a client needs of its server."""
 
-    #: Shared by all clients: what is received is copied out of it before the next one receives.
+    #: Shared by all clients: what is received is copied out of it before the next one receives. Its
+    #: size is what one client at most gives at a time.
     receive_buffer: memoryview
     backlog_lines_max: int
     backlog_bytes_max: int
@@ -84,6 +85,7 @@ class TextClient(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None  # from connection made to lost
         self._is_choked = False  # the transport has bytes that the socket did not take
         self._choked_bytes = 0  # how many, as far as the budget counts them
+        self._half_line_bytes = 0  # of the input, the same
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
         self.backlog = LineBacklog(owner.budget)
@@ -141,14 +143,14 @@ class TextClient(asyncio.BufferedProtocol):
             owner.keep_budget()
 
     def cut_off(self) -> None:
-        """Close at once, since it does not read."""
+        """Close at once, since too much is kept for it."""
         self._owner.count_dropped(self)
         self.abort()
 
     @property
-    def unread_bytes(self) -> int:
-        """What it has not read, as far as it is in this process."""
-        return self.backlog.bytes + self._choked_bytes
+    def held_bytes(self) -> int:
+        """What is kept for it of the budget: what it has not read, and half a line of its own."""
+        return self.backlog.bytes + self._choked_bytes + self._half_line_bytes
 
     def refuse(self, reason: str) -> None:
         """Send an error, then finish."""
@@ -173,6 +175,7 @@ class TextClient(asyncio.BufferedProtocol):
             return
         self.is_finishing = True
         self.is_writable = False
+        self._count_half_line(0)
         self._owner.end_subscriptions(self)
         self.set_deadline(FINISH_S_MAX)
         self.resume_receiving()
@@ -235,6 +238,12 @@ class TextClient(asyncio.BufferedProtocol):
             return
         self._reader.feed(self._owner.receive_buffer[:nbytes])
         self._owner.has_input(self)
+        # What waits for room in the command buffer is not counted: its sender has done no wrong.
+        half_line_bytes = 0 if self.waits_for_room else self._reader.unread_bytes
+        if half_line_bytes != self._half_line_bytes:
+            self._count_half_line(half_line_bytes)
+            if self._owner.budget.is_exceeded:
+                self._owner.keep_budget()
 
     def eof_received(self) -> bool:
         self._has_input_ended = True
@@ -290,7 +299,12 @@ class TextClient(asyncio.BufferedProtocol):
         self.set_deadline(None)
         self.backlog.clear()
         self._count_choked(0)
+        self._count_half_line(0)
         self._owner.end_subscriptions(self)
+
+    def _count_half_line(self, size_bytes: int) -> None:
+        self._owner.budget.bytes += size_bytes - self._half_line_bytes
+        self._half_line_bytes = size_bytes
 
     def _count_choked(self, size_bytes: int) -> None:
         self._owner.budget.bytes += size_bytes - self._choked_bytes

@@ -22,6 +22,7 @@ from .line_backlog import join_spared
 from .seldom import Seldom
 from .text_client import TextClient
 from .text_wire import Command, format_delivery, format_error, format_reply, format_topic
+from .values import parse_text
 
 logger = logging.getLogger("jsonbus.gateway.text")
 
@@ -109,7 +110,7 @@ class TextCommands:
     async def _publish(self, client: TextClient, command: Command) -> None:
         if self._may(client, "publish"):
             client.has_published = True
-            await self._hub.publish(command.topic, command.value)
+            await self._hub.publish(command.topic, parse_text(command.value))
 
     async def _subscribe(self, client: TextClient, command: Command) -> None:
         if not self._may(client, "subscribe"):

@@ -47,6 +47,10 @@ CLOSE_CLIENTS_S = 1.0
 #: clients can be choked at the same moment before the first is cut off for it.
 TOTAL_BACKLOG_BYTES_MAX = 256 << 20
 
+#: While there are many clients, each gives less at a time: it waits here if the buffer is full.
+CLIENTS_MANY = 1_000
+PIECE_OF_MANY_BYTES = 8_192
+
 _CLOSING = "the gateway is closing: connect again later"
 
 
@@ -93,7 +97,8 @@ class TextServer:
         #: Where it listens; of several addresses the first.
         self.address: tuple[str, int] = ("", 0)
         # For the clients; see ClientOwner.
-        self.receive_buffer = memoryview(bytearray(PIECE_BYTES))
+        self._receive_buffer = memoryview(bytearray(PIECE_BYTES))
+        self.receive_buffer = self._receive_buffer
         self.backlog_lines_max = backlog_lines_max
         self.backlog_bytes_max = backlog_bytes_max
         self.budget = LineBudget(total_backlog_bytes_max)
@@ -211,6 +216,8 @@ class TextServer:
         self._accepted += 1
         self._clients.add(client)
         self._is_empty.clear()
+        if len(self._clients) == CLIENTS_MANY:
+            self.receive_buffer = self._receive_buffer[:PIECE_OF_MANY_BYTES]
         client.id = str(self._accepted)
         client.rights = self._access.rights_of(None)
         if not client.rights:
@@ -230,26 +237,28 @@ class TextServer:
         self._dropped += 1
         if self._warns_of_drops.is_due():
             logger.warning(
-                "the text client at %s was cut off with %d lines and %d bytes unread (%d bytes of "
-                "all clients): it must read faster, or want less",
+                "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
+                "bytes for all): it must read faster, or want less",
                 client.peer,
                 client.backlog.lines,
-                client.unread_bytes,
+                client.held_bytes,
                 self.budget.bytes,
             )
 
     def keep_budget(self) -> None:
-        # Whoever has the most unread is the furthest behind, of those who want the same. One who is
-        # cut off has nothing unread any more, so that the number of clients bounds the rounds.
+        # Whoever has the most unread is the furthest behind, of those who want the same. Nothing is
+        # kept for one who is cut off, so that the number of clients bounds the rounds.
         while self.budget.is_exceeded and self._clients:
-            furthest = max(self._clients, key=_unread_bytes_of)
-            if not furthest.unread_bytes:
+            furthest = max(self._clients, key=_held_bytes_of)
+            if not furthest.held_bytes:
                 break
             self._dropped_for_all += 1
             furthest.cut_off()
 
     def is_gone(self, client: TextClient) -> None:
         self._clients.discard(client)
+        if len(self._clients) == CLIENTS_MANY - 1:
+            self.receive_buffer = self._receive_buffer
         if not self._clients:
             self._is_empty.set()
 
@@ -291,8 +300,8 @@ class TextServer:
                 client.keep(chunk)
 
 
-def _unread_bytes_of(client: TextClient) -> int:
-    return client.unread_bytes
+def _held_bytes_of(client: TextClient) -> int:
+    return client.held_bytes
 
 
 def _send_pending(clients: list[TextClient]) -> None:

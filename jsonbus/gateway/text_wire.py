@@ -40,7 +40,7 @@ from typing import Any, Final, NamedTuple
 
 from jsonbus.errors import PayloadError
 
-from .values import parse_json, parse_text, to_json
+from .values import parse_json, to_json
 
 #: Bytes of a line without its end: ten times the message that fits one HTTP publish. Larger values
 #: go by `POST /v1/topics/TOPIC`.
@@ -64,8 +64,9 @@ class Command(NamedTuple):
 
     word: str
     topic: str = ""
-    #: The value to publish, the token, or the reason.
-    value: Any = None
+    #: The text to publish, the token, or the reason. The text is not parsed before it is published:
+    #: 64 KB of it can be a value of 1.4 MB, and a thousand commands may wait.
+    value: str = ""
 
 
 class CommandReader:
@@ -257,7 +258,7 @@ def _parse_publish(rest: str) -> Command:
         topic, _, message = rest.partition(" ")
         if not topic:
             return Command(REFUSED, value="publish needs a topic: send publish TOPIC MESSAGE")
-    return Command(PUBLISH, topic, parse_text(message))
+    return Command(PUBLISH, topic, message)
 
 
 def _parse_subscribe(word: str, rest: str) -> Command:

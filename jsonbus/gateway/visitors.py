@@ -12,6 +12,9 @@ loopback included. Nobody but the owner of a page should publish, so:
   address cannot be made to point elsewhere, so it is checked only as far as it is loopback.
 
 Programs send none of these but Host. All of it is for HTTP and for WebSockets alike.
+
+Webhooks are turned away as well, whosever they are: one that posts to `/v1/topics/…` would publish
+what it delivers, and if it subscribes to that, for ever and faster than anybody can read.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ class Visitors:
                 origin = value
             elif name == b"sec-fetch-site":
                 site = value
+            elif name == b"jsonbus-delivery":
+                raise Refusal(403, "a webhook must not post to a gateway: a loop would never end")
         if self._checks_hosts and host not in self._hosts_passed:
             self._check_host(host)
         if origin is not None:

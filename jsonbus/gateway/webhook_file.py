@@ -213,6 +213,9 @@ def _set_up(database: sqlite3.Connection) -> None:
     # No other program comes in until we close: none can hold up a commit, or the WAL's start over.
     # SQLite then needs no `-shm` file, either, for which a full disk would have no room.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    # Nor temporary files, which would stand elsewhere (/var/tmp), on a disk of whose state nobody
+    # here knows: what one statement changes is little.
+    database.execute("PRAGMA temp_store = MEMORY")
     if database.execute("PRAGMA page_count").fetchone() == (0,):
         # Room that a backlog took can be given back to the disk. Only a new file heeds that.
         database.execute("PRAGMA auto_vacuum = INCREMENTAL")

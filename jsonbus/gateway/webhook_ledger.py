@@ -26,6 +26,7 @@ from jsonbus.gateway.webhook_works import (
     Accept,
     Batch,
     Ended,
+    ReadBody,
     Settle,
     Subscribe,
     Subscription,
@@ -84,7 +85,8 @@ class WebhookLedger:
 
         `on_batch` runs in the loop for every batch cut from now on, and before this returns for
         those that were in flight when the store was last closed or killed. A batch comes once: it
-        is the receiver's to deliver until it is settled or its subscriber is gone (`url_of`).
+        is the receiver's to deliver until it is settled or its subscriber is gone (`url_of`). One
+        without its body is too large to be kept with all others: `body_of` reads it.
         """
         contents = await self._commits.open()
         self._on_batch = on_batch
@@ -189,6 +191,15 @@ class WebhookLedger:
             except TimeoutError:
                 pass
 
+    async def body_of(self, batch: Batch) -> bytes | None:
+        """Read the body of a batch in flight again; None if it is not (settled, subscriber gone).
+
+        Raises StoreError, ClosedError.
+        """
+        self._check_open()
+        body: bytes | None = await self._commits.submit(ReadBody(batch.subscriber, batch.last))
+        return body
+
     def url_of(self, subscriber: int) -> str | None:
         """Where a subscriber's batches go now; None if it is gone."""
         account = self._accounts.get(subscriber)
@@ -233,7 +244,7 @@ class WebhookLedger:
             else:
                 if isinstance(work, Subscribe):
                     self._subscribing -= 1
-                if error is None:
+                if error is None and not isinstance(work, ReadBody):
                     self._apply(work, result)
             if future.done():  # whoever waited was cancelled
                 continue

@@ -36,6 +36,7 @@ from jsonbus.gateway.webhook_works import (
     Committed,
     Contents,
     Ended,
+    ReadBody,
     Settle,
     StoredSubscriber,
     Subscribe,
@@ -47,6 +48,10 @@ from jsonbus.gateway.webhook_works import (
 #: is larger. Enough to catch up quickly, and little to repeat when a webhook fails halfway.
 BATCH_COUNT_MAX = 100
 BATCH_BYTES_MAX = 1 << 20
+
+#: Batches of one commit carry bodies of so many bytes together; the others are read when they are
+#: about to be sent. One message for ten thousand subscribers is as many bodies.
+BODIES_BYTES_MAX = 8 << 20
 
 _ANY = (1 << 63) - 1  # no message has a higher number
 
@@ -82,6 +87,7 @@ class WebhookStore:
         self._new_messages: list[Any] = []
         self._new_deliveries: list[int] = []
         self._touched: dict[int, None] = {}
+        self._bodies_bytes = 0
         self._now = 0.0
 
     def open(self) -> Contents:
@@ -128,6 +134,7 @@ class WebhookStore:
         try:
             self._database.begin(needs_room=needs_room)
             self._now = time.time()
+            self._bodies_bytes = 0
             results = [self._do(work) for work in works]
             self._write_messages()
             batches = [batch for each in self._touched if (batch := self._cut(each)) is not None]
@@ -146,6 +153,8 @@ class WebhookStore:
             return self._settle(work.subscriber, work.last)
         if isinstance(work, Subscribe):
             return self._subscribe(work.name, work.pattern, work.url)
+        if isinstance(work, ReadBody):
+            return self._read_body(work.subscriber, work.last)
         return self._unsubscribe(work.name, work.pattern)
 
     def _roll_back(self) -> None:
@@ -222,20 +231,36 @@ class WebhookStore:
         """The batch up to a cut, or (None) as much as one may hold, with its messages' numbers."""
         # A batch cut by an earlier version stays as it is, whatever the limits are now.
         up_to = (subscriber, _ANY, BATCH_COUNT_MAX) if cut is None else (subscriber, cut, -1)
-        listed, topics_hex, sizes = self._execute(_LIST, up_to).fetchone()
+        listed, topics_hex, sizes_listed = self._execute(_LIST, up_to).fetchone()
         if listed is None:
             return None, ()
         numbers = [int(number) for number in listed.split(",")]
-        topics = [values.to_json(bytes.fromhex(each).decode()) for each in topics_hex.split(",")]
+        sizes = [int(size) for size in sizes_listed.split(",")]
+        topics = _read_topics(topics_hex)
         if cut is None:
-            count = _count_fitting(topics, [int(size) for size in sizes.split(",")])
+            count = _count_fitting(topics, sizes)
             numbers, topics = numbers[:count], topics[:count]
-        last = numbers[-1]
-        (payloads,) = self._execute(_PAYLOADS, (subscriber, last)).fetchone()
-        body = b'{"message":[%b],"topic":[%b]}' % (payloads, b",".join(topics))
+        last, count = numbers[-1], len(numbers)
+        body_bytes = sum(map(_size_of, topics, sizes[:count])) + _EMPTY_BODY_BYTES
+        body = None
+        if self._bodies_bytes + body_bytes <= BODIES_BYTES_MAX:
+            self._bodies_bytes += body_bytes
+            body = self._make_body(subscriber, last, topics)
         delivery_id = f"{self._identity}-{subscriber}-{last}"
         name = self._names[subscriber]
-        return Batch(subscriber, name, delivery_id, last, len(numbers), body), tuple(numbers)
+        batch = Batch(subscriber, name, delivery_id, last, count, body_bytes, body)
+        return batch, tuple(numbers)
+
+    def _make_body(self, subscriber: int, last: int, topics: Iterable[bytes]) -> bytes:
+        (payloads,) = self._execute(_PAYLOADS, (subscriber, last)).fetchone()
+        return b'{"message":[%b],"topic":[%b]}' % (payloads, b",".join(topics))
+
+    def _read_body(self, subscriber: int, last: int) -> bytes | None:
+        numbers = self._in_flight.get(subscriber)
+        if not numbers or numbers[-1] != last:
+            return None
+        _, topics_hex, _ = self._execute(_LIST, (subscriber, last, -1)).fetchone()
+        return self._make_body(subscriber, last, _read_topics(topics_hex))
 
     def _subscribe(self, name: str, pattern: str, url: str) -> Subscription:
         row = self._execute(
@@ -345,11 +370,24 @@ class WebhookStore:
         return self._database.execute(statement, parameters)
 
 
+#: The first message and topic have no comma before them.
+_EMPTY_BODY_BYTES = len(b'{"message":[],"topic":[]}') - 2
+
+
+def _size_of(topic: bytes, payload_bytes: int) -> int:
+    """What a message, with its topic in JSON, takes in a body."""
+    return len(topic) + payload_bytes + 2
+
+
 def _count_fitting(topics: Sequence[bytes], sizes: Sequence[int]) -> int:
     """How many messages, with topics in JSON and payloads of these sizes, make one body."""
-    size_bytes = len(b'{"message":[],"topic":[]}') - 2  # the first has no commas before it
+    size_bytes = _EMPTY_BODY_BYTES
     for count, (topic, size) in enumerate(zip(topics, sizes, strict=True)):
-        size_bytes += len(topic) + size + 2
+        size_bytes += _size_of(topic, size)
         if size_bytes > BATCH_BYTES_MAX:
             return max(count, 1)
     return len(topics)
+
+
+def _read_topics(listed_hex: str) -> list[bytes]:
+    return [values.to_json(bytes.fromhex(each).decode()) for each in listed_hex.split(",")]

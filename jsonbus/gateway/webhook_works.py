@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """Messages for one subscriber, to be delivered together until it takes them.
 
-    `delivery_id` and `body` are the same at every try, over restarts too.
+    `delivery_id` and the body are the same at every try, over restarts too. The body is not always
+    in memory: whoever has the batch may drop it, and the ledger reads it again.
     """
 
     subscriber: int
@@ -19,7 +20,8 @@ class Batch:
     delivery_id: str
     last: int  # number of its last message
     count: int
-    body: bytes  # {"message":[…],"topic":[…]}, both in order
+    body_bytes: int
+    body: bytes | None  # {"message":[…],"topic":[…]}, both in order
 
 
 class Accept(NamedTuple):
@@ -51,10 +53,17 @@ class Unsubscribe(NamedTuple):
     pattern: str | None
 
 
-Work = Accept | Settle | Subscribe | Unsubscribe
+class ReadBody(NamedTuple):
+    """Read the body of a batch in flight; gives None if it is not the one in flight."""
+
+    subscriber: int
+    last: int
+
+
+Work = Accept | Settle | Subscribe | Unsubscribe | ReadBody
 
 #: Those that store nothing new.
-FREEING = (Settle, Unsubscribe)
+FREEING = (Settle, Unsubscribe, ReadBody)
 
 
 class Subscription(NamedTuple):

@@ -28,6 +28,7 @@ from jsonbus.errors import ClosedError, LocalError, PayloadError
 from .courier import Courier, Office
 from .targets import Targets
 from .values import to_json
+from .webhook_bodies import Bodies
 from .webhook_ledger import Batch, Subscribed, WebhookLedger
 from .webhook_post import make_tls_context
 
@@ -94,7 +95,9 @@ class Webhooks:
             targets=targets,
             # Made at the first delivery: reading the authorities takes some 40 ms.
             tls=lru_cache(maxsize=1)(make_tls_context) if tls is None else lambda: tls,
+            bodies=Bodies(ledger),
             slots=asyncio.Semaphore(CONNECTIONS_MAX),
+            retry_slots=asyncio.Semaphore(max(1, CONNECTIONS_MAX // 2)),
             random=random or Random(),
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
@@ -211,6 +214,8 @@ class Webhooks:
             "delivering": sum(courier.idle_at is None for courier in couriers),
             "messages_unwritable": self._unwritable,
             "messages_storing": self._storing,
+            "bodies_bytes": self._office.bodies.bytes,
+            "bodies_loaded": self._office.bodies.loaded,
         }
 
     async def _ask_for(self, patterns: list[str]) -> list[str]:

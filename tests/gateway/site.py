@@ -22,6 +22,7 @@ import jsonbus
 from jsonbus.gateway.access import Access, read_token
 from jsonbus.gateway.app import make_app
 from jsonbus.gateway.event_streams import EventStreams
+from jsonbus.gateway.http_request import BodyRoom
 from jsonbus.gateway.http_server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
 from jsonbus.gateway.services import BODY_BYTES_MAX, Services
@@ -102,6 +103,7 @@ async def site(
     stream_options: Mapping[str, Any] | None = None,
     server_options: Mapping[str, Any] | None = None,
     body_bytes_max: int = BODY_BYTES_MAX,
+    room: BodyRoom | None = None,
     allow_webhooks: Sequence[str] = (),
 ) -> AsyncIterator[Site]:
     async with buses() as open_bus:
@@ -132,6 +134,7 @@ async def site(
                 access=Access(map(read_token, tokens)),
                 trouble=lambda: trouble[0] if trouble else None,
                 body_bytes_max=body_bytes_max,
+                room=room or BodyRoom(),
             )
         )
         server = HttpServer(app, parser=parser, on_close=streams.close, **(server_options or {}))

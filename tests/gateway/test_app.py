@@ -437,3 +437,12 @@ async def test_a_full_disk_is_answered_by_500_try_again_later_until_there_is_roo
             assert (answer.status_code, answer.json()["webhooks"]) == (200, 1)
             [listed] = (await here.http.get("/subscribers")).json()["subscribers"]
             assert (listed["backlog"], listed["topics"]) == (kept + 1, ["a"])
+
+
+@asynctest
+async def test_the_letters_of_a_route_may_be_encoded() -> None:
+    async with site() as here:
+        for path in ("/v1/%74opics/a%2Fb", "/%761/topics%2Fa/b"):
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n1"
+            assert (await here.raw(head.encode())).status == 200
+        assert here.hub.published == [("a/b", 1)] * 2

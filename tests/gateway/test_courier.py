@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import socket
 import time
+import tracemalloc
 from urllib.parse import unquote
 
 import pytest
 
+from jsonbus.errors import StoreError
+from jsonbus.gateway import courier
 from jsonbus.gateway.targets import Targets
+from jsonbus.gateway.webhook_works import Batch
 from tests.gateway.receiver import Answer, Receiver, run, until
 from tests.gateway.webhook_parts import courier_tasks, gateway, names
 
@@ -326,5 +332,77 @@ def test_an_attempt_that_fails_is_shown_with_its_time() -> None:
         assert view.last_error == "the answer was 500, not 200"
         assert view.last_error_at is not None and before <= view.last_error_at <= time.time()
         assert view.retry_at is None
+
+    run(main())
+
+
+def test_the_body_of_a_batch_takes_no_memory_while_its_courier_pauses() -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            receiver.default = Answer(503)
+            async with gateway(retry_s_max=300.0) as parts:
+                for number in range(5):
+                    await parts.webhooks.subscribe(f"bob {number}", "a", receiver.url)
+                tracemalloc.start()
+                try:
+                    await parts.publish("x" * 2_000_000)
+                    await until(lambda: parts.webhooks.stats()["attempts_failed"] >= 5)
+                    receiver.requests.clear()
+                    await until(lambda: parts.webhooks.stats()["bodies_bytes"] == 0)
+                    gc.collect()
+                    used_bytes, _ = tracemalloc.get_traced_memory()
+                finally:
+                    tracemalloc.stop()
+                assert used_bytes < 5_000_000  # once in the thread that stored it; not five times
+                receiver.default = Answer(200)
+                for number in range(5):
+                    await parts.webhooks.subscribe(f"bob {number}", "a", receiver.url + "/moved")
+                await parts.until_delivered()
+                assert parts.webhooks.stats()["bodies_loaded"] >= 5
+                assert parts.webhooks.stats()["bodies_bytes"] == 0
+                assert receiver.messages[-5:] == ["x" * 2_000_000] * 5
+
+    run(main())
+
+
+def test_a_subscriber_that_goes_gives_the_room_of_its_body_back() -> None:
+    async def main() -> None:
+        with Receiver() as receiver:
+            receiver.default = Answer(waits=True)
+            async with gateway() as parts:
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish("first", "second")
+                await until(lambda: receiver.requests)
+                assert parts.webhooks.stats()["bodies_bytes"] > 0
+                await parts.webhooks.unsubscribe("bob")
+                assert parts.webhooks.stats()["bodies_bytes"] == 0
+
+    run(main())
+
+
+def test_a_store_that_cannot_be_read_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(courier, "READ_AGAIN_S", 0.01)
+
+    async def main() -> None:
+        with Receiver() as receiver:
+            receiver.script(Answer(503))
+            async with gateway() as parts:
+                body_of = parts.ledger.body_of
+                asked = 0
+
+                async def fail_twice(batch: Batch) -> bytes | None:
+                    nonlocal asked
+                    asked += 1
+                    await asyncio.sleep(0)
+                    if asked <= 2:
+                        raise StoreError("the disk is gone")
+                    return await body_of(batch)
+
+                parts.ledger.body_of = fail_twice  # type: ignore[method-assign]
+                await parts.webhooks.subscribe("bob", "a", receiver.url)
+                await parts.publish("first")
+                await parts.until_delivered()
+                assert asked == 3
+            assert receiver.messages == ["first", "first"]
 
     run(main())

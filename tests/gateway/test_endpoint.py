@@ -52,9 +52,23 @@ async def test_what_nobody_expected_gives_500_and_a_traceback_in_the_log(
         assert answer.json() == {"error": "the gateway failed to do this: its log tells why"}
         [record] = [each for each in caplog.records if each.levelno >= logging.ERROR]
         assert "ZeroDivisionError: a bug" in caplog.text
-        assert record.getMessage() == "a request to /publish failed"
+        assert record.getMessage() == "a request to '/publish' failed"
         assert "hidden" not in caplog.text
         assert (await here.http.get("/health")).status_code == 200
+
+
+@asynctest
+async def test_a_path_cannot_begin_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with site() as here:
+
+        async def fail(topic: str, value: Any) -> None:
+            raise ZeroDivisionError("a bug")
+
+        here.hub.before_publish = fail
+        answer = await here.http.post("/v1/topics/a%0dforged%1b[2J", content=b"1")
+        assert answer.status_code == 500
+        [record] = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert record.getMessage().isprintable()
 
 
 @asynctest

@@ -14,6 +14,7 @@ import pytest
 
 from jsonbus.errors import TransportError
 from jsonbus.gateway import endpoint, http_request
+from jsonbus.gateway.http_request import BodyRoom
 from jsonbus.gateway.http_server import HttpServer
 from tests.aio.running import asynctest, until
 from tests.gateway.site import end, read_answer, site
@@ -494,3 +495,56 @@ async def test_a_wish_for_another_protocol_is_answered_and_the_connection_closed
             with contextlib.suppress(asyncio.IncompleteReadError):
                 assert (await read_answer(reader)).status == 200
         await end(writer)
+
+
+@PARSERS
+@asynctest
+async def test_bodies_of_all_requests_are_bounded_together(parser: str) -> None:
+    room = BodyRoom(100_000)
+    async with site(parser=parser, room=room) as here:
+        body = b'"' + b"x" * 39_998 + b'"'
+        head = b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\n"
+        slow = [await here.connect() for _ in range(2)]
+        for _, writer in slow:
+            writer.write(head + body[:-1])
+        assert await until(lambda: room.bytes == 2 * 39_999)
+        answer = await here.raw(head + body)
+        assert answer.status == 503
+        assert answer.json["error"].startswith("try again later: too many large requests")
+        assert answer.headers["retry-after"] == "5"
+        small = await here.http.post("/v1/topics/a", content=b"1")
+        assert small.status_code == 200
+        for reader, writer in slow:
+            writer.write(body[-1:])
+            assert (await read_answer(reader)).status == 200
+            await end(writer)
+        assert room.bytes == 0
+        assert (await here.raw(head + body)).status == 200
+
+
+@asynctest
+async def test_a_body_takes_its_room_until_it_is_published() -> None:
+    room = BodyRoom()
+    async with site(room=room) as here:
+        held = []
+
+        async def look(topic: str, value: Any) -> None:
+            held.append(room.bytes)
+
+        here.hub.before_publish = look
+        for size_bytes in (10, 10_000, 200_000):
+            answer = await here.http.post("/v1/topics/a", content=b"1" + b" " * (size_bytes - 1))
+            assert answer.status_code == 200
+        assert held == [0, 10_000, 200_000]
+        assert room.bytes == 0
+
+
+@asynctest
+async def test_a_client_that_goes_gives_the_room_of_its_body_back() -> None:
+    room = BodyRoom()
+    async with site(room=room) as here:
+        _, writer = await here.connect()
+        writer.write(b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
+        assert await until(lambda: room.bytes == 1)
+        await end(writer)
+        assert await until(lambda: room.bytes == 0)

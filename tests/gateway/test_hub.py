@@ -8,6 +8,7 @@ import logging
 import pytest
 
 import jsonbus
+from jsonbus.core import liveness
 from jsonbus.errors import (
     BacklogFullError,
     InvalidTopicError,
@@ -15,7 +16,7 @@ from jsonbus.errors import (
     PayloadTooLargeError,
 )
 from jsonbus.gateway.hub import Hub, Published
-from tests.aio.running import asynctest, buses, until
+from tests.aio.running import asynctest, buses, memory_buses, until
 
 
 class Sink:
@@ -137,6 +138,33 @@ async def test_a_newcomer_gets_retained_values_and_the_others_do_not_get_them_ag
         await other.publish("door/hall", "shut")
         assert await until(lambda: "shut" in sink.values)
         assert sink.values == ["open", "shut"]
+
+
+def test_a_newcomer_gets_the_retained_value_of_a_node_that_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(liveness, "HEARTBEAT_MIN_S", 0.1)  # so that it is soon taken for gone
+
+    @asynctest
+    async def run() -> None:
+        async with memory_buses() as (network, open_bus):
+            transport = network.open()
+            bus, other = open_bus(network.open()), open_bus(transport)
+            hub, sink = Hub(bus), Sink()
+            hub.add_sink(sink.take)
+            assert await other.wait_until_sure(timeout=30)
+            await other.publish("a", 1, retain=True)
+            await hub.want("a")
+            assert await until(lambda: sink.values == [1])
+            hub.unwant("a")
+            transport.is_plugged = False
+            assert await until(lambda: len(bus.nodes()) == 1)
+            transport.is_plugged = True
+            assert await until(lambda: len(bus.nodes()) == len(other.nodes()) == 2)
+            assert await hub.want("a") == []
+            assert await until(lambda: sink.values == [1, 1])
+
+    run()
 
 
 @asynctest

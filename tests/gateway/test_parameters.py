@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsonbus.errors import PayloadError
-from jsonbus.gateway.http_request import HttpRequest, Refusal
+from jsonbus.gateway.http_request import BodyRoom, HttpRequest, Refusal
 from jsonbus.gateway.parameters import message_of, read_parameters
 
 FORM = "application/x-www-form-urlencoded"
@@ -29,7 +29,7 @@ def request(query: bytes = b"", body: bytes | None = None, kind: str | None = No
     async def receive() -> Any:
         return {"type": "http.request", "body": body or b"", "more_body": False}
 
-    return HttpRequest({"headers": headers, "query_string": query}, receive)
+    return HttpRequest({"headers": headers, "query_string": query}, receive, BodyRoom())
 
 
 def read(query: bytes = b"", body: bytes | None = None, kind: str | None = None) -> dict[str, Any]:

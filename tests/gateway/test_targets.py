@@ -152,6 +152,11 @@ def test_a_url_with_an_unclear_address_is_refused_by_every_rule(url: str, reason
         ("fd12::1", "private"),
         ("169.254.169.254", "link-local"),
         ("fe80::1", "link-local"),
+        ("fd00:ec2::254", "metadata"),
+        ("168.63.129.16", "metadata"),
+        ("::ffff:192.0.0.192", "metadata"),
+        ("192.0.0.1", "reserved"),
+        ("192.0.0.254", "reserved"),
         ("0.0.0.0", "unspecified"),
         ("::", "unspecified"),
         ("0.1.2.3", "reserved"),
@@ -326,3 +331,19 @@ def test_any_text_is_a_url_or_a_value_error(text: str) -> None:
             parse_url(url)
         except ValueError:
             continue
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[fd00:ec2::254]/latest/meta-data",
+        "http://168.63.129.16/machine",
+        "http://192.0.0.192/opc/v1",
+        "http://169\u3002254\u3002169\u3002254/",  # full stops of another script
+        "http://169\uff0e254\uff0e169\uff0e254/",
+    ],
+)
+def test_what_hands_out_secrets_is_refused_however_it_is_written(url: str) -> None:
+    """Also by a gateway on loopback, which posts to private addresses."""
+    with pytest.raises(ValueError, match=r"metadata|link-local|cannot be read|neither a host name"):
+        Targets(is_loopback_gateway=True).check(url)

@@ -322,3 +322,41 @@ def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
             client.close()
 
     asyncio.run(scenario())
+
+
+def test_half_lines_of_all_clients_are_bounded_together() -> None:
+    async def scenario() -> None:
+        async with serving(total_backlog_bytes_max=100_000) as (server, hub):
+            clients = [await connect(server) for _ in range(3)]
+            clients[0].writer.write(b"publish a " + b"x" * 40_000)
+            await until(lambda: server.stats()["backlog_bytes"] >= 40_000)
+            clients[1].writer.write(b"publish a " + b"x" * 50_000)
+            await until(lambda: server.stats()["backlog_bytes"] >= 90_000)
+            clients[2].writer.write(b"publish a " + b"x" * 30_000)
+            await until(lambda: server.stats()["clients_dropped_for_all"] == 1)
+            assert await clients[1].is_cut_off()
+            for client in (clients[0], clients[2]):
+                client.writer.write(b"\n")
+            await until(lambda: len(hub.published) == 2)
+            await until(lambda: server.stats()["backlog_bytes"] == 0)
+            for client in clients:
+                client.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_room_in_the_command_buffer_cuts_nobody_off() -> None:
+    async def scenario() -> None:
+        async with serving(buffer=1, handlers=1, total_backlog_bytes_max=1_000) as (server, hub):
+            hub.gate.clear()
+            clients = [await connect(server) for _ in range(5)]
+            for client in clients:
+                client.send(*[f"publish a {'x' * 500}"] * 100)
+            await until(lambda: len(server._buffer._waiting_for_room) >= 4)
+            hub.gate.set()
+            await until(lambda: len(hub.published) == 500)
+            assert server.stats()["clients_dropped"] == 0
+            for client in clients:
+                client.close()
+
+    asyncio.run(scenario())

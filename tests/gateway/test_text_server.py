@@ -368,3 +368,22 @@ def test_clients_sockets_send_small_lines_at_once_and_notice_dead_peers() -> Non
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
     asyncio.run(scenario())
+
+
+def test_of_many_clients_each_gives_less_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_server, "CLIENTS_MANY", 3)
+
+    async def scenario() -> None:
+        async with serving() as (server, hub):
+            clients = [await connect(server) for _ in range(2)]
+            assert len(server.receive_buffer) == 65_536
+            clients.append(await connect(server))
+            assert len(server.receive_buffer) == 8_192
+            clients[0].send(f"publish a {'x' * 60_000}")
+            await until(lambda: hub.published == [("a", "x" * 60_000)])
+            clients.pop().close()
+            await until(lambda: len(server.receive_buffer) == 65_536)
+            for client in clients:
+                client.close()
+
+    asyncio.run(scenario())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.gateway.visitors import Visitors
-from tests.aio.running import asynctest
+from tests.aio.running import asynctest, until
 from tests.gateway.site import Raw, Site, site
 
 PUBLISH = "/publish?topic=a&message=1"
@@ -202,3 +202,28 @@ async def test_websockets_are_checked_the_same() -> None:
         await here.app(scope, receive, send)
         assert [message["type"] for message in sent] == ["websocket.close"]
         assert "--allow-origin" in sent[0]["reason"]
+
+
+@asynctest
+async def test_a_webhook_that_posts_to_the_gateway_itself_goes_round_once() -> None:
+    """Each would publish what it gets, which both would get: twice as much each time."""
+    async with site() as here:
+        host, port = here.server.address
+        url = f"http://{host}:{port}/v1/topics/a"
+        for name in ("one", "two"):
+            query = {"topic": "a", "subscriberName": name, "url": url}
+            assert (await here.http.get("/subscribe", params=query)).status_code == 200
+        assert (await here.http.get(PUBLISH)).json()["webhooks"] == 2
+        assert await until(lambda: all(view.attempts_failed for view in here.ledger.subscribers()))
+        errors = {view.last_error for view in here.ledger.subscribers()}
+        assert errors == {"the answer was 403, not 200"}
+        assert here.hub.published == [("a", 1)]
+
+
+@asynctest
+async def test_a_host_header_that_is_none_breaks_nothing_where_hosts_are_not_checked() -> None:
+    async with site(visitors=Visitors(is_loopback=False)) as here:
+        for host in ("[", "[::", "a b", "http://x", ""):
+            for path in ("/nothing", "/health", "/docs"):
+                answer = await get(here, path, host=host)
+                assert answer.status == (404 if path == "/nothing" else 200)

@@ -194,6 +194,22 @@ def test_a_file_that_lost_its_name_takes_nothing_new_until_it_is_back(
     store.close()
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
+def test_nothing_is_written_but_in_the_folder(tmp_path: Path) -> None:
+    store = WebhookStore(tmp_path)
+    store.open()
+    # One statement adds to the pages of many subscribers, each with pages of its own: SQLite
+    # remembers what they were, and puts more than 64 KiB of that into a temporary file.
+    subscribers = range(1, 61)
+    store.commit([Subscribe(f"anna {each}", "a", "http://h/") for each in subscribers])
+    for _ in range(5):
+        store.commit([Accept([("a", b"1", subscribers)] * 200)])
+    descriptors = Path("/proc/self/fd").iterdir()
+    files = [os.readlink(each) for each in descriptors if os.path.lexists(each)]
+    store.close()
+    assert not [each for each in files if "etilqs" in each]  # SQLite's name for temporary files
+
+
 def test_a_folder_that_is_unmounted_takes_nothing_new(tmp_path: Path) -> None:
     with small_disk(tmp_path, 64 << 20):
         store = WebhookStore(tmp_path)

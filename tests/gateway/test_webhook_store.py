@@ -11,7 +11,14 @@ from jsonbus.errors import StoreError
 from jsonbus.gateway import webhook_database, webhook_file, webhook_store
 from jsonbus.gateway.webhook_file import FILE_NAME
 from jsonbus.gateway.webhook_store import BATCH_BYTES_MAX, BATCH_COUNT_MAX, WebhookStore
-from jsonbus.gateway.webhook_works import Accept, Batch, Settle, Subscribe, Unsubscribe
+from jsonbus.gateway.webhook_works import (
+    Accept,
+    Batch,
+    ReadBody,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
 from tests.gateway.webhook_helpers import URL, messages_of, rows_in, topics_of
 
 
@@ -344,3 +351,55 @@ def test_a_file_in_use_when_it_is_opened_is_named_as_such(
     other.close()
     store.open()
     store.close()
+
+
+def test_bodies_that_are_too_many_for_one_commit_are_read_one_by_one(
+    store: WebhookStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd = tuple(subscribe(store, f"subscriber {number}", "a") for number in range(5))
+    one_bytes = len(b'{"message":["x"],"topic":["topic"]}')
+    monkeypatch.setattr(webhook_store, "BODIES_BYTES_MAX", 2 * one_bytes)
+    batches = accept(store, "x", to=crowd)
+    assert [batch.body is not None for batch in batches] == [True, True, False, False, False]
+    assert {batch.body_bytes for batch in batches} == {one_bytes}
+    works = [ReadBody(batch.subscriber, batch.last) for batch in batches]
+    assert store.commit(works).results == [batches[0].body] * 5
+    again = accept(store, "ä", [1], to=crowd)
+    assert again == []
+    assert store.commit(works).results == [batches[0].body] * 5  # and not what came later
+
+
+def test_the_size_of_a_body_is_known_without_it(store: WebhookStore) -> None:
+    anna = subscribe(store, "anna", "**")
+    messages = [("ä", '"ö"'.encode()), ('"b"', b"[1,2]"), ("c", b"3")]
+    work = Accept([(topic, payload, (anna,)) for topic, payload in messages])
+    (batch,) = store.commit([work]).batches
+    assert batch.body is not None
+    assert batch.body_bytes == len(batch.body)
+
+
+def test_the_body_of_a_batch_that_is_not_in_flight_is_none(store: WebhookStore) -> None:
+    anna = subscribe(store, "anna", "a")
+    (batch,) = accept(store, 1, to=(anna,))
+    read = ReadBody(anna, batch.last)
+    assert store.commit([Settle(anna, batch.last), read]).results == [1, None]
+    assert store.commit([ReadBody(anna, 99), ReadBody(99, 1)]).results == [None, None]
+    (batch,) = accept(store, 2, to=(anna,))
+    assert store.commit([Unsubscribe("anna", None), read]).results[1] is None
+
+
+def test_after_a_restart_no_more_bodies_are_read_than_a_commit_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = WebhookStore(tmp_path)
+    first.open()
+    crowd = tuple(subscribe(first, f"subscriber {number}", "a") for number in range(3))
+    bodies = [batch.body for batch in accept(first, "x", to=crowd)]
+    first.close()
+    monkeypatch.setattr(webhook_store, "BODIES_BYTES_MAX", 40)
+    second = WebhookStore(tmp_path)
+    batches = second.open().batches
+    assert [batch.body is not None for batch in batches] == [True, False, False]
+    works = [ReadBody(batch.subscriber, batch.last) for batch in batches]
+    assert second.commit(works).results == bodies
+    second.close()

@@ -11,6 +11,7 @@ import pytest
 
 import jsonbus
 from jsonbus.errors import LocalError
+from jsonbus.gateway import webhooks
 from jsonbus.gateway.targets import Targets
 from jsonbus.gateway.webhook_store import WebhookStore
 from jsonbus.gateway.webhook_works import Subscribe
@@ -399,5 +400,28 @@ def test_nothing_is_lost_or_out_of_order_over_failures_moves_and_restarts(
                 got[request.headers["jsonbus-subscriber"]] += request.messages
             assert bodies.setdefault(delivery_id, request.body) == request.body
         assert got == {name: list(range(120)) for name in subscribers}
+
+    run(main())
+
+
+def test_receivers_that_hang_leave_connections_to_those_that_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhooks, "CONNECTIONS_MAX", 4)
+
+    async def main() -> None:
+        with Receiver() as hanging, Receiver() as good:
+            async with gateway() as parts:
+                hanging.default = Answer(503)
+                for number in range(8):
+                    await parts.webhooks.subscribe(f"hangs {number}", "a", hanging.url)
+                await parts.publish(1)
+                await until(lambda: all(v.attempts_failed for v in parts.ledger.subscribers()))
+                hanging.default = Answer(hangs=True)
+                await until(lambda: parts.webhooks.stats()["delivering"] == 8)
+                await asyncio.sleep(0.1)  # for all to be at it again
+                await parts.webhooks.subscribe("good", "b", good.url)
+                await parts.publish(1, 2, 3, topic="b")
+                await until(lambda: good.messages == [1, 2, 3])
 
     run(main())
