@@ -167,6 +167,9 @@ def _read_body(
     if kind == JSON:
         return iter(_read_json(body, content_type.charset, names).items())
     if kind == FORM:
+        if body.lstrip()[:1] == b"{" and _is_json(body):
+            # `curl -d` calls everything a form; as one it would lack all parameters.
+            raise Refusal(400, f"the body is JSON, but called a form: send {JSON} (curl --json)")
         return read_form(_decode(body, content_type.charset, "the form"), content_type.charset)
     if kind == MULTIPART:
         return _read_multipart(body, content_type)
@@ -174,6 +177,14 @@ def _read_body(
         f"the content type {kind[:80]!r} is not understood" if kind else "no content type is given"
     )
     raise Refusal(415, f"{said}: send {JSON}, {FORM} or {MULTIPART}")
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        parse_json(body)
+    except PayloadError:
+        return False
+    return True
 
 
 def _read_json(body: bytes, charset: str, names: Sequence[str]) -> dict[str, Any]:

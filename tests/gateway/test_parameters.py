@@ -59,6 +59,7 @@ def part(name: str, content: bytes, more: str = "") -> bytes:
         (b"", b'{"topic":"a/b","message":"gr\xfc\xdfe x"}', JSON + "; charset=latin-1"),
         (b"topic=a/b", '{"message":"grüße x"}'.encode(), JSON),
         (b"message=gr%C3%BC%C3%9Fe+x", b"topic=a/b", FORM),
+        (b"message=gr%C3%BC%C3%9Fe+x", b"{}=1&topic=a/b", FORM),
         (b"", part("topic", b"a/b") + part("message", "grüße x".encode()) + b"--XX--", MULTIPART),
         (
             b"",
@@ -140,6 +141,8 @@ def test_a_parameter_that_comes_twice_is_refused(
         (b"", b'{"topic":"\xff"}', JSON, 400, "this is not JSON"),
         (b"", b'{"topic":"\\ud800"}', JSON, 400, "this is not JSON"),
         (b"", b"[" * 100_000, JSON, 400, "this is not JSON"),
+        (b"", b' {"topic":"a","message":1}', FORM, 400, "curl --json"),
+        (b"topic=a", b'{"message":1}', FORM, 400, "curl --json"),
         (b"", b"[]", JSON, 400, "must be a JSON object"),
         (b"", b"null", JSON, 400, "must be a JSON object"),
         (b"", b"topic=a", "text/plain", 415, "content type 'text/plain' is not understood"),
