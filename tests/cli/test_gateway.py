@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
-from importlib.machinery import ModuleSpec
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +96,42 @@ def test_a_port_in_use_is_told(run: Run, kind: str) -> None:
     assert f"127.0.0.1:{port}" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_a_missing_package_is_told_with_what_to_do(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+WITHOUT_EXTRA = """
+import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+missing = {"anyio", "fastapi", "httpcore", "httptools", "httpx", "prometheus_client", "starlette"}
+
+
+def find_what_is_there(name, *more):
+    return None if name in missing | {"uvicorn"} else find(name, *more)
+
+
+PathFinder.find_spec = find_what_is_there
+from jsonbus.cli.main import main
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("--help",), 0, "  gateway "),
+        (("gateway", "--help"), 0, "Usage: jsonbus gateway"),
+        (("gateway", *ANY_PORTS), 1, "needs fastapi: python3 -m pip install 'jsonbus[gateway]'"),
+    ],
+    ids=["help", "its help", "itself"],
+)
+def test_without_its_packages_help_is_given_and_what_to_install(
+    arguments: tuple[str, ...], code: int, told: str
 ) -> None:
-    find_spec = importlib.util.find_spec
-
-    def find_all_but_httpx(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name == "httpx" else find_spec(name, package)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_all_but_httpx)
-    result = run("gateway", *ANY_PORTS)
-    assert result.exit_code == 1
-    assert "httpx" in result.stderr and "jsonbus[gateway]" in result.stderr
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
+    assert told in ran.stdout + ran.stderr
