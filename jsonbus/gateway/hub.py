@@ -47,8 +47,13 @@ Take = Callable[[list[jsonbus.Message]], Awaitable[None] | None]
 #: Messages that wait for the sinks: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
 
-#: Retained values that are remembered as passed on: as many as a node keeps of others'.
-PASSED_MAX = 100_000
+#: Topics, and nodes of each, whose retained values are remembered as passed on. A topic that has
+#: more is unusual, and its values may pass twice.
+PASSED_TOPICS_MAX = 10_000
+PASSED_NODES_MAX = 100
+
+#: Retained values that a newcomer gets: as many as a node keeps of others'.
+RETAINED_MAX = 100_000
 
 
 class Backlog(Protocol):
@@ -88,7 +93,8 @@ class Hub:
         self._sinks: list[Take] = []
         self._wanted: dict[str, int] = {}
         self._feed: Feed | None = None
-        self._passed: OrderedDict[tuple[str, str, float], None] = OrderedDict()
+        # Retained values that passed: by topic, of each node when it was published.
+        self._passed: OrderedDict[str, dict[str, float]] = OrderedDict()
         self._published = 0
         self._received = 0
 
@@ -114,8 +120,7 @@ class Hub:
         pattern = jsonbus.check_pattern(pattern)
         if pattern not in self._wanted:
             self._subscribe((pattern,))
-            for key in [each for each in self._passed if jsonbus.topic_matches(pattern, each[0])]:
-                del self._passed[key]  # what the node still has is noted again below
+            self._forget_passed(pattern)  # what the node still has is noted again below
         self._wanted[pattern] = self._wanted.get(pattern, 0) + 1
         try:
             return await self._take_retained(pattern)
@@ -211,7 +216,7 @@ class Hub:
 
         Nothing here waits, though it is awaited: no message can come in between.
         """
-        with self._bus.subscribe(pattern, maxsize=PASSED_MAX) as newcomer:
+        with self._bus.subscribe(pattern, maxsize=RETAINED_MAX) as newcomer:
             pending = newcomer.pending
             messages = await newcomer.get_many(pending, timeout=0) if pending else []
         for message in messages:
@@ -220,12 +225,21 @@ class Hub:
 
     def _passes_first(self, message: jsonbus.Message) -> bool:
         """Whether a retained value has not been passed on before; it counts as passed on now."""
+        passed = self._passed.setdefault(message.topic, {})
+        self._passed.move_to_end(message.topic)
         # Not by its sequence: one that nobody wanted when it was published has none.
-        key = message.topic, message.node, message.sent_at
-        if key in self._passed:
-            self._passed.move_to_end(key)
+        if passed.get(message.node) == message.sent_at:
             return False
-        self._passed[key] = None
-        if len(self._passed) > PASSED_MAX:
+        if len(passed) >= PASSED_NODES_MAX:
+            passed.clear()
+        passed[message.node] = message.sent_at
+        if len(self._passed) > PASSED_TOPICS_MAX:
             self._passed.popitem(last=False)
         return True
+
+    def _forget_passed(self, pattern: str) -> None:
+        if "*" in pattern:
+            for topic in [each for each in self._passed if jsonbus.topic_matches(pattern, each)]:
+                del self._passed[topic]
+        else:
+            self._passed.pop(pattern, None)
