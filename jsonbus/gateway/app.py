@@ -263,7 +263,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     assert isinstance(error, HTTPException)
     reason = error.detail
     if error.status_code == 404:
-        reason = f"there is nothing at {request.url.path[:200]!r}: see /docs"
+        reason = f"there is nothing at {request.scope['path'][:200]!r}: see /docs"
     return Response(
         to_json_line({"error": reason}),
         error.status_code,
