@@ -23,10 +23,13 @@ from jsonbus.gateway import (
     courier,
     event_streams,
     http_connection,
+    http_request,
     parameters,
     services,
     text_commands,
+    text_server,
     text_wire,
+    webhook_bodies,
     webhook_file,
     webhook_reserve,
     webhook_store,
@@ -209,7 +212,13 @@ def test_every_limit_is_told_as_it_is() -> None:
             number(default_of(TextServer, "clients_max")),
             number(event_streams.STREAMS_MAX),
         ],
+        [
+            f"{as_size(text_server.TOTAL_BACKLOG_BYTES_MAX)} each",
+            as_size(http_request.BODIES_BYTES_MAX),
+            as_size(webhook_bodies.BYTES_MAX),
+        ],
     ]
+    assert text_server.TOTAL_BACKLOG_BYTES_MAX == event_streams.TOTAL_BACKLOG_BYTES_MAX
     rows = rows_of("Limits")[1:]
     for row, words in zip(rows, expected, strict=True):
         assert re.search(".*".join(map(re.escape, words)), row[1]), (row, words)
