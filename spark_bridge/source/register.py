@@ -9,12 +9,27 @@ from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_v
 
 from .datasource import JsonBusDataSource
 
+#: What Spark adds to the environment of a source's Python when a query begins. All queries share
+#: that HashMap, and nothing guards it: two that begin at once can break it for good, and then every
+#: task fails with an OptionalDataException until the JVM is restarted. A name that is there already
+#: only gets another value, which breaks nothing.
+ADDED_BY_SPARK = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
+
 
 def register(spark: Any, by_value: bool = False) -> None:
     """Register source and sink with a session, which may be one of Spark Connect.
 
     `by_value`: their code is sent along, for executors where this package is not installed.
     """
+    context = getattr(spark, "sparkContext", None)  # a session of Spark Connect has none
+    if context is not None:
+        for name in ADDED_BY_SPARK:
+            context.environment.setdefault(name, "")  # it is replaced before it is used
     if not by_value:
         spark.dataSource.register(JsonBusDataSource)
         return

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_bridge.source.register import ADDED_BY_SPARK
 from tests.end_to_end.processes import ROOT
+from tests.helpers import wait_until
+from tests.spark.bridges import Bridge
 from tests.spark.jvm import listening_on
 
 if TYPE_CHECKING:
@@ -61,6 +64,30 @@ def test_checkpoints_on_a_local_disk_are_written_the_quick_way(
     query = writer.trigger(once=True).start()
     query.awaitTermination()
     assert (tmp_path / "commits" / "0").exists()
+
+
+def test_queries_that_begin_at_once_add_nothing_to_the_environment_that_they_share(
+    spark: SparkSession, bridge: Bridge
+) -> None:
+    from pyspark.sql.udf import _wrap_function
+
+    context = spark.sparkContext
+    before = set(_wrap_function(context, print).envVars())
+    query = (
+        spark.readStream.format("jsonbus")
+        .option("bridge", bridge.address)
+        .load()
+        .writeStream.format("noop")
+        .start()
+    )
+    try:
+        assert wait_until(lambda: query.lastProgress is not None)
+    finally:
+        query.stop()
+    assert set(ADDED_BY_SPARK) <= before
+    shared = spark._jsparkSession.sessionState().dataSourceManager()
+    source = shared.lookupDataSource("jsonbus").dataSourceCls()
+    assert set(source.envVars()) == before
 
 
 def test_a_session_that_is_there_is_used_again(spark: SparkSession) -> None:
