@@ -3,9 +3,9 @@
 python3 tools/test.py                       all checks, all tests
 python3 tools/test.py tests/core -k topics  all checks, some tests
 
-Without arguments the tests run as two processes side by side, the bridge and Spark in one of them:
-they wait for starting JVMs and killed processes for most of their time, as the others wait for the
-bus's own times.
+Without arguments the tests run as two processes side by side, those of bridge, Spark and gateway in
+one of them: they wait for starting JVMs and killed processes for most of their time, as the others
+wait for the bus's own times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 
 from _setup import ROOT, say, set_up
 
-BRIDGE = ("tests/spark", "tests/spark_bridge")
+BESIDE = ("tests/spark", "tests/spark_bridge", "tests/gateway")
 
 
 def main() -> int:
@@ -35,11 +35,11 @@ def main() -> int:
 
 
 def _run_side_by_side(command: list[str]) -> int:
-    """The tests of the bridge are shown when all others have been."""
+    """Those of BESIDE are shown when all others have been."""
     with tempfile.TemporaryFile() as output:
-        say(f"tests of {' and '.join(BRIDGE)}, shown below")
-        bridge = subprocess.Popen(
-            [*command, "-p", "no:cacheprovider", *BRIDGE],
+        say(f"tests of {', '.join(BESIDE)}, shown below")
+        beside = subprocess.Popen(
+            [*command, "-p", "no:cacheprovider", *BESIDE],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -47,16 +47,16 @@ def _run_side_by_side(command: list[str]) -> int:
         )
         try:
             say("all other tests")
-            others = subprocess.run([*command, *(f"--ignore={each}" for each in BRIDGE)], cwd=ROOT)
-            bridge.wait()
+            others = subprocess.run([*command, *(f"--ignore={each}" for each in BESIDE)], cwd=ROOT)
+            beside.wait()
         finally:
-            bridge.terminate()
-            bridge.wait()
+            beside.terminate()
+            beside.wait()
         output.seek(0)
-        say(f"tests of {' and '.join(BRIDGE)}")
+        say(f"tests of {', '.join(BESIDE)}")
         sys.stdout.buffer.write(output.read())
         sys.stdout.flush()
-    return others.returncode or bridge.returncode
+    return others.returncode or beside.returncode
 
 
 if __name__ == "__main__":
