@@ -30,6 +30,7 @@ from jsonbus.errors import ClosedError, PayloadError
 from .event_stream import Connection, EventStream, encode_event
 from .http_request import Refusal
 from .line_backlog import PIECE_BYTES, Chunk, LineBudget
+from .seldom import Seldom
 
 logger = logging.getLogger("jsonbus.gateway.events")
 
@@ -95,7 +96,7 @@ class EventStreams:
         self._cut = self._cut_for_all = 0
         self._events = 0
         self._unwritable = 0
-        self._next_warning_at = 0.0
+        self._warns_of_cuts = Seldom()
 
     def take(self, messages: list[jsonbus.Message]) -> None:
         """The hub's sink: give each message to the streams that want it."""
@@ -228,13 +229,8 @@ class EventStreams:
         waiting = stream.waiting
         stream.cut_off()
         self._store.remove(stream)
-        now = asyncio.get_running_loop().time()
-        level = logging.DEBUG
-        if now >= self._next_warning_at:
-            level = logging.WARNING
-            self._next_warning_at = now + 60.0
         logger.log(
-            level,
+            logging.WARNING if self._warns_of_cuts.is_due() else logging.DEBUG,
             "an event stream was cut off: its client did not read %d events (%d streams so far)",
             waiting,
             self._cut,

@@ -65,8 +65,8 @@ class Gateway:
         self._ports = http_port, text_port
         self._data_dir = data_dir
         self._access = Access(tokens)
-        self._is_local = ipaddress.ip_address(host).is_loopback
         try:
+            self._is_local = ipaddress.ip_address(host).is_loopback
             self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
             self._visitors = Visitors(
                 is_loopback=self._is_local, allow_hosts=allow_host, allow_origins=allow_origin
