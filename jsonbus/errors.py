@@ -15,6 +15,11 @@ JsonBusError
   RequestTimeoutError          also a TimeoutError
   TransportError               interface missing, group not joined, send refused
   QueueFullError               a subscription with overflow="error" lost messages
+  ChannelError                 about a channel to another node
+    ChannelRefusedError          there is none; `reason` tells why
+    ChannelClosedError           it was closed, here or there, or lost
+    ChannelTimeoutError          also a TimeoutError
+    MessageTooLargeError         also a ValueError: the channel goes on without the message
   BacklogFullError             the gateway keeps no more messages for a webhook
   StoreError                   the gateway's store cannot be opened, read or written
 
@@ -147,6 +152,94 @@ class QueueFullError(JsonBusError):
         return (
             f"the subscription to {self.pattern!r} lost {self.dropped:,} messages: read faster, "
             "or give it a larger maxsize"
+        )
+
+
+class ChannelError(JsonBusError):
+    """About a channel: `node` is the other node, as the caller named it or as it calls itself."""
+
+    def __init__(self, node: str, port: str, *facts: object) -> None:
+        super().__init__(node, port, *facts)
+        self.node = node
+        self.port = port
+
+
+class ChannelRefusedError(ChannelError):
+    """There is no channel; `reason` is one of
+
+    unknown     no node has that name or id
+    ambiguous   several have it: `nodes` are their ids
+    unbound     nothing is bound to the port
+    taken       the port is exclusive, and somebody has it
+    gone        the node was there, but does not answer any more
+    version     the node speaks another version of the protocol
+    busy        the node has as many channels, or callers that wait, as it takes
+    """
+
+    def __init__(
+        self, node: str, port: str, reason: str, detail: str = "", nodes: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(node, port, reason, detail, nodes)
+        self.reason = reason
+        self.detail = detail
+        self.nodes = nodes
+
+    def __str__(self) -> str:
+        return _REFUSALS.get(self.reason, "{node} refused a channel to {port!r}{detail}").format(
+            node=self.node,
+            port=self.port,
+            detail=f" ({self.detail})" if self.detail else "",
+            nodes=", ".join(self.nodes),
+        )
+
+
+_REFUSALS = {
+    "unknown": "there is no node {node!r}: `jsonbus nodes` shows who is there",
+    "ambiguous": "several nodes are called {node!r}: connect to one of the ids {nodes}",
+    "unbound": "nothing is bound to port {port!r} of {node}: bind it there first, or use retry",
+    "taken": "port {port!r} of {node} is exclusive, and taken: try again when it is free",
+    "gone": "{node} does not answer any more{detail}: it left, or cannot be reached",
+    "version": "{node} speaks another version of the channel protocol{detail}: update the older",
+    "busy": "{node} takes no more channels to {port!r} now: try again later",
+}
+
+
+class ChannelClosedError(ChannelError):
+    """The channel was closed; `is_lost` unless one of both sides closed it on purpose."""
+
+    def __init__(self, node: str, port: str, reason: str, *, is_lost: bool = False) -> None:
+        super().__init__(node, port, reason)
+        self.reason = reason
+        self.is_lost = is_lost
+
+    def __str__(self) -> str:
+        return f"the channel to {self.node} ({self.port!r}) is closed: {self.reason}"
+
+
+class ChannelTimeoutError(ChannelError, TimeoutError):
+    """Something about a channel was not done in time."""
+
+    def __init__(self, node: str, port: str, what: str, timeout_s: float) -> None:
+        super().__init__(node, port, what, timeout_s)
+        self.what = what
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return f"{self.what} within {self.timeout_s:g} s ({self.node}, {self.port!r})"
+
+
+class MessageTooLargeError(ChannelError, ValueError):
+    """A message of a channel is larger than the side that receives it takes."""
+
+    def __init__(self, node: str, port: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(node, port, size_bytes, limit_bytes)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        return (
+            f"a message on the channel to {self.node} ({self.port!r}) has {self.size_bytes:,} "
+            f"bytes, at most {self.limit_bytes:,} are taken: send it in pieces"
         )
 
 

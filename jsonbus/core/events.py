@@ -32,6 +32,13 @@ class NodeLeft:
 
 
 @dataclass(slots=True)
+class NodeIntroduced:
+    """A node told where it is; only while somebody seeks one (whereabouts.py)."""
+
+    node: str
+
+
+@dataclass(slots=True)
 class InterestChanged:
     """Somebody's subscriptions changed: whoever waits for a subscriber should look again."""
 
@@ -109,6 +116,7 @@ class PongReceived:
 Event = (
     NodeJoined
     | NodeLeft
+    | NodeIntroduced
     | InterestChanged
     | StateChanged
     | MasterMissing

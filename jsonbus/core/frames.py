@@ -41,6 +41,7 @@ class About(NamedTuple):
 
     host: str | None = None  # what its machine is called
     version: str | None = None  # of its software
+    channel_port: int | None = None  # the TCP port at which it takes channels, if it does
 
 
 #: Of a node that did not tell.
@@ -263,6 +264,14 @@ class PongFrame:
 
 
 @dataclass(slots=True)
+class WhereFrame:
+    """Whoever has this id or this name, tell where you are."""
+
+    header: Header
+    who: str
+
+
+@dataclass(slots=True)
 class EchoFrame:
     """Whoever answers echoes, answer in the same size. For `jsonbus doctor`, not for nodes."""
 
@@ -296,6 +305,7 @@ Frame = (
     | RetainedFrame
     | PingFrame
     | PongFrame
+    | WhereFrame
     | EchoFrame
     | EchoedFrame
 )

@@ -176,6 +176,16 @@ DIGESTS_REMEMBERED_S = 2.0
 #: that a bus may be opened with.
 BUFFER_BYTES_MIN = 65_536
 
+# --- Whereabouts ---------------------------------------------------------------------------------
+
+#: A node that is asked where it is answers at most this often: a flood of questions must not become
+#: one of answers. All who ask meanwhile hear the next one.
+INTRODUCTION_INTERVAL_S = 0.05
+
+#: A node that told of itself within this time is there, even if no list has it: longer than between
+#: two heartbeats of a small bus.
+INTRODUCED_S = 2.5
+
 # --- Fragments -----------------------------------------------------------------------------------
 
 #: What one value may have, as JSON, unless the settings say otherwise.

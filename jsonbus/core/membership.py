@@ -139,6 +139,20 @@ class Membership:
         else:
             self._speaker.set_first_patterns(patterns)
 
+    @property
+    def about(self) -> About:
+        """What this node tells of itself."""
+        return self._speaker.about
+
+    def set_channel_port(self, port: int | None, now: float) -> None:
+        """This node takes channels at that TCP port from now on."""
+        self._speaker.set_about(self.about._replace(channel_port=port), now)
+
+    def introduce(self, now: float) -> None:
+        """Somebody asks where this node is."""
+        if self._is_open:
+            self._speaker.introduce(now)
+
     def close(self, now: float) -> None:
         """Say goodbye; no timer afterwards."""
         self._sharing.stop()

@@ -45,6 +45,7 @@ from jsonbus.core.routing import Deliveries, Inbox, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import check_pattern, check_topic
+from jsonbus.core.whereabouts import Place, Whereabouts
 from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, entry_size_bytes
 from jsonbus.core.wire_encode_messages import Stamp
 from jsonbus.core.wire_names import SERVED_PREFIX
@@ -85,7 +86,7 @@ class Node:
             on_state=self._state_changed,
         )
         self._router = Router(self._other_entries, self.express)
-        self._pings = Pings(settings.about, self._outbox, rng, self._emit)
+        self._pings = Pings(lambda: self._membership.about, self._outbox, rng, self._emit)
         self._deliveries = Deliveries()
         self._dialogue = Dialogue(
             settings,
@@ -125,6 +126,13 @@ class Node:
             reliable=self._reliable,
             retained=self._giving.store,
         )
+        self._whereabouts = Whereabouts(
+            settings,
+            membership=self._membership,
+            roster=self._roster,
+            outbox=self._outbox,
+            emit=self._emit,
+        )
         self._receiver = Receiver(
             settings.node,
             counters=self.counters,
@@ -144,6 +152,7 @@ class Node:
             ),
             reliable=self._reliable,
             giving=self._giving,
+            whereabouts=self._whereabouts,
             emit=self._emit,
         )
         self._sending_fails = False
@@ -413,6 +422,29 @@ class Node:
         self._check_open()
         return self._pings.start(now)
 
+    # --- Channels -------------------------------------------------------------------------------
+
+    def set_channel_port(self, port: int, now: float) -> None:
+        """Tell the others that this node takes channels at that TCP port."""
+        self._check_open()
+        self._membership.set_channel_port(port, now)
+
+    def seek(self) -> None:
+        """Have NodeIntroduced events, until `give_up`, for every node that tells where it is."""
+        self._whereabouts.seek()
+
+    def give_up(self) -> None:
+        self._whereabouts.give_up()
+
+    def ask_where(self, who: str, now: float) -> None:
+        """Ask the nodes with that id or name to tell where they are."""
+        if not self._is_closed:
+            self._whereabouts.ask(who, now)
+
+    def find(self, who: str, now: float) -> list[Place]:
+        """The node with that id, or all with that name, and where they are as far as is known."""
+        return self._whereabouts.find(who, now)
+
     # --- Looking --------------------------------------------------------------------------------
 
     @property
@@ -439,7 +471,9 @@ class Node:
     def nodes(self, now: float) -> list[views.NodeInfo]:
         from jsonbus.core import views
 
-        return views.list_nodes(self.settings, self._membership.list, self._roster, now)
+        return views.list_nodes(
+            self.settings, self._membership.about, self._membership.list, self._roster, now
+        )
 
     def smallest_buffer(self, hosts: Container[str]) -> int | None:
         """The smallest receive buffer on these hosts, as their kernels count; None if none told.

@@ -22,7 +22,11 @@ class Pings:
     __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at")
 
     def __init__(
-        self, about: About, outbox: Outbox, rng: random.Random, emit: Callable[[Event], None]
+        self,
+        about: Callable[[], About],
+        outbox: Outbox,
+        rng: random.Random,
+        emit: Callable[[Event], None],
     ) -> None:
         self._about = about
         self._outbox = outbox
@@ -66,4 +70,4 @@ class Pings:
             self._send_pong(to, ping_id, now)
 
     def _send_pong(self, to: str, ping_id: int, now: float) -> None:
-        self._outbox.put_control(encode_pong, now, to=to, ping_id=ping_id, about=self._about)
+        self._outbox.put_control(encode_pong, now, to=to, ping_id=ping_id, about=self._about())

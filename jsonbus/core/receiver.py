@@ -15,7 +15,6 @@ from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
 from jsonbus.core.frames import (
     PLAIN_PREFIX,
-    UNTOLD,
     BeatFrame,
     ByeFrame,
     EchoedFrame,
@@ -33,6 +32,7 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
     RetainedFrame,
+    WhereFrame,
 )
 from jsonbus.core.giving import GIFT, Giving
 from jsonbus.core.large_values import LargeValues, Slice
@@ -52,6 +52,7 @@ from jsonbus.core.pings import Pings
 from jsonbus.core.reliable import IN_TURN, Reliable
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing import Deliveries, Inbox, Route, Router
+from jsonbus.core.whereabouts import Whereabouts
 from jsonbus.core.wire_decode import (
     DEEP_BYTES_MIN,
     decode_body,
@@ -103,6 +104,7 @@ class Receiver:
         large_values: LargeValues,
         reliable: Reliable,
         giving: Giving,
+        whereabouts: Whereabouts,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
@@ -121,6 +123,7 @@ class Receiver:
         self._large_values = large_values
         self._reliable = reliable
         self._giving = giving
+        self._whereabouts = whereabouts
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
@@ -240,8 +243,8 @@ class Receiver:
             self._count_messages(peer, header, 0)
             # Before anything else is made of it: it may be what tells that the node is here.
             if isinstance(frame, (PresenceFrame, ListFrame, PongFrame)):
-                if frame.about is not UNTOLD:
-                    peer.about = frame.about
+                if self._whereabouts.note(frame, peer, sender, now):
+                    self.is_stirred = True
             if not (
                 isinstance(frame, (PresenceFrame, ListFrame))
                 and self._membership.hear_calmly(frame, now)
@@ -414,6 +417,8 @@ class Receiver:
             self._pings.receive_ping(frame, len(membership.list), now)
         elif isinstance(frame, PongFrame) and frame.to == self._own_node:
             self._pings.receive_pong(frame, peer.name, now)
+        elif isinstance(frame, WhereFrame):
+            self._whereabouts.receive_where(frame, now)
 
     def _receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
         header = frame.header

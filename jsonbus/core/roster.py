@@ -35,6 +35,7 @@ class Peer:
         "name",
         "node",
         "received",
+        "told_at",
     )
 
     def __init__(self, header: Header, address: tuple[str, int]) -> None:
@@ -44,6 +45,8 @@ class Peer:
         self.address = address
         self.name = header.node
         self.about = UNTOLD
+        #: When it last told that; before any `now` if it never did.
+        self.told_at = -1.0
         #: Another incarnation under the same id that was heard once since this one.
         self.challenger: Peer | None = None
         self.received = 0

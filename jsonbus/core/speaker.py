@@ -21,11 +21,12 @@ import random
 from dataclasses import replace
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.frames import UNTOLD, Entry
+from jsonbus.core.frames import UNTOLD, About, Entry
 from jsonbus.core.joining import DOUBTING, Joining
 from jsonbus.core.limits import (
     HEARTBEAT_MIN_S,
     INTRODUCTION_HEARTBEATS,
+    INTRODUCTION_INTERVAL_S,
     SHARE_INTERVAL_MIN_S,
     SUSPECT_GRACE_S,
     TIMER_SLACK_S,
@@ -76,9 +77,11 @@ class Speaker:
             settings.mode,
             settings.is_master,
         )
-        self._room = outbox.list_room_bytes(settings.datagram_bytes_max)
-        self._room -= about_size_bytes(settings.about)
-        self._introduced_at = -math.inf  # when this node last told where and what it is
+        #: Where this node runs, what, and at which port it takes channels.
+        self.about = settings.about
+        self._room = self._list_room_bytes()
+        self._introduced_at = -math.inf  # when this node last told that
+        self._told_at = -math.inf  # when it last did so because somebody asked
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
@@ -109,6 +112,22 @@ class Speaker:
         """A new version of the own entry; the caller announces it."""
         self.entry = replace(self.entry, version=version, patterns=patterns)
         self._list.put(self.entry, now)
+
+    def set_about(self, about: About, now: float) -> None:
+        """Something about this node changed: tell at once."""
+        self.about = about
+        self._room = self._list_room_bytes()
+        self.send_presence(now)
+
+    def introduce(self, now: float) -> None:
+        """Somebody asks where this node is."""
+        self._is_asked_for = True
+        self._presence_at = min(
+            self._presence_at, max(now, self._told_at + INTRODUCTION_INTERVAL_S)
+        )
+        if self._presence_at <= now:
+            self._told_at = now
+            self.send_presence(now)
 
     def answer_suspicion(self, now: float) -> None:
         """Somebody asks whether this node is alive."""
@@ -176,7 +195,7 @@ class Speaker:
         entries = [(self.entry, 0.0), *self._plain_entries(now)]
         parts = cut_list(entries, self._room, with_sums=sums is not None)
         # An entry that fills a datagram as large as there can be leaves no room for anything else.
-        about = self._settings.about
+        about = self.about
         if about is not UNTOLD and entry_size_bytes(self.entry) > self._room:
             about = UNTOLD
         else:
@@ -218,7 +237,7 @@ class Speaker:
             sums=self._list.sums_to_send() if with_sums else None,
             suspects=suspects,
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
-            about=UNTOLD if suspects else self._settings.about,
+            about=UNTOLD if suspects else self.about,
         )
 
     def say_goodbye(self, now: float) -> None:
@@ -227,6 +246,10 @@ class Speaker:
         self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
         self._outbox.put_control(encode_bye, now, version=self.entry.version)
+
+    def _list_room_bytes(self) -> int:
+        room = self._outbox.list_room_bytes(self._settings.datagram_bytes_max)
+        return room - about_size_bytes(self.about)
 
     def _plain_entries(self, now: float) -> list[tuple[Entry, float]]:
         """Plain peers cannot repeat themselves: in doubt, whoever heard one speaks for it.
@@ -245,7 +268,7 @@ class Speaker:
         return self.trickle.is_eager or self._joining.state == DOUBTING
 
     def _must_introduce(self, now: float) -> bool:
-        if self._settings.about is UNTOLD:
+        if self.about is UNTOLD:
             return False
         gap_s = INTRODUCTION_HEARTBEATS * heartbeat_s(len(self._list))
         return now >= self._introduced_at + gap_s

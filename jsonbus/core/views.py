@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jsonbus.core.frames import PLAIN_PREFIX, Entry
+from jsonbus.core.frames import PLAIN_PREFIX, About, Entry
 from jsonbus.core.joining import DOUBTING, JOINING
 from jsonbus.core.roster import Roster
 from jsonbus.core.settings import NodeSettings
@@ -22,6 +22,7 @@ class NodeInfo:
     name: str
     host: str | None  # what its machine is called; None until the node itself was heard
     version: str | None  # of its software; likewise
+    channel_port: int | None  # the TCP port at which it takes channels, if it does; likewise
     incarnation: int  # when it started, milliseconds since 1970
     entry_version: int  # of its entry in the subscription list
     mode: str
@@ -51,14 +52,18 @@ class Explanation:
 
 
 def list_nodes(
-    own: NodeSettings, subscription_list: SubscriptionList, roster: Roster, now: float
+    own: NodeSettings,
+    own_about: About,
+    subscription_list: SubscriptionList,
+    roster: Roster,
+    now: float,
 ) -> list[NodeInfo]:
     """All nodes that are here, this one first, the others by name."""
     infos = []
     for entry in subscription_list:
         peer = roster.get(entry.node)
         is_self = entry.node == own.node
-        about = own.about if is_self else roster.about(entry.node)
+        about = own_about if is_self else roster.about(entry.node)
         address = entry.node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None
         if peer is not None:
             address = "{}:{}".format(*peer.address)
@@ -69,6 +74,7 @@ def list_nodes(
                 name=entry.name,
                 host=about.host,
                 version=about.version,
+                channel_port=about.channel_port,
                 incarnation=entry.incarnation,
                 entry_version=entry.version,
                 mode="plain" if entry.is_plain else entry.mode,

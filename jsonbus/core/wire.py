@@ -45,13 +45,15 @@ own fields are further keys of `jb`:
                        sus: [[node, incarnation], …] whom I suspect to be gone, rb: bytes that
                        may wait in my receive buffer, as my kernel counts them, if it tells,
                        host: what my machine is called, 1 to 64 bytes, sw: the version of my
-                       software, 1 to 32 bytes, both without control characters
+                       software, 1 to 32 bytes, both without control characters, ch: the TCP
+                       port at which I take channels (channel_wire.py), if I do
     jsonbus.bye        I leave.     v: my entry's last version
     jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
                        failure, at most 250 characters, if serving failed
     jsonbus.ping       p: ping id
-    jsonbus.pong       p: ping id, to: node that asked, host, sw as in presence
+    jsonbus.pong       p: ping id, to: node that asked, host, sw, ch as in presence
+    jsonbus.where      who: id or name of a node, which answers with presence
     jsonbus.echo       payload: a text that makes up the size.   p: echo id, from 1
     jsonbus.echoed     payload: the same.   p: echo id, to: node that asked, got: [echoes of that
                        node heard so far, how many of them came again]. With the sender itself in
@@ -74,7 +76,7 @@ own list is just that, without `jb`. In ours, `jb` adds:
            absent in an announcement, which has only its sender's entry
     part   [index, count] of a list in several datagrams; absent for [0, 1]
     u      1 if the sender was past joining
-    rb, host, sw   as in presence; in announcements only
+    rb, host, sw, ch   as in presence; in announcements only
 
 Numbers are integers from 0 to 2**53. Keys that are not known are ignored, and so are further
 items at the end of the arrays in `jb`: later versions grow there.
@@ -103,6 +105,7 @@ from jsonbus.core.wire_encode import (
     encode_reply,
     encode_request,
     encode_retained,
+    encode_where,
     entry_size_bytes,
 )
 from jsonbus.core.wire_encode_messages import (
@@ -143,6 +146,7 @@ __all__ = [
     "encode_reply",
     "encode_request",
     "encode_retained",
+    "encode_where",
     "entry_size_bytes",
     "peek_header",
     "peek_topic",

@@ -27,6 +27,7 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
     RetainedFrame,
+    WhereFrame,
 )
 from jsonbus.core.topics import is_valid_topic
 from jsonbus.core.wire_decode_lists import decode_list, decode_presence
@@ -60,6 +61,7 @@ from jsonbus.core.wire_names import (
     KEY_REQUEST,
     KEY_TO,
     KEY_VERSION,
+    KEY_WHO,
     NAK,
     PING,
     PONG,
@@ -69,6 +71,7 @@ from jsonbus.core.wire_names import (
     REQUEST,
     RETAINED,
     TOPICS,
+    WHERE,
 )
 from jsonbus.errors import DatagramError
 
@@ -175,6 +178,13 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
     return PongFrame(header, to, ping_id, read_about(jb))
 
 
+def _decode_where(header: Header, payload: Any, jb: dict[str, Any]) -> WhereFrame:
+    who = read_name(jb.get(KEY_WHO))
+    if not who:
+        raise ValueError("nobody is asked for")
+    return WhereFrame(header, who)
+
+
 def _decode_echo(header: Header, payload: Any, jb: dict[str, Any]) -> EchoFrame:
     return EchoFrame(header, read_integer(jb.get(KEY_PING), "id"))
 
@@ -204,6 +214,7 @@ _DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
     REPLY: _decode_reply,
     PING: _decode_ping,
     PONG: _decode_pong,
+    WHERE: _decode_where,
     ECHO: _decode_echo,
     ECHOED: _decode_echoed,
 }

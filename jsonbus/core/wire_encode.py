@@ -29,6 +29,7 @@ from jsonbus.core.wire_names import (
     FLAG_LEFT,
     FLAG_MASTER_MODE,
     KEY_BEAT,
+    KEY_CHANNELS,
     KEY_COVERS,
     KEY_DIGEST,
     KEY_ENTRIES,
@@ -49,6 +50,7 @@ from jsonbus.core.wire_names import (
     KEY_SUSPECTS,
     KEY_TO,
     KEY_VERSION,
+    KEY_WHO,
     NAK,
     PING,
     PONG,
@@ -57,6 +59,7 @@ from jsonbus.core.wire_names import (
     REQUEST,
     RETAINED,
     TOPICS,
+    WHERE,
 )
 
 
@@ -238,6 +241,11 @@ def encode_pong(
     return _encode_control(stamp, first_message, sent_us, PONG, b"null", fields)
 
 
+def encode_where(stamp: Stamp, first_message: int, sent_us: int, *, who: str) -> bytes:
+    """Where is the node with this id or name?"""
+    return _encode_control(stamp, first_message, sent_us, WHERE, b"null", {KEY_WHO: who})
+
+
 def _bits_text(bits: int) -> str:
     return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "big")).decode()
 
@@ -268,6 +276,8 @@ def _add_about(fields: dict[str, Any], about: About) -> None:
         fields[KEY_HOST] = about.host
     if about.version is not None:
         fields[KEY_SOFTWARE] = about.version
+    if about.channel_port is not None:
+        fields[KEY_CHANNELS] = about.channel_port
 
 
 def _patterns_sent(entry: Entry) -> tuple[str, ...]:

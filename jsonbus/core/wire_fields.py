@@ -16,9 +16,11 @@ from jsonbus.core.frames import (
 )
 from jsonbus.core.wire_limits import (
     INTEGER_MAX,
+    PORT_MAX,
     SUMS_BYTES,
 )
 from jsonbus.core.wire_names import (
+    KEY_CHANNELS,
     KEY_DIGEST,
     KEY_HOST,
     KEY_RECEIVE_BUFFER,
@@ -103,11 +105,13 @@ def read_receive_buffer(jb: dict[str, Any]) -> int | None:
 
 
 def read_about(jb: dict[str, Any]) -> About:
-    host, version = jb.get(KEY_HOST), jb.get(KEY_SOFTWARE)
-    if host is None and version is None:
+    host, version, port = jb.get(KEY_HOST), jb.get(KEY_SOFTWARE), jb.get(KEY_CHANNELS)
+    if host is None and version is None and port is None:
         return UNTOLD
     if host is not None and not is_host_name(host):
         raise ValueError("a host must be text of 1 to 64 bytes without control characters")
     if version is not None and not is_software_version(version):
         raise ValueError("a version must be text of 1 to 32 bytes without control characters")
-    return About(host, version)
+    if port is not None and not 1 <= read_integer(port, "a port") <= PORT_MAX:
+        raise ValueError(f"{port} is no TCP port")
+    return About(host, version, port)

@@ -27,6 +27,9 @@ HOST_BYTES_MAX = 64
 # "10.20.30.post4+local.5" and the like.
 SOFTWARE_BYTES_MAX = 32
 
+# Of TCP, and so of a channel's listener.
+PORT_MAX = 65_535
+
 # orjson reads 1,024 levels but writes 254: a deeper value could be received, never passed on.
 NESTING_LEVELS_MAX = 254
 

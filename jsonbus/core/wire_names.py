@@ -27,6 +27,7 @@ REPAIR = "jsonbus.repair"
 RETAINED = "jsonbus.retained"
 PING = "jsonbus.ping"
 PONG = "jsonbus.pong"
+WHERE = "jsonbus.where"
 ECHO = "jsonbus.echo"
 ECHOED = "jsonbus.echoed"
 
@@ -60,6 +61,7 @@ KEY_SUSPECTS = "sus"
 KEY_RECEIVE_BUFFER = "rb"
 KEY_HOST = "host"
 KEY_SOFTWARE = "sw"
+KEY_CHANNELS = "ch"
 KEY_REQUEST = "r"
 KEY_REPLY = "re"
 KEY_ERROR = "er"
@@ -67,6 +69,7 @@ KEY_NAK = "nak"
 KEY_BEAT = "beat"
 KEY_PING = "p"
 KEY_TO = "to"
+KEY_WHO = "who"
 KEY_HEARD = "got"
 
 COVERS_ALL = "all"
@@ -107,20 +110,20 @@ def is_listed_id(text: object) -> bool:
 
 def is_node_name(text: object) -> bool:
     """Whether a node may call itself like this: up to 255 bytes without control characters."""
-    return _is_short_text(text, NODE_NAME_BYTES_MAX)
+    return is_short_text(text, NODE_NAME_BYTES_MAX)
 
 
 def is_host_name(text: object) -> bool:
     """Whether a node may say that its machine is called that."""
-    return text != "" and _is_short_text(text, HOST_BYTES_MAX)
+    return text != "" and is_short_text(text, HOST_BYTES_MAX)
 
 
 def is_software_version(text: object) -> bool:
     """Whether a node may say that this is the version of its software."""
-    return text != "" and _is_short_text(text, SOFTWARE_BYTES_MAX)
+    return text != "" and is_short_text(text, SOFTWARE_BYTES_MAX)
 
 
-def _is_short_text(text: object, bytes_max: int) -> bool:
+def is_short_text(text: object, bytes_max: int) -> bool:
     return (
         type(text) is str
         and len(text.encode(errors="replace")) <= bytes_max
