@@ -150,6 +150,11 @@ class ChannelEnd:
     # --- What an application does ---------------------------------------------------------------
 
     @property
+    def is_closed_here(self) -> bool:
+        """Whether `close` was called while it was open."""
+        return self._has_closed
+
+    @property
     def has_room(self) -> bool:
         """Whether `send` may be called without filling the memory."""
         return self.output_bytes < OUTPUT_BYTES_MAX
@@ -311,8 +316,7 @@ class ChannelEnd:
             return self._greeting_until
         if self.state == CLOSED:
             return math.inf
-        silent_at = math.inf if self._is_paused else self._heard_at + SILENCE_S
-        return min(silent_at, self._beat_at())
+        return min(self._silent_at(), self._beat_at())
 
     def handle_timer(self, now: float) -> None:
         if self.state == CLOSED:
@@ -320,11 +324,16 @@ class ChannelEnd:
         if self.state == OPENING:
             if now >= self._greeting_until:
                 self.fail(f"it said nothing for {GREETING_S:g} s")
-        elif not self._is_paused and now >= self._heard_at + SILENCE_S:
+        elif now >= self._silent_at():
             self.fail(f"{self.name} was not heard for {SILENCE_S:g} s")
         elif now >= self._beat_at():
             self._spoken_at = now  # should it wait, another one would tell no more
             self._put(encode_frame(BEAT))
+
+    def _silent_at(self) -> float:
+        # Who has closed its end says nothing any more but that it has read ours.
+        is_deaf = self._is_paused and not self.is_peer_closed
+        return math.inf if is_deaf else self._heard_at + SILENCE_S
 
     def _beat_at(self) -> float:
         if self._output or self._has_closed or self.is_peer_closed or self.is_lost:

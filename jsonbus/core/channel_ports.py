@@ -47,6 +47,9 @@ class Ports(Generic[B]):
         """Take no more channels there; those that are open stay."""
         del self._bound[port]
 
+    def bindings(self) -> list[B]:
+        return [binding for binding, _ in self._bound.values()]
+
     def judge(self, hello: Hello) -> B | Refusal:
         """Whose caller this is; or why it is refused."""
         if hello.version != VERSION:

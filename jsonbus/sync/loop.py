@@ -33,6 +33,7 @@ from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, TransportError
+from jsonbus.frontend.channel_figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
@@ -48,6 +49,7 @@ from jsonbus.transport.base import Transport
 if TYPE_CHECKING:
     # At run time where it is used: few programs watch.
     from jsonbus.frontend.watch import E, Subject
+    from jsonbus.sync.channels import Channels
     from jsonbus.sync.watch import EventHandler, Watch
 
 T = TypeVar("T")
@@ -120,6 +122,9 @@ class Loop:
         )
         self._subscriptions: set[Subscription] = set()
         self._watches = Watches(self._lock)
+        #: Made by the bus when it is first asked for a channel.
+        self.channels: Channels | None = None
+        self._channels_lock = threading.Lock()
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S
@@ -276,6 +281,7 @@ class Loop:
                 + sum(subscription.overflowed for subscription in self._subscriptions)
             )
             figures |= self._watches.figures()
+            figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
             figures |= self._figures or transport_figures(self._transport)
             return figures
 
@@ -283,11 +289,28 @@ class Loop:
         """Have the receive thread look at timers, output, and who holds it up."""
         self._receiving.wake()
 
+    def have_channels(self, make: Callable[[], Channels]) -> Channels:
+        """Those of the bus; made now if there are none. Raises ClosedError, TransportError."""
+        if self._is_cut_off:
+            raise forked_error()
+        with self._channels_lock:
+            if self._is_closing:
+                raise closed_error()
+            if self.channels is None:
+                self.channels = make()
+            return self.channels
+
+    def addresses(self) -> list[str]:
+        """Those of this machine by which the node is on the bus."""
+        return [each.address for each in self._transport.describe().interfaces]
+
     def close(self, timeout_s: float) -> None:
         """See `Bus.close`."""
         if self._is_cut_off:
             return
         deadline = monotonic() + timeout_s
+        if self.channels is not None:
+            self.channels.close(deadline - CLOSE_RESERVE_S)
         self.publishing.stay_while_needed(deadline - CLOSE_RESERVE_S)
         with self._lock:
             is_first = not self._is_closing
@@ -324,6 +347,8 @@ class Loop:
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._watches.cut_off()
+        if self.channels is not None:
+            self.channels.cut_off()
         self._transport.close()
         self._receiving.cut_off()
 
@@ -345,6 +370,8 @@ class Loop:
         """The part that needs no lock, or must not have it."""
         if events:
             self._watches.rouse()
+            if self.channels is not None:
+                self.channels.look()
             handle_events(events, self.answers, self.log)
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
@@ -394,6 +421,8 @@ class Loop:
             outcome = self._collect(now, outgoing.take_ripe_turn)
             timer_at = node.timer_at()
             self._tends_at = math.inf if timer_at is None else timer_at
+        if has_moved and self.channels is not None:
+            self.channels.follow_addresses()
         if outcome.has_turn:
             outgoing.send(0.0)
         if outcome.deliveries:

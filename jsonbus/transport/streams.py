@@ -1,0 +1,172 @@
+"""TCP connections between two nodes: never blocking; OSError becomes TransportError here."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Collection, Sequence
+
+from ..errors import TransportError
+
+#: Connections that wait to be accepted: as many as Linux allows by default. A storm of callers
+#: beyond that is told to come again by TCP itself.
+_BACKLOG = 4096
+
+#: How often a port that is free on one address may turn out to be taken on another.
+_PORT_TRIES = 16
+
+
+class Stream:
+    """One connection, made or being made; reading and writing may go on in two threads at once."""
+
+    __slots__ = ("sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        # Messages are written whole: nothing is gained by waiting for more.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+
+    @property
+    def peer(self) -> str:
+        """The address at the other end, for people."""
+        try:
+            return "{}:{}".format(*self.sock.getpeername()[:2])
+        except OSError:
+            return "an unknown address"
+
+    def finish_dialing(self) -> None:
+        """After `dial`, once it can be written to: raises TransportError if nobody is there."""
+        code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise TransportError(os.strerror(code))
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        """How many bytes came; 0: none will come any more; None: none are here now."""
+        try:
+            return self.sock.recv_into(buffer)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise TransportError(f"the connection broke: {error.strerror or error}") from error
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> int:
+        """How many bytes of the pieces the kernel took."""
+        try:
+            if len(pieces) == 1:
+                return self.sock.send(pieces[0])
+            return self.sock.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise TransportError(f"the connection broke: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def dial(host: str, port: int) -> Stream:
+    """Begin to connect; whether that works, `finish_dialing` tells. Raises TransportError."""
+    try:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as error:
+        raise TransportError(f"no connection can be opened: {error.strerror or error}") from error
+    try:
+        stream = Stream(sock)
+        code = sock.connect_ex((host, port))
+        if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(code, os.strerror(code))
+    except OSError as error:
+        sock.close()
+        raise TransportError(f"{host}:{port}: {error.strerror or error}") from error
+    return stream
+
+
+class Listener:
+    """One TCP port, on the addresses by which a node is on the bus and on no others.
+
+    Nobody can call from a network that the node has not joined. The addresses may change; the port
+    stays the same, since others have been told.
+    """
+
+    def __init__(self, addresses: Collection[str]) -> None:
+        """Raises TransportError if no port can be had."""
+        self._sockets: dict[str, socket.socket] = {}
+        self.port = 0
+        for _ in range(_PORT_TRIES):
+            try:
+                self._open(addresses)
+                return
+            except OSError as error:
+                self.close()
+                self.port = 0
+                failure = error
+                if error.errno != errno.EADDRINUSE:
+                    break
+        raise TransportError(
+            f"cannot listen on {', '.join(addresses)}: {failure.strerror or failure}"
+        ) from failure
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        return tuple(self._sockets.values())
+
+    @property
+    def address(self) -> str:
+        """One at which this node can call itself."""
+        return next(iter(self._sockets), "127.0.0.1")
+
+    def follow(self, addresses: Collection[str]) -> tuple[list[socket.socket], list[str]]:
+        """Listen on these addresses from now on.
+
+        Returns sockets that are of no more use, for the caller to close, and why some addresses
+        cannot be listened on.
+        """
+        stale = [self._sockets.pop(each) for each in set(self._sockets) - set(addresses)]
+        failures = []
+        for address in addresses:
+            if address not in self._sockets:
+                try:
+                    self._sockets[address] = self._listen(address)
+                except OSError as error:
+                    failures.append(f"{address}:{self.port}: {error.strerror or error}")
+        return stale, failures
+
+    def accept(self, sock: socket.socket) -> Stream | None:
+        """Who called, if somebody did. Raises TransportError if there is no room for callers."""
+        try:
+            return Stream(sock.accept()[0])
+        except (BlockingIOError, InterruptedError, ConnectionError):
+            return None  # or it has hung up already
+        except OSError as error:
+            raise TransportError(
+                f"callers cannot be accepted: {error.strerror or error}: raise the limit of open "
+                "files (ulimit -n)"
+            ) from error
+
+    def close(self) -> None:
+        for sock in self._sockets.values():
+            with contextlib.suppress(OSError):
+                sock.close()
+        self._sockets.clear()
+
+    def _open(self, addresses: Collection[str]) -> None:
+        for address in addresses:
+            self._sockets[address] = self._listen(address)
+
+    def _listen(self, address: str) -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if self.port:
+                # An address that comes back is free, whatever TCP still remembers of it.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind((address, self.port))
+            sock.listen(_BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        self.port = sock.getsockname()[1]
+        return sock
