@@ -26,6 +26,8 @@ from jsonbus.frontend.opening import make_node, open_transport
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jsonbus.aio.channel import Channel
+    from jsonbus.aio.channels import Binding, Channels
     from jsonbus.aio.watch import EventHandler, Watch
     from jsonbus.core.views import Explanation, NodeInfo
     from jsonbus.frontend.gaps import GapEvent
@@ -301,6 +303,43 @@ class AsyncBus:
         """Who answers within the time, nearest first; waits for all of it."""
         return await self._requests.ping(check_seconds("timeout", timeout))
 
+    def bind(
+        self,
+        port: str | int,
+        on_accept: Callable[[Channel], Any] | None = None,
+        *,
+        exclusive: bool = False,
+    ) -> Binding:
+        """Let other nodes open channels to a port of this one, a name or a number.
+
+        `on_accept`, plain or async, is called with each channel, as handlers of subscriptions are;
+        without it, `accept` from the binding, or iterate over it. `exclusive`: one channel at a
+        time.
+
+        Raises ConfigError, ClosedError, TransportError; LocalError if the port is bound already.
+        """
+        return self._make_channels().bind(port, on_accept, exclusive=exclusive)
+
+    async def connect(
+        self,
+        node: str,
+        port: str | int,
+        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
+        *,
+        retry: bool = False,
+        wait: bool = True,
+    ) -> Channel:
+        """Open a channel to a port of another node, which is named by its name or its id.
+
+        Raises ChannelRefusedError, whose `reason` tells why there is none, as soon as that is
+        known; ChannelTimeoutError. With `retry`, tries again until the time is over where that may
+        help: the node is not there yet, or nothing is bound, or the port is taken.
+
+        With `wait=False` returns at once: `on_accept` or `on_refused` of the channel are called
+        later, and what waits on it waits for that first.
+        """
+        return await self._make_channels().connect(node, port, timeout, retry=retry, wait=wait)
+
     def has_subscribers(self, topic: str) -> bool:
         """Whether anybody, this bus included, is known to want the topic."""
         return self._loop.look(lambda node, now: node.has_subscribers(topic))
@@ -377,6 +416,12 @@ class AsyncBus:
         if loop is not None and not loop.is_closed:
             loop.abandon()
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    def _make_channels(self) -> Channels:
+        """All about channels, from the first one on: most programs have none."""
+        from jsonbus.aio.channels import Channels
+
+        return self._loop.have_channels(lambda: Channels(self._loop, self._node.settings, self))
 
     def _make_subscription(
         self,

@@ -26,6 +26,7 @@ from jsonbus.aio.workers import Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
+from jsonbus.frontend.channel_figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.mail import Discards
@@ -35,6 +36,7 @@ from jsonbus.transport.base import Sender, Transport
 
 if TYPE_CHECKING:
     # At run time where it is used: few programs watch.
+    from jsonbus.aio.channels import Channels
     from jsonbus.aio.watch import EventHandler, Watch
     from jsonbus.frontend.watch import E, Subject
 
@@ -88,6 +90,8 @@ class Loop:
         )
         self._subscriptions: set[Subscription] = set()
         self._watches = Watches(nullcontext())
+        #: Made by the bus when it is first asked for a channel.
+        self.channels: Channels | None = None
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
@@ -216,8 +220,22 @@ class Loop:
             + sum(subscription.overflowed for subscription in self._subscriptions)
         )
         figures |= self._watches.figures()
+        figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
         figures |= self._figures or transport_figures(self._transport)
         return figures
+
+    def have_channels(self, make: Callable[[], Channels]) -> Channels:
+        """Those of the bus; made now if there are none. Raises ClosedError."""
+        self.check_here()
+        if self._is_closing:
+            raise closed_error()
+        if self.channels is None:
+            self.channels = make()
+        return self.channels
+
+    def addresses(self) -> list[str]:
+        """Those of this machine by which the node is on the bus."""
+        return [each.address for each in self._transport.describe().interfaces]
 
     def wake(self) -> None:
         """A mailbox that held up has room."""
@@ -235,6 +253,8 @@ class Loop:
                 await self._wait_until_ended(timeout_s + END_GRACE_S)
             return
         try:
+            if self.channels is not None:
+                await self.channels.close(deadline - CLOSE_RESERVE_S)
             await self._stay_while_needed(deadline - CLOSE_RESERVE_S)
         except BaseException:
             self.end_now()
@@ -269,6 +289,8 @@ class Loop:
         if self._is_closing or self._is_cut_off:
             return
         self._is_closing = True
+        if self.channels is not None:
+            self.channels.end_now()
         self._node.close(monotonic())
         self._outgoing.send_now()
         if self.event_loop.is_closed():
@@ -297,6 +319,8 @@ class Loop:
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._watches.cut_off()
+        if self.channels is not None:
+            self.channels.cut_off()
         self._transport.close()
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
@@ -311,6 +335,8 @@ class Loop:
             self._changed.fire()
             self._watches.put(events)
             self._watches.rouse()
+            if self.channels is not None:
+                self.channels.look()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
             self.publishing.deliver_own(deliveries)
@@ -345,6 +371,8 @@ class Loop:
                 if self._transport.rejoin():
                     self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
                     self._node.interfaces_changed(now)
+                    if self.channels is not None:
+                        self.channels.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
                 self._node.wall_offset_s = time.time() - now  # somebody may have set the clock

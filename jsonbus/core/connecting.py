@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jsonbus.core.channel_limits import ASK_AFTER_S, FIND_S, RETRY_MAX_S, RETRY_MIN_S
+from jsonbus.core.channel_limits import ASK_AFTER_S, FIND_S, RETRY_MAX_S, RETRY_MIN_S, SILENCE_S
 from jsonbus.core.channel_wire import Refusal
 from jsonbus.core.whereabouts import Place
 from jsonbus.errors import ChannelError, ChannelRefusedError, ChannelTimeoutError
@@ -127,7 +127,9 @@ class Attempt:
             if place.port is not None and (self._is_fresh or not self._must_ask):
                 self.state = DIALING
                 return Dial(place)
-            if self._is_fresh:
+            # Only an answer tells that nothing is bound: whatever else comes may be older than
+            # the question, as what it said when it joined is.
+            if place.is_self or place.answered_at >= self._asked_at:
                 self._refuse("unbound", now)
                 return None
         if self._asked < len(ASK_AFTER_S) and now >= self._begun_at + ASK_AFTER_S[self._asked]:
@@ -135,8 +137,15 @@ class Attempt:
             self._asked_at = min(self._asked_at, now)
             return Ask(self._who)
         if now >= self._begun_at + FIND_S:
-            self._refuse("unknown" if place is None else "gone", now)
+            self._refuse(self._why_not_found(place, now), now)
         return None
+
+    def _why_not_found(self, place: Place | None, now: float) -> str:
+        if place is None:
+            return "unknown"
+        # Nodes of older versions do not answer: they are here, and know no channels.
+        is_here = 0 <= place.told_at and now - place.told_at < SILENCE_S
+        return "unbound" if is_here and place.port is None else "gone"
 
     def _find(self, now: float) -> None:
         """Look for the node again: what was known of it is not to be believed."""

@@ -155,6 +155,7 @@ class PresenceFrame:
     suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
     receive_buffer_bytes: int | None = None  # as in an announcement
     about: About = UNTOLD
+    is_answer: bool = False  # somebody asked where the sender is
 
 
 @dataclass(slots=True)

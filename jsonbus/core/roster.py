@@ -28,6 +28,7 @@ class Peer:
         "_window",
         "about",
         "address",
+        "answered_at",
         "challenger",
         "incarnation",
         "lost",
@@ -47,6 +48,8 @@ class Peer:
         self.about = UNTOLD
         #: When it last told that; before any `now` if it never did.
         self.told_at = -1.0
+        #: The same, because somebody had asked.
+        self.answered_at = -1.0
         #: Another incarnation under the same id that was heard once since this one.
         self.challenger: Peer | None = None
         self.received = 0

@@ -81,7 +81,8 @@ class Speaker:
         self.about = settings.about
         self._room = self._list_room_bytes()
         self._introduced_at = -math.inf  # when this node last told that
-        self._told_at = -math.inf  # when it last did so because somebody asked
+        self._answered_at = -math.inf  # when it last did so because somebody asked
+        self._is_answer_due = False
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
@@ -123,10 +124,10 @@ class Speaker:
         """Somebody asks where this node is."""
         self._is_asked_for = True
         self._presence_at = min(
-            self._presence_at, max(now, self._told_at + INTRODUCTION_INTERVAL_S)
+            self._presence_at, max(now, self._answered_at + INTRODUCTION_INTERVAL_S)
         )
+        self._is_answer_due = True
         if self._presence_at <= now:
-            self._told_at = now
             self.send_presence(now)
 
     def answer_suspicion(self, now: float) -> None:
@@ -223,8 +224,12 @@ class Speaker:
         has_list = self._settings.mode != "basic"
         # Suspects and anything else could exceed a datagram.
         with_sums = has_list and self._seems_to_differ() and not suspects
+        is_answer = self._is_answer_due and not suspects
         if not suspects:
             self._introduced_at = now
+        if is_answer:
+            self._answered_at = now
+            self._is_answer_due = False
         self._outbox.put_control(
             encode_presence,
             now,
@@ -238,6 +243,7 @@ class Speaker:
             suspects=suspects,
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
             about=UNTOLD if suspects else self.about,
+            is_answer=is_answer,
         )
 
     def say_goodbye(self, now: float) -> None:

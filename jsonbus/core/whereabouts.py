@@ -30,6 +30,7 @@ class Place(NamedTuple):
     host: str | None = None  # its address; None: the node itself was not heard yet
     port: int | None = None  # of TCP; None: it takes no channels, or did not tell
     told_at: float = -1.0  # when it told; before any `now` if it did not
+    answered_at: float = -1.0  # the same, because somebody had asked
 
 
 class Whereabouts:
@@ -81,6 +82,8 @@ class Whereabouts:
             if frame.suspects:
                 return False  # that leaves no room for introductions
             peer.name = frame.name
+            if frame.is_answer:
+                peer.answered_at = now
         elif frame.about is UNTOLD:
             return False
         peer.about = frame.about
@@ -113,4 +116,11 @@ class Whereabouts:
         peer = self._roster.get(node)
         if peer is None or peer.told_at < 0:
             return Place(node, name)
-        return Place(node, name, False, peer.address[0], peer.about.channel_port, peer.told_at)
+        return Place(
+            node,
+            name,
+            host=peer.address[0],
+            port=peer.about.channel_port,
+            told_at=peer.told_at,
+            answered_at=peer.answered_at,
+        )

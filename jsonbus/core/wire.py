@@ -46,7 +46,8 @@ own fields are further keys of `jb`:
                        may wait in my receive buffer, as my kernel counts them, if it tells,
                        host: what my machine is called, 1 to 64 bytes, sw: the version of my
                        software, 1 to 32 bytes, both without control characters, ch: the TCP
-                       port at which I take channels (channel_wire.py), if I do
+                       port at which I take channels (channel_wire.py), if I do, an: 1 if this
+                       answers jsonbus.where
     jsonbus.bye        I leave.     v: my entry's last version
     jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the

@@ -35,6 +35,7 @@ from jsonbus.core.wire_names import (
     FLAG_IS_MASTER,
     FLAG_LEFT,
     FLAG_MASTER_MODE,
+    KEY_ANSWER,
     KEY_COVERS,
     KEY_ENTRIES,
     KEY_IS_MASTER,
@@ -141,6 +142,7 @@ def decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> Presenc
         suspects=_suspects(jb.get(KEY_SUSPECTS)),
         receive_buffer_bytes=read_receive_buffer(jb),
         about=read_about(jb),
+        is_answer=read_flag(jb, KEY_ANSWER),
     )
 
 

@@ -28,6 +28,7 @@ from jsonbus.core.wire_names import (
     FLAG_IS_MASTER,
     FLAG_LEFT,
     FLAG_MASTER_MODE,
+    KEY_ANSWER,
     KEY_BEAT,
     KEY_CHANNELS,
     KEY_COVERS,
@@ -131,6 +132,7 @@ def encode_presence(
     suspects: Sequence[tuple[str, int]] = (),
     receive_buffer_bytes: int | None = None,
     about: About = UNTOLD,
+    is_answer: bool = False,
 ) -> bytes:
     """I am here, and this is my digest."""
     fields: dict[str, Any] = {KEY_VERSION: version, KEY_NAME: name, KEY_MODE: mode}
@@ -144,6 +146,8 @@ def encode_presence(
     if receive_buffer_bytes is not None:
         fields[KEY_RECEIVE_BUFFER] = receive_buffer_bytes
     _add_about(fields, about)
+    if is_answer:
+        fields[KEY_ANSWER] = 1
     return _encode_control(stamp, first_message, sent_us, PRESENCE, b"null", fields)
 
 

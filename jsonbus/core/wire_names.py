@@ -70,6 +70,7 @@ KEY_BEAT = "beat"
 KEY_PING = "p"
 KEY_TO = "to"
 KEY_WHO = "who"
+KEY_ANSWER = "an"
 KEY_HEARD = "got"
 
 COVERS_ALL = "all"

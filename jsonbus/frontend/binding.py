@@ -6,6 +6,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 from jsonbus.core.channel_limits import ACCEPT_MAX
+from jsonbus.errors import ChannelTimeoutError
 from jsonbus.frontend.channel import BaseChannel, Handler
 
 C = TypeVar("C", bound=BaseChannel)
@@ -44,6 +45,9 @@ class BoundPort(Generic[C]):
     def has_room(self) -> bool:
         """Whether one more caller may wait."""
         return len(self._waiting) < ACCEPT_MAX
+
+    def _timeout_error(self, timeout_s: float | None) -> ChannelTimeoutError:
+        return ChannelTimeoutError("this node", self._port, "nobody connected", timeout_s or 0.0)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.pending} pending"

@@ -3,40 +3,64 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel_ports import make_hello
 from jsonbus.core.connecting import DIALING, DONE, Ask, Attempt, Dial, Fail
+from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.whereabouts import Place
 from jsonbus.errors import ChannelClosedError, ChannelError, TransportError
 from jsonbus.frontend.channel import BaseChannel
+from jsonbus.frontend.lifetime import closed_error
 from jsonbus.transport.streams import dial
 
 if TYPE_CHECKING:
     from jsonbus.frontend.exchange import Exchange
     from jsonbus.frontend.line import Line
 
+T = TypeVar("T")
 
-class Door(Protocol):
+
+class NodeLoop(Protocol):
+    """The loop of a bus, as far as channels need it."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def call(self, act: Callable[[Node, float], T]) -> T:
+        """Do something with the node, and what that causes."""
+
+    def look(self, see: Callable[[Node, float], T]) -> T:
+        """Ask the node something that changes nothing."""
+
+
+class NodeDoor:
     """What an exchange asks of the bus's node."""
 
+    def __init__(self, loop: NodeLoop) -> None:
+        self._loop = loop
+
     def find(self, who: str) -> list[Place]:
-        """See `Node.find`."""
+        return self._loop.look(lambda node, now: node.find(who, now))
 
     def ask(self, who: str) -> None:
-        """See `Node.ask_where`."""
+        self._loop.call(lambda node, now: node.ask_where(who, now))
 
     def seek(self) -> None:
-        """See `Node.seek`."""
+        self._loop.look(lambda node, now: node.seek())
 
     def give_up(self) -> None:
-        """See `Node.give_up`."""
+        self._loop.look(lambda node, now: node.give_up())
 
     def tell_port(self, port: int) -> None:
-        """See `Node.set_channel_port`."""
+        """Raises ClosedError."""
+        if self._loop.is_closed:
+            raise closed_error()
+        self._loop.call(lambda node, now: node.set_channel_port(port, now))
 
 
 class Call:
@@ -55,7 +79,7 @@ class Call:
 class Calls:
     """All of them. Belongs to the operator of the exchange."""
 
-    def __init__(self, exchange: Exchange, own: NodeSettings, door: Door) -> None:
+    def __init__(self, exchange: Exchange, own: NodeSettings, door: NodeDoor) -> None:
         self._exchange = exchange
         self._own = own
         self._door = door

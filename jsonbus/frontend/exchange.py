@@ -32,9 +32,9 @@ from jsonbus.core.channel_ports import Ports
 from jsonbus.core.channel_wire import Refusal
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
-from jsonbus.frontend.calls import Call, Calls, Door
+from jsonbus.frontend.calls import Call, Calls, NodeDoor
 from jsonbus.frontend.channel import BaseChannel
-from jsonbus.frontend.channel_figures import Tally, Traffic, channel_figures
+from jsonbus.frontend.channel_figures import Tally, channel_figures
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.line import Line
@@ -89,7 +89,7 @@ class Exchange:
     def __init__(
         self,
         own: NodeSettings,
-        door: Door,
+        door: NodeDoor,
         addresses: Callable[[], Collection[str]],
         log: BusLog,
     ) -> None:
@@ -444,6 +444,3 @@ class Exchange:
         for failure in failures:
             self._log.warn_once(("listen", failure), "no channels by %s", failure)
         self._listen()
-
-
-__all__ = ["BaseBinding", "Exchange", "Traffic", "Watcher"]

@@ -11,14 +11,12 @@ from types import TracebackType
 from jsonbus.core.channel_ports import check_port
 from jsonbus.core.connecting import Attempt
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.whereabouts import Place
-from jsonbus.errors import ChannelTimeoutError, ClosedError, ConfigError, LocalError
+from jsonbus.errors import ClosedError, ConfigError, LocalError
 from jsonbus.frontend.binding import BoundPort
-from jsonbus.frontend.calls import Call
+from jsonbus.frontend.calls import Call, NodeDoor
 from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.exchange import Exchange
-from jsonbus.frontend.lifetime import closed_error
 from jsonbus.sync.channel import Channel
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.operator import Operator
@@ -31,7 +29,7 @@ class Channels:
         """Raises TransportError."""
         self._loop = loop
         self._bus = bus
-        self.exchange = Exchange(own, _Door(loop), loop.addresses, loop.log)
+        self.exchange = Exchange(own, NodeDoor(loop), loop.addresses, loop.log)
         self._operator = Operator(self.exchange, own.name, loop.log)
 
     def bind(self, port: object, on_accept: Handler | None, *, exclusive: bool) -> Binding:
@@ -148,9 +146,7 @@ class Binding(BoundPort[Channel]):
                     raise ClosedError(f"the binding of port {self._port!r} is closed")
                 remaining_s = None if deadline is None else deadline - monotonic()
                 if remaining_s is not None and remaining_s <= 0:
-                    raise ChannelTimeoutError(
-                        "nobody", self._port, "nobody connected", timeout_s or 0
-                    )
+                    raise self._timeout_error(timeout_s)
                 self._arrived.wait(remaining_s)
             return self._waiting.popleft()
 
@@ -207,27 +203,3 @@ class Binding(BoundPort[Channel]):
             self._arrived.notify_all()
         for channel in waiting:
             channel.close(0.0)
-
-
-class _Door:
-    """See `calls.Door`: the node, behind the loop's lock."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-
-    def find(self, who: str) -> list[Place]:
-        return self._loop.look(lambda node, now: node.find(who, now))
-
-    def ask(self, who: str) -> None:
-        self._loop.call(lambda node, now: node.ask_where(who, now))
-
-    def seek(self) -> None:
-        self._loop.look(lambda node, now: node.seek())
-
-    def give_up(self) -> None:
-        self._loop.look(lambda node, now: node.give_up())
-
-    def tell_port(self, port: int) -> None:
-        if self._loop.is_closed:
-            raise closed_error()
-        self._loop.call(lambda node, now: node.set_channel_port(port, now))
