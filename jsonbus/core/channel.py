@@ -93,6 +93,7 @@ class ChannelEnd:
         "bytes_received",
         "bytes_sent",
         "discarded",
+        "has_opened",
         "hello",
         "inbox",
         "inbox_bytes",
@@ -123,6 +124,7 @@ class ChannelEnd:
         self.refusal: Refusal | None = None
         #: Why it is closing or closed, in words that follow "is closed: ".
         self.reason = ""
+        self.has_opened = False  # whatever became of it since
         self.is_lost = False  # neither side has closed it on purpose
         self.is_peer_closed = False
         self.is_confirmed = False  # the other end has everything that was sent before `close`
@@ -378,6 +380,7 @@ class ChannelEnd:
 
     def _open(self, node: str, name: str, message_bytes_max: int) -> None:
         self.state = OPEN
+        self.has_opened = True
         self.node, self.name = node, name or node
         self.send_bytes_max = min(message_bytes_max, self._message_bytes_max)
         self._reader.body_bytes_max = self._message_bytes_max

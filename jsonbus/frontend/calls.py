@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
+from jsonbus.core.channel import ChannelEnd
 from jsonbus.core.channel_ports import make_hello
 from jsonbus.core.connecting import DIALING, DONE, Ask, Attempt, Dial, Fail
 from jsonbus.core.node import Node
@@ -121,9 +121,9 @@ class Calls:
 
     def answered(self, call: Call, line: Line) -> None:
         """Something came on the line of a call."""
-        if line.end.state == OPENING or call not in self._calls:
-            return
-        if line.end.state == OPEN:
+        # It may have been closed again in the same breath. If it never opened, it was refused: that
+        # line is over, and the exchange drops it.
+        if line.end.has_opened and call in self._calls:
             call.attempt.connected()
             line.call = None
             line.channel = call.channel
@@ -132,7 +132,6 @@ class Calls:
             with line.lock:
                 call.channel.opened(line)
             call.channel.rouse()
-        # Else it is over, and the exchange drops it.
 
     def ended(self, call: Call, end: ChannelEnd) -> None:
         """The line of a call is over: nobody was there, it was refused, or it broke."""
