@@ -218,11 +218,11 @@ class Channel(BaseChannel):
             return True
         finally:
             if not is_whole:  # the worker was cancelled: whatever comes next finds another
-                self._is_scheduled = False
+                self._rest()
 
     def put_off(self) -> None:
         """There is no worker: whatever comes next is to find one."""
-        self._is_scheduled = False
+        self._rest()
 
     async def wait_until_handled(self, deadline: float) -> None:
         """Wait for handlers that are due to have run."""

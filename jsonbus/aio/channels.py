@@ -80,7 +80,7 @@ class Channels:
         """Close all of them, and let their handlers finish."""
         await self._operator.close(deadline)
         if not self._loop.workers.are_current():
-            for channel in tuple(self.exchange.handled):
+            for channel in tuple(self.exchange.busy):
                 assert isinstance(channel, Channel)
                 await channel.wait_until_handled(deadline)
 

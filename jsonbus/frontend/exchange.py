@@ -113,8 +113,8 @@ class Exchange:
         self._requested: deque[Line] = deque()
         self._posted: deque[Callable[[], None]] = deque()
         self._buffer = memoryview(bytearray(READ_BYTES))
-        #: Channels with handlers, until these were told everything. Any thread adds its own.
-        self.handled: set[BaseChannel] = set()
+        #: Channels whose handlers are due, or running. Any thread adds and takes its own.
+        self.busy: set[BaseChannel] = set()
         self.is_closing = False
         self.is_over = False
 

@@ -17,6 +17,9 @@ _BACKLOG = 4096
 #: How often a port that is free on one address may turn out to be taken on another.
 _PORT_TRIES = 16
 
+#: Windows cannot send several pieces at once.
+_HAS_SENDMSG = hasattr(socket.socket, "sendmsg")
+
 
 class Stream:
     """One connection, made or being made; reading and writing may go on in two threads at once."""
@@ -57,7 +60,9 @@ class Stream:
         try:
             if len(pieces) == 1:
                 return self.sock.send(pieces[0])
-            return self.sock.sendmsg(pieces)
+            if _HAS_SENDMSG:
+                return self.sock.sendmsg(pieces)
+            return self.sock.send(b"".join(pieces))
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -95,6 +100,8 @@ class Listener:
         """Raises TransportError if no port can be had."""
         self._sockets: dict[str, socket.socket] = {}
         self.port = 0
+        if not addresses:
+            raise TransportError("no interface has an address to listen on: bring one up first")
         for _ in range(_PORT_TRIES):
             try:
                 self._open(addresses)
