@@ -3,9 +3,9 @@
 python3 tools/test.py                       all checks, all tests
 python3 tools/test.py tests/core -k topics  all checks, some tests
 
-Without arguments the tests run as two processes side by side, those of bridge, Spark and gateway in
-one of them: they wait for starting JVMs and killed processes for most of their time, as the others
-wait for the bus's own times.
+Without arguments the tests run as several processes side by side: those of GROUPS wait for starting
+JVMs, killed processes and cut networks for most of their time, as the others wait for the bus's own
+times.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
+from typing import IO
 
 from _setup import ROOT, say, set_up
 
-BESIDE = ("tests/spark", "tests/spark_bridge", "tests/gateway")
+#: What runs beside the other tests, each group in a process of its own.
+GROUPS = (
+    ("tests/spark", "tests/spark_bridge"),
+    ("tests/gateway", "tests/netns", "tests/end_to_end"),
+)
 
 
 def main() -> int:
@@ -35,28 +41,36 @@ def main() -> int:
 
 
 def _run_side_by_side(command: list[str]) -> int:
-    """Those of BESIDE are shown when all others have been."""
-    with tempfile.TemporaryFile() as output:
-        say(f"tests of {', '.join(BESIDE)}, shown below")
-        beside = subprocess.Popen(
-            [*command, "-p", "no:cacheprovider", *BESIDE],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            say("all other tests")
-            others = subprocess.run([*command, *(f"--ignore={each}" for each in BESIDE)], cwd=ROOT)
-            beside.wait()
-        finally:
-            beside.terminate()
-            beside.wait()
-        output.seek(0)
-        say(f"tests of {', '.join(BESIDE)}")
-        sys.stdout.buffer.write(output.read())
-        sys.stdout.flush()
-    return others.returncode or beside.returncode
+    """Those of GROUPS are shown when all others have been."""
+    with ExitStack() as stack:
+        beside = [(group, *_start(command, group, stack)) for group in GROUPS]
+        say("all other tests")
+        apart = [f"--ignore={folder}" for group in GROUPS for folder in group]
+        failed = subprocess.run([*command, *apart], cwd=ROOT).returncode != 0
+        for group, process, output in beside:
+            failed |= process.wait() != 0
+            output.seek(0)
+            say(f"tests of {', '.join(group)}")
+            sys.stdout.buffer.write(output.read())
+            sys.stdout.flush()
+    return int(failed)
+
+
+def _start(
+    command: list[str], group: tuple[str, ...], stack: ExitStack
+) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    say(f"tests of {', '.join(group)}, shown below")
+    output = stack.enter_context(tempfile.TemporaryFile())
+    process = subprocess.Popen(
+        [*command, "-p", "no:cacheprovider", *group],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    )
+    stack.callback(process.wait)
+    stack.callback(process.terminate)  # before that: an interrupted run leaves nothing behind
+    return process, output
 
 
 if __name__ == "__main__":
