@@ -303,6 +303,11 @@ class ChannelEnd:
 
     # --- Time -----------------------------------------------------------------------------------
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is not read now: silence tells nothing then."""
+        return self._is_paused
+
     def pause(self) -> None:
         """It is not read: nobody can say whether the other end speaks."""
         self._is_paused = True

@@ -253,7 +253,7 @@ class Exchange:
                 self.calls.advance(target)
             elif target in self._lines:
                 with target.lock:
-                    target.end.handle_timer(now)
+                    target.handle_timer(now)
                 self._attend(target)
         return min(timers[0][0] if timers else math.inf, self._listens_at)
 
@@ -376,7 +376,7 @@ class Exchange:
         else:
             if line.interest != before:
                 self._watcher.watch(line.stream.sock, line, *line.interest)
-            self.plan(line, end.timer_at())
+            self.plan(line, line.next_timer_at(now))
         if channel is not None:
             channel.rouse()
         if frees:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from jsonbus.core.channel import ChannelEnd
+from jsonbus.core.channel_limits import BEAT_S, SILENCE_S
 from jsonbus.errors import TransportError
 from jsonbus.transport.streams import Stream
 
@@ -63,6 +64,20 @@ class Line:
                 self.end.receive(buffer[:count], monotonic())
             else:
                 self.end.receive_end(monotonic())
+
+    def next_timer_at(self, now: float) -> float:
+        """When to call `handle_timer`. Under the lock, or for the operator."""
+        at = self.end.timer_at()
+        return min(at, now + BEAT_S) if self.end.is_paused else at
+
+    def handle_timer(self, now: float) -> None:
+        """What has its time. Under the lock."""
+        end = self.end
+        # An end that is not read does not hear whether the other is there. Its machine tells: it
+        # has to confirm our beats, if nothing else.
+        if end.is_paused and self.stream.unanswered_s() >= SILENCE_S:
+            end.fail(f"the machine of {end.name} did not answer for {SILENCE_S:g} s")
+        end.handle_timer(now)
 
     def flush(self) -> None:
         """Write what the kernel takes. Under the lock."""

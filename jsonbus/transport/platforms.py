@@ -24,6 +24,7 @@ queues          /proc/net/udp           not told                not told
 flags           SIOCGIFFLAGS            SIOCGIFFLAGS, another   not told
                                         number
 sent to         IP_PKTINFO              not asked               not asked
+unanswered TCP  TCP_INFO                not told                not told
 
 SO_REUSEPORT must not be set on Linux: it would give each datagram to one of the sockets instead
 of to all of them.
@@ -51,6 +52,8 @@ _LINUX_SO_MEMINFO = 55
 _LINUX_MEMINFO_WORDS = 9  # sk_drops is the last of them (linux/sock_diag.h)
 _LINUX_IP_MULTICAST_ALL = 49
 _LINUX_IP_PKTINFO = 8
+_LINUX_TCP_INFO_BYTES = 60
+_LINUX_TCP_INFO = struct.Struct("24xI28xI")  # unacked, last_ack_recv (linux/tcp.h)
 _LINUX_PKTINFO_BYTES = 12  # interface, local address, address that it was sent to
 _LINUX_SIOCGIFFLAGS = 0x8913
 # Classic BPF (linux/filter.h): load a half or a word, jump if equal, return; what to load about a
@@ -81,6 +84,19 @@ class InterfaceFlags(NamedTuple):
     is_up: bool
     has_carrier: bool
     is_multicast: bool
+
+
+def unanswered_s(sock: socket.socket) -> float:
+    """For how long a machine has not confirmed anything of what was sent to it by TCP.
+
+    0 if nothing waits to be confirmed, or the system does not tell. A machine confirms what its
+    programs do not read, too, until its buffers are full; then nothing more is sent to it.
+    """
+    if not IS_LINUX:
+        return 0.0
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LINUX_TCP_INFO_BYTES)
+    unconfirmed, since_last_ms = _LINUX_TCP_INFO.unpack(info)
+    return since_last_ms / 1000 if unconfirmed else 0.0
 
 
 def interface_flags(name: str) -> InterfaceFlags | None:

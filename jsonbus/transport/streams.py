@@ -9,6 +9,7 @@ import socket
 from collections.abc import Collection, Sequence
 
 from ..errors import TransportError
+from . import platforms
 
 #: Connections that wait to be accepted: as many as Linux allows by default. A storm of callers
 #: beyond that is told to come again by TCP itself.
@@ -67,6 +68,13 @@ class Stream:
             return 0
         except OSError as error:
             raise TransportError(f"the connection broke: {error.strerror or error}") from error
+
+    def unanswered_s(self) -> float:
+        """For how long the other machine has confirmed nothing, although it should."""
+        try:
+            return platforms.unanswered_s(self.sock)
+        except OSError:
+            return 0.0  # it broke: who reads or writes next is told
 
     def close(self) -> None:
         self.sock.close()
