@@ -68,16 +68,20 @@ class Line:
     def next_timer_at(self, now: float) -> float:
         """When to call `handle_timer`. Under the lock, or for the operator."""
         at = self.end.timer_at()
-        return min(at, now + BEAT_S) if self.end.is_paused else at
+        return min(at, now + BEAT_S) if self._is_deaf else at
 
     def handle_timer(self, now: float) -> None:
         """What has its time. Under the lock."""
         end = self.end
         # An end that is not read does not hear whether the other is there. Its machine tells: it
         # has to confirm our beats, if nothing else.
-        if end.is_paused and self.stream.unanswered_s() >= SILENCE_S:
+        if self._is_deaf and self.stream.unanswered_s() >= SILENCE_S:
             end.fail(f"the machine of {end.name} did not answer for {SILENCE_S:g} s")
         end.handle_timer(now)
+
+    @property
+    def _is_deaf(self) -> bool:
+        return self.end.is_paused and self.end.has_opened
 
     def flush(self) -> None:
         """Write what the kernel takes. Under the lock."""
