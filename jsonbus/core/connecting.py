@@ -117,9 +117,11 @@ class Attempt:
 
     def _step_finding(self, places: Sequence[Place], now: float) -> Step | None:
         if len(places) > 1:
-            ids = tuple(place.node for place in places)
-            self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
-            return None
+            places = self._sift(places, now)
+            if len(places) > 1:
+                ids = tuple(place.node for place in places)
+                self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
+                return None
         place = places[0] if places else None
         if place is not None:
             self._name = place.name or place.node
@@ -139,6 +141,19 @@ class Attempt:
         if now >= self._begun_at + FIND_S:
             self._refuse(self._why_not_found(place, now), now)
         return None
+
+    def _sift(self, places: Sequence[Place], now: float) -> Sequence[Place]:
+        """Which of several is meant: one that ended without a goodbye may be back under its name.
+
+        Then only the new one tells anything. Whoever else is there has been asked twice by then.
+        """
+        self._must_ask = True
+        here = [each for each in places if each.is_self or each.told_at >= self._asked_at]
+        if len(here) > 1:
+            return here
+        if now >= self._begun_at + FIND_S:
+            return here or places[:1]
+        return here if now >= self._begun_at + ASK_AFTER_S[-1] else ()
 
     def _why_not_found(self, place: Place | None, now: float) -> str:
         if place is None:
