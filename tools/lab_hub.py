@@ -59,6 +59,11 @@ class Hub:
         connect(self.namespace, port, host, interface)
         self.namespace.run("ip", "link", "set", port, "master", BRIDGE)
 
+    def disconnect(self, port: str) -> None:
+        """Take a cable away, with both its ends: whoever was there says nothing more."""
+        self.namespace.run("ip", "link", "del", port)
+        self._ports.remove(port)
+
     def start(self, shape: Shape) -> None:
         if self.kind == "auto":
             self.kind = "bridge" if shape.is_clean or has_netem() else "relay"
