@@ -10,6 +10,7 @@ from jsonbus.core.channel_limits import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.channel_wire import (
     BYTES,
     JSON,
+    MESSAGES,
     SKIPPED,
     FrameItem,
     FrameReader,
@@ -52,6 +53,8 @@ class Side:
         self.other: Side
         self.arriving = bytearray()  # written by the other side and not read yet
         self.was_read = bytearray()
+        self.messages_read = 0  # told by another reader than the end's
+        self._reader = FrameReader(1 << 40)
         self.is_cut = False  # this side's half of the connection was closed
         self.has_seen_end = False
 
@@ -89,6 +92,8 @@ class Side:
         data = bytes(self.arriving[:count_max])
         del self.arriving[:count_max]
         self.was_read += data
+        frames = self._reader.feed(memoryview(data))
+        self.messages_read += sum(1 for kind, _ in frames if kind in MESSAGES)
         buffer = bytearray(data)
         self.end.receive(memoryview(buffer), now)
         buffer[:] = bytes(len(buffer))  # the owner uses its memory again
@@ -145,8 +150,10 @@ class ChannelPair:
 
     def step(self, side: Side) -> bool:
         """Let one side do what it can do now; whether that was anything."""
+        if side.is_cut:
+            return False
         moved = side.write(self.now) > 0
-        if side.arriving and side.end.wants_input and not side.is_cut:
+        if side.arriving and side.end.wants_input:
             moved = side.read(self.now, self._cut(len(side.arriving))) > 0
         self.attend(side)
         return moved or self.tell_end(side)
@@ -179,10 +186,13 @@ class ChannelPair:
     def run(self, seconds: float) -> None:
         """Let time pass, timer by timer; both owners do what they should."""
         until = self.now + seconds
-        while (at := min(side.end.timer_at() for side in self.sides)) <= until:
+        while living := [side for side in self.sides if not side.is_cut]:
+            at = min(side.end.timer_at() for side in living)
+            if at > until:
+                break
             assert at >= self.now
             self.now = at
-            for side in self.sides:
+            for side in living:
                 if side.end.timer_at() <= at:
                     side.end.handle_timer(at)
                     assert side.end.timer_at() > at
