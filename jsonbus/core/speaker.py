@@ -217,8 +217,6 @@ class Speaker:
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """A sign of life, with the digest."""
-        if self._is_asked_for and not suspects:
-            self._told_at = now
         if not (self._is_asked_for and suspects):  # which does not say where this node is
             self._presence_at = math.inf
             self._is_asked_for = False

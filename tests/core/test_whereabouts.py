@@ -19,7 +19,7 @@ def test_only_the_node_that_is_meant_answers(by: str) -> None:
     a, b, _ = add_group(link)
     who = getattr(b.settings, by)
     (place,) = ask(link, a, who)
-    assert place == Place(b.settings.node, "n1", False, "10.0.0.2", 2, link.now)
+    assert place == Place(b.settings.node, "n1", False, "10.0.0.2", 2, link.now, link.now)
     assert link.senders(is_answer) == ["n1"]
     assert [frame.who for frame in link.frames("n0", WhereFrame)] == [who]
 
