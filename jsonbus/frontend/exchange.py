@@ -397,8 +397,11 @@ class Exchange:
             self._waiting.discard(line)
             return True
         # Applications may have taken messages since: only who waits is told of that.
+        frees = False
         for each in self._lines:
-            budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
+            frees |= budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
+        if frees and self._waiting:
+            self.post(self._wake_waiting)  # not now: the lock of one of them is held
         if budget.may_read(line):
             self._waiting.discard(line)
             return True
