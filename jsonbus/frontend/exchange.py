@@ -66,6 +66,9 @@ class BaseBinding(Protocol):
     def end(self) -> None:
         """The bus is closing."""
 
+    def cut_off(self) -> None:
+        """This is a forked child."""
+
 
 class Watcher(Protocol):
     """What watches sockets for an operator."""
@@ -347,6 +350,10 @@ class Exchange:
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
         self.is_over = self.is_closing = True
+        for channel in self.calls.channels():
+            channel.cut_off()
+        for binding in self._ports.bindings():
+            binding.cut_off()
         for line in tuple(self._lines):
             if line.channel is not None:
                 line.channel.cut_off()
