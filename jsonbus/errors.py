@@ -233,6 +233,8 @@ class ChannelTimeoutError(ChannelError, TimeoutError):
 
     def __init__(self, node: str, port: str, what: str, timeout_s: float) -> None:
         super().__init__(node, port, what, timeout_s)
+        # TimeoutError is an OSError, which keeps two of four arguments and takes the rest for files.
+        self.args = (node, port, what, timeout_s)
         self.what = what
         self.timeout_s = timeout_s
 
