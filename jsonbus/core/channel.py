@@ -191,8 +191,11 @@ class ChannelEnd:
         elif self.state == OPEN:
             self.state, self.reason = CLOSING, "it was closed here"
             self._has_closed = True
+            self._reader.skip_bodies()
             self._put(encode_frame(CLOSE))
             self.resume(now)
+        elif self.is_lost:  # it was open only for what could still be read
+            self._end(self.reason)
 
     # --- What the answering side decides --------------------------------------------------------
 
@@ -228,6 +231,8 @@ class ChannelEnd:
 
     def receive(self, data: memoryview, now: float) -> None:
         """Bytes came. They are not kept: the owner may use their memory again."""
+        if self.state == CLOSED:
+            return
         self._heard_at = now
         try:
             for kind, body in self._reader.feed(data):
@@ -241,23 +246,23 @@ class ChannelEnd:
                     self.is_confirmed = True
                 if self.state == CLOSED:
                     return
+            if self.state == OPENING and self._reader.is_skipping:
+                raise ValueError("its greeting is too long")
         except ValueError as error:
             self.fail(f"what came from {self.name or 'a stranger'} is no channel ({error})")
         self._settle()
 
     def receive_end(self, now: float) -> None:
         """The other end's connection was closed: nothing comes any more."""
-        if self.is_lost:  # as writing has told already
-            self._end(self.reason)
-        else:
-            self.fail(f"{self.name or 'the other side'} is gone: its end of the connection closed")
+        self.fail(f"{self.name or 'the other side'} is gone: its end of the connection closed")
 
     def fail(self, reason: str) -> None:
         """The connection is of no use any more."""
         if self.state == CLOSED:
             return
-        # What was closed on purpose is not lost, whatever becomes of the rest.
-        if not (self._has_closed or self.is_peer_closed):
+        # What was closed on purpose is not lost, whatever becomes of the rest; and of two failures
+        # the first tells more.
+        if not (self._has_closed or self.is_peer_closed or self.is_lost):
             self.reason, self.is_lost = reason, True
         self._end(self.reason)
 
@@ -272,7 +277,7 @@ class ChannelEnd:
     # --- What the connection takes --------------------------------------------------------------
 
     def output(self, pieces_max: int) -> list[bytes | memoryview]:
-        """What to write next, in this order; `written` tells how much was."""
+        """What to write next, in this order; `written`, before anything else, how much was."""
         if len(self._output) <= pieces_max:
             return [piece for piece, _ in self._output]
         return [self._output[index][0] for index in range(pieces_max)]
@@ -338,9 +343,11 @@ class ChannelEnd:
             self._put(encode_frame(BEAT))
 
     def _silent_at(self) -> float:
-        # Who has closed its end says nothing any more but that it has read ours.
-        is_deaf = self._is_paused and not self.is_peer_closed
-        return math.inf if is_deaf else self._heard_at + SILENCE_S
+        if self.is_peer_closed:
+            # It has said its last word, and is not read any more: but it still reads what this end
+            # owes it, the rest of a large message and E, which may take long.
+            return max(self._heard_at, self._spoken_at) + SILENCE_S
+        return math.inf if self._is_paused else self._heard_at + SILENCE_S
 
     def _beat_at(self) -> float:
         if self._output or self._has_closed or self.is_peer_closed or self.is_lost:
@@ -363,6 +370,8 @@ class ChannelEnd:
             raise ValueError("no greeting")
 
     def _receive_message(self, kind: int, body: bytes) -> None:
+        if self.is_peer_closed:
+            return  # that was its last word
         if self._has_closed:
             self.discarded += 1
             return
@@ -380,6 +389,10 @@ class ChannelEnd:
         self.is_peer_closed = True
         if not self._has_closed:
             self.state, self.reason = CLOSING, f"{self.name} closed it"
+            if self.is_lost:  # nothing can be written, not even E
+                self.is_lost = False
+                self._end(self.reason)
+                return
             self._drop_output()
         self._put(encode_frame(END))
 
@@ -418,3 +431,4 @@ class ChannelEnd:
         self.state, self.reason = CLOSED, reason
         self._is_amid_frame = False
         self._drop_output()
+        self._reader = FrameReader(0)  # what came of a message that will never be complete

@@ -38,7 +38,7 @@ class Budget:
 
     def note(self, channel: Hashable, complete: int, partial: int) -> bool:
         """What it holds now; whether others that had to wait may go on because of that."""
-        was_short = self.is_short
+        was_short, was_full = self.is_short, self._is_full
         had_complete, had_partial = self._held.get(channel, (0, 0))
         self._complete += complete - had_complete
         self._partial += partial - had_partial
@@ -46,10 +46,12 @@ class Budget:
             self._held[channel] = complete, partial
         else:
             self._held.pop(channel, None)
-        is_done = channel == self._favourite and not partial
+        # Where messages follow each other, the next one has begun when one is complete: then it is
+        # another's turn, since this one's application may not take it for long.
+        is_done = channel == self._favourite and (not partial or complete > had_complete)
         if is_done:
             self._favourite = None
-        return was_short and (is_done or not self.is_short)
+        return was_short and (is_done or not self.is_short or (was_full and not self._is_full))
 
     def may_read(self, channel: Hashable) -> bool:
         """Whether it may be read now."""
@@ -58,8 +60,13 @@ class Budget:
         complete, partial = self._held.get(channel, (0, 0))
         if complete + partial < self._each_bytes:
             return True
-        if self._complete >= self._bytes_max or not partial:
+        if self._is_full or not partial:
             return False
         if self._favourite is None:
             self._favourite = channel
         return channel == self._favourite
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether complete messages take all of it: then even a favourite waits."""
+        return self._complete >= self._bytes_max

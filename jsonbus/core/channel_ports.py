@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from jsonbus.core.channel_limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
 from jsonbus.core.channel_wire import VERSION, Hello, Refusal, Welcome, read_port
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire_limits import INTEGER_MAX
 from jsonbus.errors import ConfigError, LocalError
 
 B = TypeVar("B")  # whoever has bound a port
@@ -14,10 +15,14 @@ B = TypeVar("B")  # whoever has bound a port
 
 def check_port(port: object) -> str:
     """A port as it travels: its name, or its number in decimal digits; raises ConfigError."""
-    if type(port) is int and port >= 0:
-        return str(port)
+    if type(port) is int:
+        if 0 <= port <= INTEGER_MAX:
+            return str(port)
+        raise ConfigError("a port's number must be from 0 to 2**53")
     try:
-        return read_port(port)
+        name = read_port(port)
+        name.encode()  # a lone surrogate cannot travel
+        return name
     except ValueError as error:
         raise ConfigError(f"{port!r:.80} is no port: {error}, or a number from 0 on") from None
 

@@ -49,8 +49,9 @@ BEAT, CLOSE, END = ord("-"), ord("C"), ord("E")
 GREETINGS = frozenset({HELLO, WELCOME, REFUSED})
 MESSAGES = frozenset({JSON, BYTES})
 
-#: What a message that was skipped is given out as; its body is its size in decimal digits.
-SKIPPED = 0
+#: What a message that was skipped is given out as; its body is its size in decimal digits. No byte
+#: has that value: nobody can send it.
+SKIPPED = 256
 
 PREFIX = struct.Struct(">IB")
 PREFIX_BYTES = PREFIX.size
@@ -94,16 +95,18 @@ class FrameReader:
     """Frames out of bytes that come in pieces of any size.
 
     It is at a frame's *length*, that is within a prefix, or at its *body*. A body longer than
-    `body_bytes_max` is not kept.
+    `body_bytes_max` is not kept: a message is given out as SKIPPED, another frame without it.
     """
 
-    __slots__ = ("_begun", "_kind", "_missing", "_size", "body_bytes_max")
+    __slots__ = ("_begun", "_kind", "_missing", "_size", "body_bytes_max", "is_skipping")
 
     def __init__(self, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
         self._kind = -1  # of the body that is being read; -1: at a length
         self._size = 0
         self._missing = PREFIX_BYTES
+        #: Whether it is at a body that is not kept. Told when that begins: the limit may change.
+        self.is_skipping = False
         # Not a list of the pieces: who sends single bytes would have each kept as an object.
         self._begun = bytearray()
 
@@ -146,24 +149,32 @@ class FrameReader:
     def _take(self, piece: memoryview) -> FrameItem | None:
         """Go on with the prefix or body that has begun; the frame, if that completes it."""
         self._missing -= len(piece)
-        is_skipped = self._kind >= 0 and self._size > self.body_bytes_max
         if self._missing:
-            if not is_skipped:
+            if not self.is_skipping:
                 self._begun += piece
             return None
-        whole = b"" if is_skipped else b"".join((self._begun, piece))
+        whole = b"" if self.is_skipping else b"".join((self._begun, piece))
         self._begun = bytearray()
         if self._kind < 0:
             self._begin_body(*PREFIX.unpack(whole))
             return None if self._missing else self._end_body(b"")
         return self._end_body(whole)
 
+    def skip_bodies(self) -> None:
+        """Keep none from now on, and nothing of one that has begun."""
+        self.body_bytes_max = 0
+        if self._kind >= 0:
+            self._begun = bytearray()
+            self.is_skipping = True
+
     def _begin_body(self, size: int, kind: int) -> None:
         self._kind, self._size, self._missing = kind, size, size
+        self.is_skipping = size > self.body_bytes_max
 
     def _end_body(self, body: bytes) -> FrameItem:
         kind, self._kind, self._missing = self._kind, -1, PREFIX_BYTES
-        if self._size > self.body_bytes_max:
+        was_skipped, self.is_skipping = self.is_skipping, False
+        if was_skipped and kind in MESSAGES:
             return SKIPPED, b"%d" % self._size
         return kind, body
 
@@ -224,8 +235,10 @@ def decode_hello(body: bytes) -> Hello:
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """Raises ValueError."""
+    """Raises ValueError, for another version too: who speaks only that had to refuse."""
     fields = _read_fields(body)
+    if read_integer(fields.get("v"), "v") != VERSION:
+        raise ValueError("a welcome is in another version than the hello")
     return Welcome(
         read_node(fields.get("n")),
         read_integer(fields.get("i"), "i"),
@@ -235,7 +248,7 @@ def decode_welcome(body: bytes) -> Welcome:
 
 
 def decode_refusal(body: bytes) -> Refusal:
-    """Raises ValueError."""
+    """Raises ValueError. Its version may be any: all have these fields."""
     fields = _read_fields(body)
     reason, text = fields.get("why"), fields.get("text", "")
     if type(reason) is not str or type(text) is not str or len(text) > DETAIL_CHARACTERS_MAX:

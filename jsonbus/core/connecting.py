@@ -62,8 +62,8 @@ class Attempt:
         self._retries = retry
         self._name = who  # what to call the node in errors
         self._refusal: ChannelRefusedError | None = None  # the last one
-        self._resting_since = math.inf
         self._rests_until = math.inf
+        self._known: list[Place] = []  # of the node, at the last step of a search; without times
         self._pause_s = RETRY_MIN_S
         self._must_ask = False  # what is known has proved wrong
         self._is_fresh = False  # what was dialed was told because this attempt had asked
@@ -76,8 +76,14 @@ class Attempt:
         """What to do next, given what is known of the node; None: wait."""
         if self.state == DONE:
             return self._take_failure()
-        if self.state == RESTING and self._is_rested(places, now):
-            self._find(now)
+        known = [place._replace(told_at=0.0, answered_at=0.0) for place in places]
+        # That a node tells the same again is no news: it does whenever somebody asks for it, and
+        # all who rest would try again because one of them did.
+        if self.state == RESTING and now < self._deadline:
+            if now >= self._rests_until or known != self._known:
+                self._find(now)
+        if self.state == FINDING:
+            self._known = known
         step = self._step_finding(places, now) if self.state == FINDING else None
         if step is not None:
             return step
@@ -98,6 +104,8 @@ class Attempt:
 
     def dial_failed(self, detail: str, now: float) -> None:
         """Nobody answers at that place; or who did ended the connection."""
+        if self.state != DIALING:
+            return  # it has ended meanwhile
         if self._is_fresh:
             self._refuse("gone", now, detail)
         else:
@@ -107,6 +115,8 @@ class Attempt:
         """The node there does not want a channel."""
         if refusal.reason == "gone":
             self.dial_failed(refusal.detail, now)
+            return
+        if self.state != DIALING:
             return
         self._name = refusal.name or self._name
         self._refuse(refusal.reason, now, refusal.detail)
@@ -162,15 +172,8 @@ class Attempt:
             return
         self.state = RESTING
         self._refusal = refusal
-        self._resting_since = now
         self._rests_until = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)
-
-    def _is_rested(self, places: Sequence[Place], now: float) -> bool:
-        """Whether the pause is over, or the node has told something new meanwhile."""
-        return now >= self._rests_until or any(
-            place.told_at > self._resting_since for place in places
-        )
 
     def _end(self, error: ChannelError) -> None:
         self.state = DONE

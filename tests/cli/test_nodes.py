@@ -71,6 +71,7 @@ def make_info(**changes: Any) -> jsonbus.NodeInfo:
         "name": "kitchen",
         "host": "desk",
         "version": "0.2.0",
+        "channel_port": 40123,
         "incarnation": 1,
         "entry_version": 3,
         "mode": "delayed",

@@ -9,11 +9,16 @@ from jsonbus.core.frames import UNTOLD, About, Frame, ListFrame, PongFrame, Pres
 from jsonbus.core.limits import INTRODUCTION_HEARTBEATS
 from jsonbus.core.node import Node
 from jsonbus.core.wire_encode import about_size_bytes, encode_list
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX, HOST_BYTES_MAX, SOFTWARE_BYTES_MAX
+from jsonbus.core.wire_limits import (
+    DATAGRAM_BYTES_MAX,
+    HOST_BYTES_MAX,
+    PORT_MAX,
+    SOFTWARE_BYTES_MAX,
+)
 from tests.core.link import Link, forge, is_announcement, is_share
 
 DESK, ATTIC = About("desk", "0.2.0"), About("attic", "0.3.0")
-LONGEST = About("\\" * HOST_BYTES_MAX, '"' * SOFTWARE_BYTES_MAX)  # JSON doubles them
+LONGEST = About("\\" * HOST_BYTES_MAX, '"' * SOFTWARE_BYTES_MAX, PORT_MAX)  # JSON doubles them
 
 
 def told(frame: Frame) -> About:
@@ -23,7 +28,7 @@ def told(frame: Frame) -> About:
 def known(node: Node, name: str, now: float) -> About:
     """What the node knows of the one with that name."""
     (info,) = [each for each in node.nodes(now) if each.name == name]
-    return About(info.host, info.version)
+    return About(info.host, info.version, info.channel_port)
 
 
 @pytest.mark.parametrize("mode", ["basic", "master", "delayed"])
@@ -146,7 +151,9 @@ def test_largest_entry_is_announced_without_it() -> None:
     assert any(told(frame) == LONGEST for frame in link.frames("a", PresenceFrame))
 
 
-@pytest.mark.parametrize("about", [UNTOLD, DESK, About("desk"), About(None, "1"), LONGEST])
+@pytest.mark.parametrize(
+    "about", [UNTOLD, DESK, About("desk"), About(None, "1"), About(channel_port=1), LONGEST]
+)
 def test_its_size_is_exact(about: About) -> None:
     fields = {"entries": [], "digest": None, "sums": None, "covers": None, "settled": False}
     with_it, without = forge(encode_list, about=about, **fields), forge(encode_list, **fields)

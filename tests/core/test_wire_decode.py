@@ -148,6 +148,7 @@ BAD_DATAGRAMS = [
         for key, text in (
             *(("host", text) for text in ("", "x" * 65, "ü" * 33, "a\x1b[2J", "a\x9b2J", 1, ["a"])),
             *(("sw", text) for text in ("", "x" * 33, "ü" * 17, "1\n2", 0.2, True, {})),
+            *(("ch", port) for port in (0, -1, 65_536, 2**60, 1.5, True, "80", [80])),
         )
     ],
     ("bad_list", listing(rb=-1)),
@@ -177,6 +178,11 @@ BAD_DATAGRAMS = [
     ("bad_fields", datagram("jsonbus.ping", None, p="1")),
     ("bad_fields", datagram("jsonbus.pong", None, p=1)),
     ("bad_fields", datagram("jsonbus.pong", None, to="k3v9")),
+    ("bad_fields", datagram("jsonbus.where", None)),
+    *[
+        ("bad_fields", datagram("jsonbus.where", None, who=who))
+        for who in ("", "ü" * 128, "a\x1b[2J", "a\x9b2J", 1, True, None, ["a"], {"a": 1})
+    ],
 ]
 
 

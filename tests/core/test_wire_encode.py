@@ -35,10 +35,11 @@ def test_a_stamp_counts_the_datagrams_of_every_kind_from_one() -> None:
         wire.encode_batch(stamp, b'["a",1]', 1, 2),
         wire.encode_bye(stamp, 1, 2, version=3),
         wire.encode_ping(stamp, 1, 2, ping_id=3),
+        wire.encode_where(stamp, 1, 2, who="k3v8"),
     ]
     headers = [wire.decode(data).header for data in datagrams]
-    assert [header and header.counter for header in headers] == [1, 2, 3, 4]
-    assert stamp.counter == 4
+    assert [header and header.counter for header in headers] == [1, 2, 3, 4, 5]
+    assert stamp.counter == 5
 
 
 def test_a_datagram_that_could_not_be_made_is_not_counted() -> None:

@@ -37,12 +37,14 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
     RetainedFrame,
+    WhereFrame,
 )
 from jsonbus.core.wire_limits import (
     DATAGRAM_BYTES_MAX,
     ERROR_CHARS_MAX,
     INTEGER_MAX,
     NAK_SLICES_MAX,
+    PORT_MAX,
 )
 from jsonbus.errors import DatagramError
 from tests.core.generated import json_values, unhurried
@@ -255,6 +257,7 @@ abouts = st.builds(
     About,
     st.none() | names.map(lambda name: name.encode()[:64].decode(errors="ignore") or "x"),
     st.none() | st.from_regex(r"[0-9.a-z+]{1,32}", fullmatch=True),
+    st.none() | st.integers(1, PORT_MAX),
 )
 digests = st.none() | st.builds(Digest, integers, st.integers(0, 2**64 - 1))
 sums = st.none() | st.integers(0, 2**4096 - 1)
@@ -380,6 +383,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
     ),
     st.builds(PingFrame, headers, integers),
     st.builds(PongFrame, headers, node_ids, integers, abouts),
+    st.builds(WhereFrame, headers, names.filter(bool)),
     st.builds(EchoFrame, headers, integers),
     st.builds(EchoedFrame, headers, node_ids, integers, integers, integers, names),
 )

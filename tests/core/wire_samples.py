@@ -29,6 +29,7 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
     RetainedFrame,
+    WhereFrame,
 )
 
 HEADER = Header("k3v9", 1_731_715_200_123, 812, 9041, 1_731_715_200_123_456)
@@ -172,11 +173,38 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     ),
     (
         PresenceFrame(
-            HEADER, 4, "", "delayed", False, True, None, None, (), None, About("desk", "1.0")
+            HEADER,
+            4,
+            "k",
+            "basic",
+            False,
+            False,
+            None,
+            None,
+            about=About(None, None, 40123),
+            is_answer=True,
         ),
         b'{"topic":"jsonbus.presence","payload":null,'
         + _TAIL
-        + b',"v":4,"name":"","mode":"delayed","u":1,"host":"desk","sw":"1.0"}}',
+        + b',"v":4,"name":"k","mode":"basic","ch":40123,"an":1}}',
+    ),
+    (
+        PresenceFrame(
+            HEADER,
+            4,
+            "",
+            "delayed",
+            False,
+            True,
+            None,
+            None,
+            (),
+            None,
+            About("desk", "1.0", 65_535),
+        ),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + b',"v":4,"name":"","mode":"delayed","u":1,"host":"desk","sw":"1.0","ch":65535}}',
     ),
     (
         PresenceFrame(
@@ -215,6 +243,14 @@ SAMPLES: list[tuple[Frame, bytes]] = [
     (
         PongFrame(HEADER, "k3v8", 5),
         b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8"}}',
+    ),
+    (
+        PongFrame(HEADER, "k3v8", 5, About(channel_port=1)),
+        b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8","ch":1}}',
+    ),
+    (
+        WhereFrame(HEADER, "Küche"),
+        b'{"topic":"jsonbus.where","payload":null,' + _TAIL + ',"who":"Küche"}}'.encode(),
     ),
     (EchoFrame(HEADER, 6), b'{"topic":"jsonbus.echo","payload":"",' + _TAIL + b',"p":6}}'),
     (
@@ -295,6 +331,7 @@ def encode_frame(frame: Frame) -> bytes:
                 suspects=frame.suspects,
                 receive_buffer_bytes=frame.receive_buffer_bytes,
                 about=frame.about,
+                is_answer=frame.is_answer,
             )
         case FragmentFrame(_, number, index, count, text, sequence):
             slice_json = codec.dumps(text)[1:-1]
@@ -338,6 +375,8 @@ def encode_frame(frame: Frame) -> bytes:
             return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
         case PongFrame(_, to, ping_id, about):
             return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id, about=about)
+        case WhereFrame(_, who):
+            return wire.encode_where(stamp, first, sent_us, who=who)
         case EchoFrame(_, echo_id):
             return wire.encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
         case EchoedFrame(_, to, echo_id, heard, repeated, name):
