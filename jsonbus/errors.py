@@ -233,7 +233,7 @@ class ChannelTimeoutError(ChannelError, TimeoutError):
 
     def __init__(self, node: str, port: str, what: str, timeout_s: float) -> None:
         super().__init__(node, port, what, timeout_s)
-        # TimeoutError is an OSError, which keeps two of four arguments and takes the rest for files.
+        # A TimeoutError is an OSError, which keeps two of four arguments.
         self.args = (node, port, what, timeout_s)
         self.what = what
         self.timeout_s = timeout_s
