@@ -127,9 +127,17 @@ class Attempt:
 
     def _step_finding(self, places: Sequence[Place], now: float) -> Step | None:
         if len(places) > 1:
-            ids = tuple(place.node for place in places)
-            self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
-            return None
+            # One of them may have crashed, and another have begun under its name: who is there
+            # answers.
+            answered = [place for place in places if self._has_answered(place)]
+            is_time_over = now >= self._begun_at + FIND_S
+            if len(answered) > 1 or (is_time_over and not answered):
+                ids = tuple(place.node for place in answered or places)
+                self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
+                return None
+            if not is_time_over:
+                return self._ask(now)
+            places = answered
         place = places[0] if places else None
         if place is not None:
             self._name = place.name or place.node
@@ -139,16 +147,24 @@ class Attempt:
                 return Dial(place)
             # Only an answer tells that nothing is bound: whatever else comes may be older than
             # the question, as what it said when it joined is.
-            if place.is_self or place.answered_at >= self._asked_at:
+            if self._has_answered(place):
                 self._refuse("unbound", now)
                 return None
-        if self._asked < len(ASK_AFTER_S) and now >= self._begun_at + ASK_AFTER_S[self._asked]:
-            self._asked += 1
-            self._asked_at = min(self._asked_at, now)
-            return Ask(self._who)
         if now >= self._begun_at + FIND_S:
             self._refuse(self._why_not_found(place, now), now)
-        return None
+            return None
+        return self._ask(now)
+
+    def _has_answered(self, place: Place) -> bool:
+        return place.is_self or place.answered_at >= self._asked_at
+
+    def _ask(self, now: float) -> Ask | None:
+        """Ask, if it is time to."""
+        if self._asked == len(ASK_AFTER_S) or now < self._begun_at + ASK_AFTER_S[self._asked]:
+            return None
+        self._asked += 1
+        self._asked_at = min(self._asked_at, now)
+        return Ask(self._who)
 
     def _why_not_found(self, place: Place | None, now: float) -> str:
         if place is None:

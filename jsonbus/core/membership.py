@@ -146,7 +146,9 @@ class Membership:
 
     def set_channel_port(self, port: int | None, now: float) -> None:
         """This node takes channels at that TCP port from now on."""
-        self._speaker.set_about(self.about._replace(channel_port=port), now)
+        self._speaker.set_about(self.about._replace(channel_port=port))
+        if self._is_open:  # else the first announcement tells it
+            self._speaker.send_presence(now)
 
     def introduce(self, now: float) -> None:
         """Somebody asks where this node is."""

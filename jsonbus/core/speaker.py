@@ -87,7 +87,7 @@ class Speaker:
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
         self._presence_at = math.inf  # out of turn
-        self._is_asked_for = False  # that presence is the answer to a suspicion
+        self._is_asked_for = False  # that presence is an answer
         self._announcement_at = math.inf  # somebody settled seems to lack the own entry
 
     def open(self, now: float) -> None:
@@ -114,11 +114,10 @@ class Speaker:
         self.entry = replace(self.entry, version=version, patterns=patterns)
         self._list.put(self.entry, now)
 
-    def set_about(self, about: About, now: float) -> None:
-        """Something about this node changed: tell at once."""
+    def set_about(self, about: About) -> None:
+        """Something about this node changed; the caller tells it."""
         self.about = about
         self._room = self._list_room_bytes()
-        self.send_presence(now)
 
     def introduce(self, now: float) -> None:
         """Somebody asks where this node is."""
@@ -133,7 +132,8 @@ class Speaker:
     def answer_suspicion(self, now: float) -> None:
         """Somebody asks whether this node is alive."""
         self._is_asked_for = True
-        self._presence_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
+        answer_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
+        self._presence_at = min(self._presence_at, answer_at)
 
     def plan_presence(self, now: float) -> None:
         """Somebody should know of this node; not at the same instant as others."""
@@ -217,8 +217,9 @@ class Speaker:
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """A sign of life, with the digest."""
-        self._presence_at = math.inf
-        self._is_asked_for = False
+        if not (self._is_asked_for and suspects):  # which does not say where this node is
+            self._presence_at = math.inf
+            self._is_asked_for = False
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1
         has_list = self._settings.mode != "basic"

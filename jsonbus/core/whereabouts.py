@@ -19,6 +19,7 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire_encode import encode_where
+from jsonbus.core.wire_names import is_node_name
 
 
 class Place(NamedTuple):
@@ -64,7 +65,9 @@ class Whereabouts:
 
     def ask(self, who: str, now: float) -> None:
         """Have the nodes with that id or name tell where they are."""
-        self._outbox.put_control(encode_where, now, who=who)
+        # Nobody can be called what cannot travel.
+        if who and is_node_name(who) and who == who.encode(errors="replace").decode():
+            self._outbox.put_control(encode_where, now, who=who)
 
     def receive_where(self, frame: WhereFrame, now: float) -> None:
         if frame.who in (self._own.node, self._own.name):

@@ -115,9 +115,15 @@ class BaseChannel:
             if kind in self._handlers:
                 raise LocalError(f"this channel has a handler for {kind} already")
             self._handlers[kind] = handler
+            if self._line is not None and self._line.is_lent:
+                self._exchange.request(self._line)  # handlers are told of what the operator reads
             is_due = self._is_due()
         if is_due:
             self._schedule_handlers()
+
+    @property
+    def has_handlers(self) -> bool:
+        return bool(self._handlers)
 
     def _schedule_handlers(self) -> None:
         """Have `run_handler` called, after `_is_due`. Lock not held."""

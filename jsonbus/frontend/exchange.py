@@ -285,7 +285,11 @@ class Exchange:
             end, channel = line.end, line.channel
             end.fail(reason)
             line.interest = (True, False)  # there is nothing to ask for any more
-            line.stream.close()
+            line.is_lent = False
+            if line.pollers:
+                line.stream.hang_up()  # they notice, and the last of them closes it
+            else:
+                line.stream.close()
             self.tally.past = self.tally.past.plus(end)
             if channel is not None:
                 self.tally.lost += end.is_lost
@@ -362,11 +366,15 @@ class Exchange:
                 line.flush()
             is_over = end.is_over
             frees = self._budget.note(line, end.inbox_bytes, end.partial_bytes)
-            reads = not line.is_dialing and end.wants_input and self._may_read(line)
-            if reads:
-                end.resume(now)
-            else:
-                end.pause()
+            if line.is_lent or line.is_wanted:
+                line.reconsider_lending(now)
+            reads = False
+            if not line.is_lent:
+                reads = not line.is_dialing and end.wants_input and self._may_read(line)
+                if reads:
+                    end.resume(now)
+                else:
+                    end.pause()
             before, line.interest = line.interest, (reads, line.is_dialing or end.output_bytes > 0)
             channel = line.channel
             if channel is not None:
@@ -389,8 +397,11 @@ class Exchange:
             self._waiting.discard(line)
             return True
         # Applications may have taken messages since: only who waits is told of that.
+        frees = False
         for each in self._lines:
-            budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
+            frees |= budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
+        if frees and self._waiting:
+            self.post(self._wake_waiting)  # not now: the lock of one of them is held
         if budget.may_read(line):
             self._waiting.discard(line)
             return True

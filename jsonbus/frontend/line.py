@@ -6,7 +6,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from jsonbus.core.channel import ChannelEnd
+from jsonbus.core.channel import OPEN, ChannelEnd
 from jsonbus.core.channel_limits import BEAT_S, SILENCE_S
 from jsonbus.errors import TransportError
 from jsonbus.transport.streams import Stream
@@ -14,6 +14,12 @@ from jsonbus.transport.streams import Stream
 if TYPE_CHECKING:
     from jsonbus.frontend.calls import Call
     from jsonbus.frontend.channel import BaseChannel
+
+#: A line that nobody has read for so long goes back to the operator, who would notice its end.
+LENT_S = 0.05
+
+#: And one with so much of a message that is not complete.
+LENT_BYTES_MAX = 64 << 10
 
 #: Pieces given to the kernel in one call: two for each large message, and far below its limit.
 PIECES_MAX = 64
@@ -29,8 +35,12 @@ class Line:
         "interest",
         "is_answer",
         "is_dialing",
+        "is_lent",
         "is_requested",
+        "is_wanted",
         "lock",
+        "polled_at",
+        "pollers",
         "stream",
         "timer_at",
     )
@@ -46,6 +56,11 @@ class Line:
         self.is_answer = False  # somebody called, and was welcomed
         self.is_dialing = False
         self.is_requested = False  # somebody has asked the operator to look at it
+        # Under the lock. A line that is lent is read by who waits for messages (sync/direct.py).
+        self.is_lent = False
+        self.is_wanted = False  # somebody would read it
+        self.pollers = 0  # threads that wait for it by themselves
+        self.polled_at = 0.0  # when one of them last did
         self.interest = (False, False)  # in reading, in writing: what is watched for
         self.timer_at = float("inf")  # what is planned
 
@@ -65,9 +80,38 @@ class Line:
             else:
                 self.end.receive_end(monotonic())
 
+    def read_lent(self, buffer: memoryview) -> None:
+        """`read` for a receiver. Under the lock, which keeps the operator from taking it back."""
+        end = self.end
+        try:
+            count = self.stream.read_into(buffer)
+        except TransportError as error:
+            end.fail(str(error))
+            return
+        if count:
+            end.receive(buffer[:count], monotonic())
+        elif count == 0:
+            end.receive_end(monotonic())
+
+    def reconsider_lending(self, now: float) -> None:
+        """Lend it to who wants to read it, or take it back. Under the lock; by the operator."""
+        end = self.end
+        # A large message takes memory that others may need.
+        may_be_lent = end.state == OPEN and end.partial_bytes < LENT_BYTES_MAX
+        if self.channel is None or self.channel.has_handlers:
+            may_be_lent = False
+        if self.is_lent:
+            is_in_use = self.pollers > 0 or now < self.polled_at + LENT_S
+            self.is_lent = may_be_lent and is_in_use
+        elif self.is_wanted and may_be_lent:
+            self.is_lent, self.polled_at = True, now
+        self.is_wanted = False
+
     def next_timer_at(self, now: float) -> float:
         """When to call `handle_timer`. Under the lock, or for the operator."""
         at = self.end.timer_at()
+        if self.is_lent:
+            return min(at, now + LENT_S)
         return min(at, now + BEAT_S) if self._is_deaf else at
 
     def handle_timer(self, now: float) -> None:

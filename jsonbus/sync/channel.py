@@ -26,7 +26,9 @@ from jsonbus.frontend.channel import (
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.exchange import Exchange
+from jsonbus.frontend.line import LENT_BYTES_MAX, Line
 from jsonbus.frontend.mail import BATCH_MAX
+from jsonbus.sync.direct import CAN_WAIT, Seat, take_seat
 
 H = TypeVar("H", bound=Handler)
 
@@ -59,6 +61,7 @@ class Channel(BaseChannel):
         super().__init__(port, who, exchange, log, lock)
         self._changed = threading.Condition(lock)
         self._receivers = 0  # threads that wait for messages, or for its state
+        self._poller: Seat | None = None  # the thread that reads a line that is lent
         self._senders = 0  # threads that wait for room
         self._schedule = schedule
         self._will_wait = will_wait  # to be called before waiting
@@ -186,6 +189,8 @@ class Channel(BaseChannel):
 
     def changed(self) -> None:
         end = self._end
+        if self._poller is not None and (end is None or end.state != OPEN or end.inbox):
+            self._poller.ring()
         if self._receivers or (
             self._senders
             and (end is None or end.state != OPEN or end.output_bytes <= OUTPUT_BYTES_MAX // 2)
@@ -255,9 +260,43 @@ class Channel(BaseChannel):
             if self._is_unreadable():
                 raise self._closed_error()
             self._check_here()
-            if not self._wait_once(deadline):
+            line = self._line
+            if line is not None and line.is_lent and self._poller is None:
+                is_in_time = self._poll(line, deadline)
+            else:
+                if line is not None and CAN_WAIT and not line.is_lent and not self._handlers:
+                    line.is_wanted = True
+                    self._exchange.request(line)
+                is_in_time = self._wait_once(deadline)
+            if not is_in_time:
                 assert timeout_s is not None
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
+
+    def _poll(self, line: Line, deadline: float | None) -> bool:
+        """`_wait_once`, by reading the connection (direct.py). False if the time is over."""
+        timeout_s = None if deadline is None else deadline - monotonic()
+        if timeout_s is not None and timeout_s <= 0:
+            return False
+        seat = self._poller = take_seat()
+        line.pollers += 1
+        self.lock.release()
+        try:
+            seat.wait(line.stream.sock.fileno(), timeout_s)
+        finally:
+            self.lock.acquire()
+            self._poller = None
+            line.pollers -= 1
+            line.polled_at = monotonic()
+            if line.is_lent:
+                line.read_lent(seat.buffer)
+                end = line.end
+                if end.state != OPEN or end.output_bytes or end.partial_bytes >= LENT_BYTES_MAX:
+                    self._exchange.request(line)
+            elif line.end.is_over and not line.pollers:
+                line.stream.close()
+            if self._receivers:
+                self._changed.notify_all()  # one of them goes on polling
+        return True
 
     def _wait(self, condition: Callable[[], bool], deadline: float | None) -> bool:
         """Whether the condition came true in time. Lock held, and released while waiting."""

@@ -76,6 +76,11 @@ class Stream:
         except OSError:
             return 0.0  # it broke: who reads or writes next is told
 
+    def hang_up(self) -> None:
+        """End the connection for whoever waits for it, and close it later."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self.sock.close()
 

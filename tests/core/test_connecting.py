@@ -23,6 +23,7 @@ from tests.core.attempt_story import (
 )
 
 ASKS = len(ASK_AFTER_S)
+SECOND = Place("id-eve", "bob")
 
 
 # --- Finding -------------------------------------------------------------------------------------
@@ -68,19 +69,34 @@ def test_node_that_is_known_but_does_not_answer_is_gone() -> None:
     assert reason_of(story.did[-1][1]) == "gone"
 
 
-def test_several_of_that_name_are_ambiguous() -> None:
-    story = Story(TOLD, Place("id-eve", "bob"), retry=True)
+def answered(*places: Place, at: float) -> list[Place]:
+    return [place._replace(told_at=at, answered_at=at) for place in places]
+
+
+def test_several_of_that_name_that_are_there_are_ambiguous() -> None:
+    story = Story(TOLD, SECOND, retry=True)
+    assert story.act() == Ask("bob")
+    story.places = answered(TOLD, SECOND, at=story.now)
     error = error_of(story.act())
     assert isinstance(error, ChannelRefusedError)
     assert (error.reason, error.nodes) == ("ambiguous", ("id-bob", "id-eve"))
     assert "id-bob, id-eve" in str(error)
 
 
-def test_second_of_that_name_may_answer_the_question() -> None:
-    story = Story()
+def test_several_of_that_name_that_do_not_answer_are_ambiguous_in_the_end() -> None:
+    story = Story(TOLD, SECOND)
+    story.run(FIND_S)
+    assert reason_of(story.did[-1][1]) == "ambiguous"
+    assert len(story.asked_at) == ASKS
+
+
+def test_of_several_with_that_name_the_only_one_that_answers_is_meant() -> None:
+    story = Story(TOLD, SECOND)
     story.act()
-    story.places = [TOLD, Place("id-eve", "bob")]
-    assert reason_of(story.act()) == "ambiguous"
+    story.places = [SECOND, *answered(TOLD, at=story.now)]
+    assert story.act() is None  # the other may answer yet
+    story.run(FIND_S)
+    assert [place.node for place in story.dialed] == ["id-bob"]
 
 
 def test_node_that_answers_without_a_port_has_bound_nothing() -> None:
