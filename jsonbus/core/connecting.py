@@ -116,10 +116,16 @@ class Attempt:
         self.state = DONE
 
     def _step_finding(self, places: Sequence[Place], now: float) -> Step | None:
-        if len(places) > 1:
-            ids = tuple(place.node for place in places)
+        fresh = [place for place in places if place.is_self or place.told_at >= self._asked_at]
+        if len(fresh) > 1:
+            ids = tuple(place.node for place in fresh)
             self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
             return None
+        is_known, is_late = bool(places), now >= self._begun_at + FIND_S
+        if len(places) > 1:
+            # A node that has crashed and was started again has its name twice for a while: only
+            # who answers counts, and all have to be waited for.
+            places = fresh if is_late else ()
         place = places[0] if places else None
         if place is not None:
             self._name = place.name or place.node
@@ -134,8 +140,8 @@ class Attempt:
             self._asked += 1
             self._asked_at = min(self._asked_at, now)
             return Ask(self._who)
-        if now >= self._begun_at + FIND_S:
-            self._refuse("unknown" if place is None else "gone", now)
+        if is_late:
+            self._refuse("gone" if is_known else "unknown", now)
         return None
 
     def _find(self, now: float) -> None:
