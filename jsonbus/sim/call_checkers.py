@@ -6,7 +6,6 @@ from math import inf
 
 from jsonbus.sim.calls import Call
 from jsonbus.sim.channel_checkers import Inspector
-from jsonbus.sim.checkers import Checker
 from jsonbus.sim.participants import Participant
 from jsonbus.sim.records import Life
 
@@ -16,10 +15,8 @@ FINDING_S = 1.5
 ROUNDING_S = 1e-6
 
 
-class CallsEndOnce(Inspector):
-    """With a channel or an error; but a process that stands still is late."""
-
-    invariant = "an attempt ends once, with a channel or an error, by its deadline"
+class CallChecker(Inspector):
+    """A process that stands still is late, and so is what it says to itself."""
 
     def __init__(self) -> None:
         self._thawed_at: dict[Participant, float] = {}
@@ -27,6 +24,12 @@ class CallsEndOnce(Inspector):
     def happened(self, participant: Participant | None, what: str) -> None:
         if participant is not None and what == "is thawed":
             self._thawed_at[participant] = self.world.clock.now
+
+
+class CallsEndOnce(CallChecker):
+    """With a channel or an error."""
+
+    invariant = "an attempt ends once, with a channel or an error, by its deadline"
 
     def call_changed(self, call: Call) -> None:
         if not call.is_over:
@@ -49,7 +52,7 @@ class CallsEndOnce(Inspector):
         return max(call.at + call.timeout_s, thawed_at) + ROUNDING_S
 
 
-class RefusalsAreTrue(Checker):
+class RefusalsAreTrue(CallChecker):
     """Every refusal is compared with what was the case at some instant of the attempt.
 
     A node may have said something a moment before that: what datagrams take counts in. On a network
@@ -59,6 +62,7 @@ class RefusalsAreTrue(Checker):
     invariant = "a refusal is true"
 
     def __init__(self, *, is_calm: bool = True) -> None:
+        super().__init__()
         self.is_calm = is_calm  # no datagram is lost
 
     def call_changed(self, call: Call) -> None:
@@ -119,7 +123,8 @@ class RefusalsAreTrue(Checker):
         network, caller, node = self.world.network, call.node.index, life.node.index
         links = (network.open_since(caller, node), network.open_since(node, caller))
         is_linked = all(at is not None and at <= since for at in links)
-        return life.since <= since and life.until == inf and is_linked
+        was_awake = self._thawed_at.get(life.node, -inf) <= since
+        return life.since <= since and life.until == inf and is_linked and was_awake
 
     def _count_answered(self, call: Call, lives: list[Life], *, any_port: bool = False) -> int:
         """Channels that these nodes' ports had during the attempt."""
@@ -128,6 +133,6 @@ class RefusalsAreTrue(Checker):
             end.binding is not None
             and end.node in nodes
             and (any_port or end.port == call.port)
-            and end.over_at >= call.at
+            and (end.over_at >= call.at or not end.is_accepted)
             for end in self.world.channels.ends
         )

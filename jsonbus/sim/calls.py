@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from jsonbus.core.channel import OPEN
 from jsonbus.core.connecting import Ask, Attempt, Dial
 from jsonbus.core.whereabouts import Place
 from jsonbus.errors import ChannelError
@@ -78,7 +77,7 @@ class Call:
             return
         self._candidate = None
         now = self.owner.local_now()
-        if end.core.state == OPEN:
+        if end.was_opened:
             self._attempt.connected()
             self.end = end
             self._finish()

@@ -58,6 +58,8 @@ class ChannelChaos:
         if memory is not None:
             bounds = ChannelBounds(bounds.channels_max, bounds.accept_max, *memory)
         world.channels.bounds = bounds
+        for _ in world.nodes:
+            self._bind()
         world.clock.call_at(self._pause(), self._act)
 
     def heal(self) -> None:
@@ -66,9 +68,14 @@ class ChannelChaos:
         self.world.clock.call_at(self.world.clock.now + ARRIVAL_S, self._end)
 
     def _pacify(self) -> None:
+        for binding in self.world.channels.bindings:
+            binding.habits, binding.accept_s = Habits(), 0.0
+        for call in self.world.channels.calls:
+            call.habits = Habits()
+        for node in self.world.nodes:
+            self.world.channels.of(node).accept_all()
         for end in self.world.channels.ends:
             if not end.is_dead:
-                end.is_accepted = end.is_accepted or end.binding is not None
                 left = end.left
                 end.use(Habits(bytes_max=end.habits.bytes_max))
                 end.left = left
@@ -96,8 +103,8 @@ class ChannelChaos:
     def _actions(self) -> list[tuple[Callable[[], None], float]]:
         """What may happen, and how often compared with the rest."""
         return [
-            (self._bind, 15),
-            (self._unbind, 4),
+            (self._bind, 30),
+            (self._unbind, 3),
             (self._connect, 30),
             (self._connect_many, 1.5),
             (self._close, 5),
@@ -146,9 +153,9 @@ class ChannelChaos:
             end.close()
 
     def _close_both(self) -> None:
-        if (end := self._open_end()) is not None and end.other is not None:
+        if (end := self._open_end()) is not None:
             end.close()
-            if not end.other.is_dead:
+            if end.other in self.world.channels.open_ends():
                 end.other.close()
 
     def _change_habits(self) -> None:
@@ -166,7 +173,7 @@ class ChannelChaos:
         if self._dice.random() < 0.05:
             return "nobody"
         everybody = [p for p in self.world.participants if isinstance(p, SimNode)]
-        node = self._dice.choice(everybody)
+        node = self._node() if self._dice.random() < 0.8 else self._dice.choice(everybody)
         return node.name if self._dice.random() < 0.5 else node.node_id
 
     def _open_end(self) -> SimEnd | None:

@@ -89,15 +89,15 @@ class BoundsAreKept(Checker):
     def end_touched(self, end: SimEnd) -> None:
         core, owner = end.core, end.owner
         other = end.other
-        largest = 4 + max(end.habits.bytes_max, other.habits.bytes_max if other else 0)
-        in_max = INBOX_BYTES_MAX + READ_HELD_BYTES_MAX + largest
-        if core.inbox_bytes > in_max:
+        incoming = other.largest if other is not None else 0
+        if core.inbox_bytes > INBOX_BYTES_MAX + READ_HELD_BYTES_MAX + incoming:
             self.fail(f"{end} has an inbox of {core.inbox_bytes} bytes")
-        if core.output_bytes > OUTPUT_BYTES_MAX + largest + CONTROL_BYTES_MAX:
+        if core.output_bytes > OUTPUT_BYTES_MAX + end.largest + CONTROL_BYTES_MAX:
             self.fail(f"{end} has an output of {core.output_bytes} bytes")
         bounds = owner.bounds
         each = bounds.memory_each_bytes + READ_HELD_BYTES_MAX
         # The one whose turn it is may complete its message.
+        largest = max(e.other.largest if e.other else 0 for e in (end, *owner.ends))
         held_max = bounds.memory_bytes_max + each * len(owner.ends) + largest
         if owner.budget.held_bytes > held_max:
             self.fail(f"{end.node.name} holds {owner.budget.held_bytes} bytes")

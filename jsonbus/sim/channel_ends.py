@@ -52,6 +52,7 @@ class SimEnd:
         self.over_at = inf  # when its core was over, or its process
         self.reads_since = self.made_at  # inf: it is not read
         self.sent: list[int] = []  # sizes of what its application sent
+        self.largest = 0  # bytes of the largest
         self.taken = 0
         self.inbox_when_closed = 0
         self.has_closed = False  # its application has
@@ -74,6 +75,11 @@ class SimEnd:
         return other if isinstance(other, SimEnd) else None
 
     @property
+    def was_opened(self) -> bool:
+        """Whether there was a welcome. One read may bring that, messages and the close at once."""
+        return self.core.send_bytes_max > 0
+
+    @property
     def arrived(self) -> int:
         """How many messages have come, whatever became of them."""
         core = self.core
@@ -85,6 +91,11 @@ class SimEnd:
         return self.owner.is_dead
 
     # --- What an application does ---
+
+    def accept(self, habits: Habits) -> None:
+        """An application has it now."""
+        self.is_accepted = True
+        self.use(habits)
 
     def use(self, habits: Habits) -> None:
         """Go on like that."""
@@ -112,6 +123,12 @@ class SimEnd:
             pass
         self._is_working = False
         self._settle()
+
+    def thaw(self) -> None:
+        """It has not been read for a while: the other end cannot be blamed."""
+        self.core.pause()
+        self.reads_since = inf
+        self.work()
 
     def abandon(self) -> None:
         """Nobody wants it any more, and nobody waits for its end."""
@@ -193,6 +210,7 @@ class SimEnd:
         size = around.dice.choice((*SMALL_BYTES, self.habits.bytes_max))
         self.core.send(BYTES, make_body(len(self.sent), size))
         self.sent.append(size)
+        self.largest = max(self.largest, len(make_body(0, size)))
         self.left -= 1
 
     def _pause(self, seconds: float) -> float:
@@ -225,8 +243,8 @@ class SimEnd:
         around, core = self.owner.around, self.core
         if core.state != self._state:
             self._state = core.state
-            if core.state == OPEN:
-                self.opened_at = around.clock.now
+            if self.was_opened:
+                self.opened_at = min(self.opened_at, around.clock.now)
             if core.is_over:
                 self.over_at = around.clock.now
                 self.socket.close()

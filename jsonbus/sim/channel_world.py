@@ -131,10 +131,8 @@ class WorldChannels:
             self.streams.end_process(node.index)
 
     def thawed(self, node: SimNode) -> None:
-        """What was due meanwhile is overdue now."""
         if node in self._nodes:
-            self._nodes[node].work()
-            self._nodes[node].look_again()
+            self._nodes[node].thaw()
 
     def look_again(self, node: SimNode) -> None:
         self._nodes[node].look_again()

@@ -100,6 +100,12 @@ class NodeChannels:
             end.close()
         return binding
 
+    def accept_all(self) -> None:
+        """Take all channels that wait."""
+        for binding, waiting in self._waiting.items():
+            while waiting:
+                waiting.pop(0).accept(binding.habits)
+
     def connect(self, call: Call) -> None:
         self.calls[call] = None
         call.step()
@@ -114,8 +120,16 @@ class NodeChannels:
         for end in list(self.ends):
             end.work()
 
+    def thaw(self) -> None:
+        """What was due meanwhile is overdue now."""
+        for end in list(self.ends):
+            end.thaw()
+        self.look_again()
+
     def close(self) -> None:
-        """The bus is closed: every channel, too."""
+        """The bus is closed: every channel, too, and nobody is called any more."""
+        for call in list(self.calls):
+            call.drop()
         for end in list(self.ends):
             end.close()
 
@@ -209,8 +223,6 @@ class NodeChannels:
         if self.is_dead or not waiting:
             return
         if not self.node.is_frozen:
-            end = waiting.pop(0)
-            end.is_accepted = True
-            end.use(binding.habits)
+            waiting.pop(0).accept(binding.habits)
         if waiting:
             self._plan_accept(binding)
