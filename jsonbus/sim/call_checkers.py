@@ -133,6 +133,6 @@ class RefusalsAreTrue(CallChecker):
             end.binding is not None
             and end.node in nodes
             and (any_port or end.port == call.port)
-            and (end.over_at >= call.at or not end.is_accepted)
+            and max(end.over_at, end.accepted_at) >= call.at
             for end in self.world.channels.ends
         )

@@ -24,8 +24,10 @@ from jsonbus.sim.world import World
 
 PORTS = ("door", "7", "mail")
 TIMEOUTS_S = (0.3, 1.0, 3.0, 8.0)
-#: After peace: whoever is silent has been noticed, and whatever was sent has been taken.
-ARRIVAL_S = SILENCE_S + 2.0
+#: After peace: whoever is silent has been noticed; and whatever was sent has been taken, be it one
+#: message after the other.
+NOTICED_S = SILENCE_S + 2.0
+ARRIVAL_S = 20.0
 
 
 class ChannelChaos:
@@ -65,7 +67,9 @@ class ChannelChaos:
     def heal(self) -> None:
         """Peace has come."""
         self._pacify()
-        self.world.clock.call_at(self.world.clock.now + ARRIVAL_S, self._end)
+        now = self.world.clock.now
+        self._arrives.arrives_by = now + ARRIVAL_S
+        self.world.clock.call_at(now + NOTICED_S, self._end)
 
     def _pacify(self) -> None:
         for binding in self.world.channels.bindings:
@@ -82,9 +86,11 @@ class ChannelChaos:
                 end.work()
 
     def _end(self, _: None) -> None:
-        self._arrives.is_armed = True
-        self._arrives.finished()
-        self._arrives.is_armed = False
+        """Close everything, as soon as everything has arrived."""
+        if any(self._arrives.find()):
+            self.world.clock.call_at(self.world.clock.now + 1.0, self._end)
+            return
+        self._arrives.arrives_by = inf
         self.world.note(None, "all channels are closed")
         for end in self.world.channels.ends:
             if not end.is_dead:

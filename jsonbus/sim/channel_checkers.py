@@ -196,21 +196,25 @@ class NothingIsLeft(Checker):
                 yield f"{node.name} still seeks somebody"
 
 
-class EverythingArrives(Checker):
-    """Armed while the network is whole and all applications take what comes."""
+class EverythingArrives(Inspector):
+    """From when on the network is whole and all applications take what comes."""
 
     invariant = "on a whole network, whatever was sent is taken"
 
     def __init__(self) -> None:
-        self.is_armed = False
+        self.arrives_by = inf
 
-    def finished(self) -> None:
-        if not self.is_armed:
-            return
+    def inspect(self) -> None:
+        if self.world.clock.now >= self.arrives_by:
+            for detail in self.find():
+                self.fail(detail)
+
+    def find(self) -> Iterator[str]:
+        """What has not been taken yet."""
         for end in self.world.channels.open_ends():
             other = end.other
             if other is not None and (end.left or other.taken != len(end.sent)):
-                self.fail(f"{end}: {other.taken} of {len(end.sent)} taken, {end.left} not sent")
+                yield f"{end}: {other.taken} of {len(end.sent)} taken, {end.left} not sent"
 
 
 def are_linked(world: World, one: SimEnd, other: SimEnd, since: float) -> bool:

@@ -47,6 +47,7 @@ class SimEnd:
         self.binding: Binding | None = None
         self.habits = Habits()
         self.is_accepted = False
+        self.accepted_at = inf
         self.made_at = owner.around.clock.now
         self.opened_at = inf
         self.over_at = inf  # when its core was over, or its process
@@ -61,6 +62,7 @@ class SimEnd:
         self._take_at = self._send_at = 0.0
         self._armed_at = inf
         self._is_working = False
+        self._lets_others = False  # read, before it goes on itself
         socket.owner = self
         socket.on_ready = self.work
 
@@ -95,6 +97,7 @@ class SimEnd:
     def accept(self, habits: Habits) -> None:
         """An application has it now."""
         self.is_accepted = True
+        self.accepted_at = self.owner.around.clock.now
         self.use(habits)
 
     def use(self, habits: Habits) -> None:
@@ -119,6 +122,7 @@ class SimEnd:
         if self._is_working or self.is_dead or self.node.is_frozen:
             return
         self._is_working = True
+        self._lets_others = False
         while self._read() | self._greet() | self._act() | self._write():
             pass
         self._is_working = False
@@ -139,7 +143,7 @@ class SimEnd:
     def _read(self) -> bool:
         """Take what the socket has, as long as it is wanted."""
         core, has_read = self.core, False
-        while not core.is_over:
+        while not core.is_over and not self._lets_others:
             if not (core.wants_input and self.owner.budget.may_read(self)):
                 core.pause()
                 self.reads_since = inf
@@ -159,7 +163,7 @@ class SimEnd:
                 core.receive(memoryview(data), now)
             else:
                 core.receive_end(now)
-            self._note_memory()
+            self._lets_others = self._note_memory()
             if core.state == OPENING and core.hello is not None:
                 break  # it is to be answered first
         return has_read
@@ -258,9 +262,10 @@ class SimEnd:
             touched(self)
         self._arm()
 
-    def _note_memory(self) -> None:
+    def _note_memory(self) -> bool:
         core = self.core
-        self.owner.note_memory(self, core.inbox_bytes, 0 if core.is_over else core.partial_bytes)
+        partial = 0 if core.is_over else core.partial_bytes
+        return self.owner.note_memory(self, core.inbox_bytes, partial)
 
     def _arm(self) -> None:
         at = self.core.timer_at() - self.node.clock_offset_s

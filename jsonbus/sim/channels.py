@@ -182,8 +182,7 @@ class NodeChannels:
         self.ports.opened(end.port)
         end.binding = verdict
         if not verdict.accept_s:
-            end.is_accepted = True
-            end.habits, end.left = verdict.habits, verdict.habits.messages
+            end.accept(verdict.habits)
             return
         self._waiting[verdict].append(end)
         if len(self._waiting[verdict]) == 1:
@@ -196,9 +195,15 @@ class NodeChannels:
     def forget(self, end: SimEnd) -> None:
         self.ends.pop(end, None)
 
-    def note_memory(self, end: SimEnd, complete: int, partial: int) -> None:
-        if self.budget.note(end, complete, partial):
-            self.around.clock.call_at(self.around.clock.now, self.work)
+    def note_memory(self, end: SimEnd, complete: int, partial: int) -> bool:
+        """Whether others may go on because of that; it should let them, and has its turn last."""
+        if not self.budget.note(end, complete, partial):
+            return False
+        if end in self.ends:
+            del self.ends[end]
+            self.ends[end] = None
+        self.around.clock.call_at(self.around.clock.now, self.work)
+        return True
 
     def _accept(self, socket: Socket) -> None:
         """Somebody has connected, and will say what it wants."""
