@@ -71,6 +71,7 @@ class Streams:
         self.clock = clock
         # Dictionaries, since sets have no order, and the same seed must give the same run.
         self._sockets: dict[Socket, None] = {}  # that somebody holds
+        self._unaccepted: dict[Socket, None] = {}
         self._network = network
         self._rng = rng
         self._listeners: dict[tuple[int, int], Callable[[Socket], None]] = {}
@@ -156,6 +157,7 @@ class Streams:
 
     def forget(self, socket: Socket) -> None:
         self._sockets.pop(socket, None)
+        self._unaccepted.pop(socket, None)
 
     def _is_sent_again(self, sender: int, receiver: int, argument: Any) -> bool:
         if sender in self._failed:
@@ -183,7 +185,8 @@ class Streams:
         near.peer, far.peer = far, near
         near.outgoing = far.incoming = Pipe(self, near, far, self._rng.choice(PIPE_BYTES))
         far.outgoing = near.incoming = Pipe(self, far, near, self._rng.choice(PIPE_BYTES))
-        self._sockets |= {near: None, far: None}
+        self._sockets[near] = None
+        self._unaccepted[far] = None
         if dialing.to in self._failed:
             far.vanish()
         self.carry(dialing.host, dialing.to, self._accept, (dialing.port, far))
@@ -191,8 +194,10 @@ class Streams:
 
     def _accept(self, accepted: tuple[int, Socket]) -> None:
         port, socket = accepted
+        self._unaccepted.pop(socket, None)
         accept = self._listeners.get((socket.host, port))
         if accept is not None and not socket.is_closed:
+            self._sockets[socket] = None
             accept(socket)
             socket.stir()  # the first bytes may have been faster
         elif not socket.is_closed:
@@ -212,4 +217,4 @@ class Streams:
             self._dialings.pop(dialing, None)
 
     def _of(self, host: int) -> list[Socket]:
-        return [socket for socket in self._sockets if socket.host == host]
+        return [s for s in (*self._sockets, *self._unaccepted) if s.host == host]

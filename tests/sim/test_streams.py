@@ -264,3 +264,15 @@ def test_a_listener_that_ends_while_somebody_connects_leaves_nothing_behind() ->
             assert why == "connection refused"
         pair.run_for(5.0)
         assert len(pair.streams) == 0
+
+
+def test_a_dialer_without_power_leaves_nothing_behind() -> None:
+    for wait_us in range(0, 20_000, 500):
+        pair = Pair()
+        pair.dial()
+        pair.run_for(wait_us / 1e6)
+        pair.streams.fail_host(0)
+        pair.run_for(30.0)
+        for socket in pair.accepted:
+            socket.close()
+        assert len(pair.streams) == 0
