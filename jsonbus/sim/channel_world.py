@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from jsonbus.core.channel_ports import check_port
+from jsonbus.core.events import Event
 from jsonbus.sim.calls import Call
 from jsonbus.sim.channel_ends import SimEnd
 from jsonbus.sim.channels import Around, ChannelBounds, NodeChannels
@@ -42,7 +43,7 @@ class WorldChannels:
         around.tell_call_changed = hooks(checkers, "call_changed")
         self._nodes: dict[SimNode, NodeChannels] = {}
         self._present: dict[SimNode, Life] = {}
-        loop.on_news = self.look_again
+        loop.on_news = self.hear
 
     @property
     def ends(self) -> list[SimEnd]:
@@ -134,5 +135,6 @@ class WorldChannels:
         if node in self._nodes:
             self._nodes[node].thaw()
 
-    def look_again(self, node: SimNode) -> None:
-        self._nodes[node].look_again()
+    def hear(self, node: SimNode, events: list[Event]) -> None:
+        """The node was told of others."""
+        self._nodes[node].hear(events)

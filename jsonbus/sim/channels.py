@@ -21,6 +21,7 @@ from jsonbus.core.channel_limits import (
 )
 from jsonbus.core.channel_ports import Ports, make_hello
 from jsonbus.core.channel_wire import Refusal
+from jsonbus.core.events import Event, NodeIntroduced, NodeJoined, NodeLeft
 from jsonbus.core.whereabouts import Place
 from jsonbus.sim.calls import Call
 from jsonbus.sim.channel_ends import SimEnd
@@ -110,10 +111,21 @@ class NodeChannels:
         self.calls[call] = None
         call.step()
 
-    def look_again(self) -> None:
-        """There is news of other nodes."""
+    def hear(self, events: list[Event]) -> None:
+        """Others came, left, or told where they are: those who call them look again.
+
+        Only those: to find a node by its name is to look through all.
+        """
+        heard: set[str] = set()
+        for event in events:
+            if isinstance(event, NodeIntroduced):
+                peer = self.node.core._roster.get(event.node)
+                heard |= {event.node, peer.name if peer is not None else event.node}
+            elif isinstance(event, NodeJoined | NodeLeft):
+                heard |= {event.node, event.name}
         for call in list(self.calls):
-            call.step()
+            if call.who in heard:
+                call.step()
 
     def work(self, _: None = None) -> None:
         """Something may go on that had to wait."""
@@ -124,7 +136,8 @@ class NodeChannels:
         """What was due meanwhile is overdue now."""
         for end in list(self.ends):
             end.thaw()
-        self.look_again()
+        for call in list(self.calls):
+            call.step()
 
     def close(self) -> None:
         """The bus is closed: every channel, too, and nobody is called any more."""

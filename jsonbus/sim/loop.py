@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from jsonbus.core import wire
+from jsonbus.core.events import Event
 from jsonbus.core.frames import ListFrame, PresenceFrame
 from jsonbus.core.requests import Request
 from jsonbus.sim.checkers import Checker
@@ -40,8 +41,8 @@ class Loop:
         self._tell_delivered = hooks(checkers, "delivered")
         self._tell_touched = hooks(checkers, "touched")
         self._tell_told = hooks(checkers, "told")
-        #: Whom to tell that a node that seeks others has news of them.
-        self.on_news: Callable[[SimNode], None] | None = None
+        #: Whom to tell what a node that seeks others hears of them.
+        self.on_news: Callable[[SimNode, list[Event]], None] | None = None
 
     def bring_up(self, participant: Participant) -> None:
         assert not participant.is_up
@@ -151,7 +152,7 @@ class Loop:
             for told in self._tell_told:
                 told(participant, event)
         if events and participant.seeks and self.on_news is not None:
-            self.on_news(participant)
+            self.on_news(participant, events)
 
 
 def hooks(checkers: Sequence[Checker], name: str) -> list[Callable[..., None]]:
