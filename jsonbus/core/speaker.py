@@ -126,7 +126,6 @@ class Speaker:
             self._presence_at, max(now, self._told_at + INTRODUCTION_INTERVAL_S)
         )
         if self._presence_at <= now:
-            self._told_at = now
             self.send_presence(now)
 
     def answer_suspicion(self, now: float) -> None:
@@ -217,6 +216,8 @@ class Speaker:
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """A sign of life, with the digest."""
         self._presence_at = math.inf
+        if self._is_asked_for:
+            self._told_at = now
         self._is_asked_for = False
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1

@@ -8,6 +8,7 @@ from math import inf
 import pytest
 
 from jsonbus.core.channel_limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
+from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
 from jsonbus.sim import NetworkOptions, World
 from jsonbus.sim.call_checkers import CallsEndOnce, RefusalsAreTrue
 from jsonbus.sim.calls import Call
@@ -111,6 +112,20 @@ def test_two_hundred_nodes_ask_for_one_at_once_and_are_answered_a_few_times() ->
     assert story.tally.datagrams["where"] < 50
     answers = target.core.counters.presences_sent
     assert answers <= 10, answers
+    story.finish()
+
+
+def test_a_node_that_is_asked_for_all_the_time_answers_twenty_times_a_second() -> None:
+    story = Story()
+    one, two = story.add("one", "two")
+    before = two.core.counters.presences_sent
+    calls = []
+    for _ in range(500):
+        calls.append(story.channels.connect(one, "two"))
+        story.world.run_for(0.002)
+    assert reasons(calls)["unbound"] > 400
+    answers = two.core.counters.presences_sent - before
+    assert answers <= 1 / INTRODUCTION_INTERVAL_S + 2
     story.finish()
 
 
