@@ -46,8 +46,8 @@ class Budget:
             self._held[channel] = complete, partial
         else:
             self._held.pop(channel, None)
-        # What came may have begun the next message, too: that is no reason to stay the favourite, of
-        # whom nothing more is read if its application takes nothing.
+        # What came may have begun the next message, too. That is no reason to stay the favourite,
+        # of whom nothing more is read if its application takes nothing.
         is_complete = not partial or partial < had_partial or complete > had_complete
         is_done = channel == self._favourite and is_complete
         if is_done:
