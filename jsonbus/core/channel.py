@@ -22,7 +22,8 @@ its application; what it had not sent itself it drops, since nobody would read i
 **Who is still there.** An end that has nothing to say sends a beat every BEAT_S. One that has heard
 nothing for SILENCE_S takes the other for gone, but only if it has been listening: an end whose
 application does not take its messages is not read, and cannot know. So a slow reader is no dead
-one, neither for its sender, who hears its beats, nor the other way round.
+one, neither for its sender, who hears its beats, nor the other way round. An end that has closed
+sends none: while the channel is closing, the other takes it for present as long as it takes bytes.
 
 **Bounds.** Of messages that are not taken yet, INBOX_BYTES_MAX are read, and the one that exceeds
 that; senders look at `has_room` before they `send`.
@@ -311,8 +312,7 @@ class ChannelEnd:
             return self._greeting_until
         if self.state == CLOSED:
             return math.inf
-        silent_at = math.inf if self._is_paused else self._heard_at + SILENCE_S
-        return min(silent_at, self._beat_at())
+        return min(self._silent_at(), self._beat_at())
 
     def handle_timer(self, now: float) -> None:
         if self.state == CLOSED:
@@ -320,11 +320,18 @@ class ChannelEnd:
         if self.state == OPENING:
             if now >= self._greeting_until:
                 self.fail(f"it said nothing for {GREETING_S:g} s")
-        elif not self._is_paused and now >= self._heard_at + SILENCE_S:
+        elif now >= self._silent_at():
             self.fail(f"{self.name} was not heard for {SILENCE_S:g} s")
         elif now >= self._beat_at():
             self._spoken_at = now  # should it wait, another one would tell no more
             self._put(encode_frame(BEAT))
+
+    def _silent_at(self) -> float:
+        if self.state == CLOSING and (self.is_peer_closed or not self._is_paused):
+            # Who has closed sends no beats, but it reads: that it takes what is written tells as
+            # much. Who was closed is not read any more; it only has to get rid of its E.
+            return max(self._heard_at, self._spoken_at) + SILENCE_S
+        return math.inf if self._is_paused else self._heard_at + SILENCE_S
 
     def _beat_at(self) -> float:
         if self._output or self._has_closed or self.is_peer_closed or self.is_lost:

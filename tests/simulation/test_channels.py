@@ -9,7 +9,7 @@ import pytest
 
 from jsonbus.core.channel_limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
 from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
-from jsonbus.sim import NetworkOptions, World
+from jsonbus.sim import NetworkOptions, World, streams
 from jsonbus.sim.call_checkers import CallsEndOnce, RefusalsAreTrue
 from jsonbus.sim.calls import Call
 from jsonbus.sim.channel_checkers import EverythingArrives, channel_checkers
@@ -205,6 +205,46 @@ def test_a_close_is_confirmed_when_a_slow_application_has_taken_enough() -> None
     assert story.world.run_while(lambda: not end.core.is_over, 30.0)
     assert end.core.is_confirmed and other.taken < 400
     assert story.world.run_while(lambda: other.taken < 400, 30.0)
+    story.finish()
+
+
+def test_both_sides_may_close_at_once_and_have_much_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(streams, "PIPE_BYTES", (8 << 10,))
+    story = Story(NetworkOptions(delay_min_s=0.015, delay_max_s=0.03))
+    one, two = story.add("one", "two")
+    much = Habits(messages=12, bytes_max=4_000_000)
+    story.channels.bind(two, habits=much)
+    end = story.connect(one, "two", much)
+    other = end.other
+    assert other is not None
+    story.world.run_for(0.5)
+    end.close()
+    other.close()
+    assert story.world.run_while(lambda: not (end.core.is_over and other.core.is_over), 60.0)
+    assert end.over_at - end.opened_at > 2 * SILENCE_S  # neither sends beats any more
+    assert end.core.is_confirmed and other.core.is_confirmed
+    story.finish()
+
+
+@pytest.mark.parametrize("with_host", [False, True])
+def test_who_closes_and_is_no_more_is_not_waited_for(with_host: bool) -> None:
+    story = Story()
+    one, two = story.add("one", "two")
+    story.channels.bind(two, habits=Habits(messages=1000, bytes_max=20_000))
+    end = story.connect(one, "two", NEVER)
+    other = end.other
+    assert other is not None
+    story.world.run_for(5.0)
+    assert not other.core.has_room
+    end.close()
+    assert story.world.run_while(lambda: not other.core.is_peer_closed, 1.0)
+    # It has no room for its E, and will never have.
+    story.world.network.partition([one.index], [two.index])
+    story.world.crash(one, with_host=with_host)
+    story.world.run_for(SILENCE_S + 0.1)
+    assert other.core.is_over and not other.core.is_lost
     story.finish()
 
 
