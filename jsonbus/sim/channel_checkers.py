@@ -121,19 +121,23 @@ class ExclusivePortsHaveOneChannel(Checker):
 
 
 class SilenceIsTrue(Checker):
-    """A slow application is no dead one, and neither is a network that was mended."""
+    """A slow application is no dead one, and neither is a network that was mended.
+
+    An end that was closed on purpose does not tell that it gave up: but it is not confirmed.
+    """
 
     invariant = "no end is taken for silent while it is up and the network is whole"
 
     def end_changed(self, end: SimEnd) -> None:
-        if end.core.state != CLOSED or "was not heard" not in end.core.reason:
+        core, other = end.core, end.other
+        if core.state != CLOSED or other is None or other.is_dead or other.core.is_lost:
             return
-        other = end.other
-        if other is None or other.is_dead:
+        is_given_up = core._has_closed and not core.is_confirmed
+        if not (is_given_up and end.was_opened) and "was not heard" not in core.reason:
             return
         since = self.world.clock.now - SILENCE_S - AGAIN_MAX_S - LITTLE_S
         if are_linked(self.world, end, other, since):
-            self.fail(f"{end}: {end.core.reason}, but {other.node.name} was there all the time")
+            self.fail(f"{end}: {core.reason}, but {other.node.name} was there all the time")
 
 
 class LossesAreNoticed(Inspector):
