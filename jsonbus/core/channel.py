@@ -22,7 +22,8 @@ its application; what it had not sent itself it drops, since nobody would read i
 **Who is still there.** An end that has nothing to say sends a beat every BEAT_S. One that has heard
 nothing for SILENCE_S takes the other for gone, but only if it has been listening: an end whose
 application does not take its messages is not read, and cannot know. So a slow reader is no dead
-one, neither for its sender, who hears its beats, nor the other way round.
+one, neither for its sender, who hears its beats, nor the other way round. An end that has closed
+sends none: while the channel is closing, the other takes it for present as long as it takes bytes.
 
 **Bounds.** Of messages that are not taken yet, INBOX_BYTES_MAX are read, and the one that exceeds
 that; senders look at `has_room` before they `send`.
@@ -343,9 +344,9 @@ class ChannelEnd:
             self._put(encode_frame(BEAT))
 
     def _silent_at(self) -> float:
-        if self.is_peer_closed:
-            # It has said its last word, and is not read any more: but it still reads what this end
-            # owes it, the rest of a large message and E, which may take long.
+        if self.state == CLOSING and (self.is_peer_closed or not self._is_paused):
+            # Who has closed sends no beats, but it reads: that it takes what is written tells as
+            # much. Who was closed is not read any more; it only has to get rid of its E.
             return max(self._heard_at, self._spoken_at) + SILENCE_S
         return math.inf if self._is_paused else self._heard_at + SILENCE_S
 
