@@ -1,0 +1,44 @@
+"""A process of bench_channel.py: one side of one system, with threads or with tasks.
+
+Started with a Side as its only argument. Commands come as lines of JSON on standard input, answers
+go out as lines of JSON; what can be asked are the methods of bench_channel_threads.ThreadSide and
+bench_channel_tasks.TaskSide. The process ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench_channel_side import Side
+from bench_worker import write_answer
+
+
+def main() -> None:
+    side = Side.from_json(sys.argv[1])
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # thousands of connections
+    run: Callable[[Side], None]
+    # Imported on demand: the memory that is measured is that of one system alone.
+    if side.system in ("stream", "jsonbus-aio"):
+        from bench_channel_tasks import run
+    else:
+        from bench_channel_threads import run
+    try:
+        run(side)
+    except BaseException:
+        write_answer({"failed": traceback.format_exc()})
+        raise
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
