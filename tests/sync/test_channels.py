@@ -209,6 +209,18 @@ def test_who_tries_again_is_told_in_the_end_why_it_was_refused(open_bus: OpenBus
     assert refusal_of(calling, "desk", "p", timeout=0.2, retry=True).reason == "unbound"
 
 
+def test_a_node_that_says_nothing_is_waited_for_as_long_as_told(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    before = count_descriptors()
+    with PlainListener(bound) as listener:
+        with pytest.raises(ChannelTimeoutError, match="desk did not answer within 0.2 s"):
+            calling.connect("desk", "p", timeout=0.2)
+        with listener.accept() as answering:
+            assert answering.is_ended()
+    assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 1)
+    assert wait_until(lambda: count_descriptors() <= before + 3)  # the thread of channels has some
+
+
 def test_without_waiting_what_is_sent_waits_until_it_is_open(open_bus: OpenBus) -> None:
     calling, bound = open_bus(), open_bus(name="desk")
     channel = calling.connect("desk", "p", timeout=LONG_S, retry=True, wait=False)
