@@ -221,8 +221,12 @@ class BaseChannel:
 
     def _put(self, item: FrameItem) -> None:
         """Send a message, for which there is room, on an open channel."""
-        assert self._end is not None and self._line is not None
-        self._end.send(*item)
+        end = self._end
+        assert end is not None and self._line is not None
+        size = len(item[1])
+        if size > end.send_bytes_max:  # which was not known yet when it was encoded
+            raise MessageTooLargeError(self.name, self._port, size, end.send_bytes_max)
+        end.send(*item)
         self._flush()
 
     def _flush(self) -> None:

@@ -12,8 +12,10 @@ from jsonbus.core.channel_limits import ACCEPT_MAX
 from jsonbus.core.channel_wire import (
     REFUSED,
     Refusal,
+    Welcome,
     decode_refusal,
     encode_refusal,
+    encode_welcome,
 )
 from jsonbus.errors import (
     ChannelClosedError,
@@ -22,6 +24,7 @@ from jsonbus.errors import (
     ClosedError,
     ConfigError,
     LocalError,
+    MessageTooLargeError,
     TransportError,
 )
 from jsonbus.transport import MemoryNetwork
@@ -327,3 +330,18 @@ def test_a_channel_costs_one_thread_however_many_there_are(open_bus: OpenBus) ->
     bound.close()
     assert wait_until(lambda: not [name for name in threads() if "channels" in name])
     assert count_descriptors() < descriptors
+
+
+def test_a_message_for_which_the_other_turns_out_to_be_too_small_is_not_sent(
+    open_bus: OpenBus,
+) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    with PlainListener(bound) as listener:
+        channel = calling.connect("desk", "p", timeout=LONG_S, wait=False)
+        sending = InThread(channel.send, bytes(11))
+        with listener.accept() as answering:
+            answering.sock.sendall(encode_welcome(Welcome(bound.id, 1, "desk", 10)))
+            with pytest.raises(MessageTooLargeError, match="at most 10"):
+                sending.result()
+            channel.send(bytes(10))
+            assert answering.read()[1] == bytes(10)
