@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from jsonbus.core.channel import CLOSED, OPEN, OPENING
 from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelTimeoutError, MessageTooLargeError
+from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
 from jsonbus.frontend.channel import (
     ACCEPT,
     CLOSE,
@@ -201,10 +201,14 @@ class Channel(BaseChannel):
                     self.changed()
                     return False
             kind, handler, argument = duty
+            if kind == MESSAGE:
+                try:
+                    argument = self._read(argument)
+                except ChannelError as error:  # the other side's failure, not the handler's
+                    self._log.warn_once(("unreadable", self.node), "%s", error)
+                    continue
             try:
-                handler(self._read(argument) if kind == MESSAGE else argument)
-            except MessageTooLargeError as error:
-                self._log.warn_once(("too large", self.node), "%s", error)
+                handler(argument)
             except BaseException:
                 # SystemExit too: it would end the thread, and with it every other handler.
                 self._log.fail("%s of the channel to %r failed", kind, self.name)

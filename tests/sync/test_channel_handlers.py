@@ -238,3 +238,36 @@ def test_a_message_too_large_is_warned_of_once_and_the_next_one_comes(
         assert wait_until(lambda: heard == [2])
     assert "has 67,108,865 bytes" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_a_message_that_is_no_json_is_no_failure_of_the_handler(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus()
+    heard: list[Any] = []
+
+    def on_accept(channel: Channel) -> None:
+        channel.on_message(heard.append)
+        channel.on_closed(heard.append)
+
+    bus.bind("p", on_accept)
+    with call(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
+        plain.send(JSON, b"{")
+        assert wait_until(lambda: heard)
+    assert "plain sent a message that is no JSON" in str(heard[0])
+    assert "plain sent a message that is no JSON" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["on_accept", "on_message"])
+def test_a_handler_that_sends_too_much_has_failed(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    here, there, *_ = open_pair(open_bus)
+    getattr(there, kind)(lambda argument: there.send(bytes(MESSAGE_BYTES_MAX + 1)))
+    here.send(1)
+    assert wait_until(lambda: f"{kind} of the channel to 'calling' failed" in caplog.text)
+    assert "Traceback" in caplog.text
+    if kind == "on_accept":
+        with pytest.raises(ChannelClosedError):
+            here.receive(LONG_S)
