@@ -196,6 +196,7 @@ class Channel(BaseChannel):
     def begin_close(self) -> None:
         with self.lock:
             self._begin_close(monotonic())
+        self.rouse()  # there may be no message left before the end
 
     def changed(self) -> None:
         end = self._end

@@ -154,6 +154,8 @@ class Channel(BaseChannel):
         self._will_wait()
         with self.lock:
             self._begin_close(monotonic())
+        self.rouse()  # there may be no message left before the end
+        with self.lock:
             self._wait(lambda: self.state == CLOSED, deadline)
             return self._end is not None and self._end.is_confirmed
 

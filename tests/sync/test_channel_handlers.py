@@ -180,6 +180,30 @@ def test_closing_before_it_opens_is_heard_as_a_refusal(open_bus: OpenBus) -> Non
     assert calling.stats()["channel_attempts_failed"] == 1
 
 
+@pytest.mark.parametrize("kind", ["on_accept", "on_message", "on_closed"])
+def test_a_handler_may_close_its_channel(open_bus: OpenBus, kind: str) -> None:
+    here, there, *_ = open_pair(open_bus)
+    confirmed: list[bool] = []
+    ended = threading.Event()
+
+    def handle(argument: object) -> None:
+        confirmed.append(there.close(LONG_S))
+        confirmed.append(there.close(LONG_S))
+
+    here.send(1)
+    assert wait_until(lambda: there.pending)
+    getattr(there, kind)(handle)
+    if kind == "on_closed":
+        assert here.close(LONG_S)
+        assert not there.close(LONG_S)
+        assert wait_until(lambda: confirmed == [False, False])
+        return
+    there.on_closed(lambda error: ended.set())
+    assert ended.wait(LONG_S)
+    assert confirmed == [True, True]
+    assert wait_until(lambda: here.state == "closed")
+
+
 def test_a_handler_may_close_the_bus(open_bus: OpenBus) -> None:
     here, there, _, bound, _ = open_pair(open_bus)
     closed = threading.Event()
