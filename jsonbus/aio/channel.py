@@ -219,11 +219,12 @@ class Channel(BaseChannel):
             return True
         finally:
             if not is_whole:  # the worker was cancelled: whatever comes next finds another
-                self._is_scheduled = False
+                self.put_off()
 
     def put_off(self) -> None:
         """There is no worker: whatever comes next is to find one."""
         self._is_scheduled = False
+        self._exchange.handled.discard(self)
 
     async def wait_until_handled(self, deadline: float) -> None:
         """Wait for handlers that are due to have run."""

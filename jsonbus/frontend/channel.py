@@ -114,7 +114,6 @@ class BaseChannel:
             if kind in self._handlers:
                 raise LocalError(f"this channel has a handler for {kind} already")
             self._handlers[kind] = handler
-            self._exchange.handled.add(self)
             is_due = self._is_due()
         if is_due:
             self._schedule_handlers()
@@ -128,6 +127,7 @@ class BaseChannel:
         if self._is_scheduled or not self._handlers or not self._has_duty():
             return False
         self._is_scheduled = True
+        self._exchange.handled.add(self)
         return True
 
     def _has_duty(self) -> bool:
@@ -149,8 +149,7 @@ class BaseChannel:
         """The handler to call next, and with what; a message is still to be read."""
         if not self._has_duty():
             self._is_scheduled = False
-            if self._has_ended():
-                self._exchange.handled.discard(self)
+            self._exchange.handled.discard(self)
             return None
         handlers, told = self._handlers, self._told
         if self._end is None:

@@ -113,7 +113,8 @@ class Exchange:
         self._requested: deque[Line] = deque()
         self._posted: deque[Callable[[], None]] = deque()
         self._buffer = memoryview(bytearray(READ_BYTES))
-        #: Channels with handlers, until these were told everything. Any thread adds its own.
+        #: Channels whose handlers are due, until these were told everything. Any thread adds its
+        #: own. Not all that have handlers: nobody would tell when those have ended.
         self.handled: set[BaseChannel] = set()
         self.is_closing = False
         self.is_over = False

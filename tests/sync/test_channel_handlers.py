@@ -295,3 +295,14 @@ def test_a_handler_that_sends_too_much_has_failed(
     if kind == "on_accept":
         with pytest.raises(ChannelClosedError):
             here.receive(LONG_S)
+
+
+def test_nobody_keeps_a_channel_that_has_ended_because_it_had_handlers(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    bound.bind("p", lambda channel: channel.on_message(print))
+    for _ in range(3):
+        assert calling.connect("desk", "p", timeout=LONG_S).close(LONG_S)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    assert bound._loop.channels is not None
+    exchange = bound._loop.channels.exchange
+    assert wait_until(lambda: not exchange.handled)
