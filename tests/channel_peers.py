@@ -12,6 +12,7 @@ from jsonbus.core.channel_wire import (
     HELLO,
     PREFIX,
     PREFIX_BYTES,
+    WELCOME,
     Hello,
     encode_frame,
     encode_hello,
@@ -127,6 +128,13 @@ def call(bus: Any, port: str | None = None, **fields: Any) -> Plain:
     if port is not None:
         hello = Hello("caller-node-1", 1, "plain", bus.id, port, 64 << 20)._replace(**fields)
         plain.sock.sendall(encode_hello(hello))
+    return plain
+
+
+def join(bus: Any, port: str) -> Plain:
+    """The same, and the bus has said welcome."""
+    plain = call(bus, port)
+    plain.read_kind(WELCOME)
     return plain
 
 

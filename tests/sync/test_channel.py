@@ -15,7 +15,7 @@ from jsonbus.errors import (
     MessageTooLargeError,
     PayloadError,
 )
-from tests.channel_peers import LONG_S, NO_JSON, VALUES, call
+from tests.channel_peers import LONG_S, NO_JSON, VALUES, call, join
 from tests.helpers import wait_until
 from tests.sync.channel_pair import InThread, open_pair
 from tests.sync.conftest import OpenBus
@@ -74,7 +74,7 @@ def test_the_largest_message_passes_and_one_byte_more_is_refused(open_bus: OpenB
 def test_a_message_too_large_for_who_receives_is_told_in_its_place(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
-    with call(bus, "p") as plain:
+    with join(bus, "p") as plain:
         channel = binding.accept(LONG_S)
         plain.send(JSON, b"1")
         plain.sock.sendall(PREFIX.pack(MESSAGE_BYTES_MAX + 1, BYTES))
@@ -106,7 +106,7 @@ def test_what_the_other_side_takes_is_what_may_be_sent(open_bus: OpenBus) -> Non
 def test_a_message_that_is_no_json_ends_the_channel(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
-    with call(bus, "p") as plain:
+    with join(bus, "p") as plain:
         channel = binding.accept(LONG_S)
         plain.send(JSON, b"{")
         with pytest.raises(ChannelClosedError, match="plain sent a message that is no JSON") as got:
@@ -175,9 +175,8 @@ def test_iterating_ends_when_the_channel_is_closed(open_bus: OpenBus) -> None:
 def test_iterating_raises_when_the_connection_is_lost(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
-    plain = call(bus, "p")
+    plain = join(bus, "p")
     channel = binding.accept(LONG_S)
-    plain.read_kind(WELCOME)
     plain.send(JSON, b"1")
     plain.close()
     received = []

@@ -17,7 +17,7 @@ from jsonbus.errors import (
     LocalError,
 )
 from jsonbus.sync.channel import Channel
-from tests.channel_peers import LONG_S, call
+from tests.channel_peers import LONG_S, join
 from tests.helpers import wait_until
 from tests.sync.channel_pair import open_pair
 from tests.sync.conftest import OpenBus
@@ -253,7 +253,7 @@ def test_a_message_too_large_is_warned_of_once_and_the_next_one_comes(
     bus = open_bus()
     heard: list[object] = []
     bus.bind("p", lambda channel: channel.on_message(heard.append))
-    with call(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
+    with join(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
         plain.sock.sendall(PREFIX.pack(MESSAGE_BYTES_MAX + 1, BYTES))
         for _ in range(64):
             plain.sock.sendall(bytes(1 << 20))
@@ -275,7 +275,7 @@ def test_a_message_that_is_no_json_is_no_failure_of_the_handler(
         channel.on_closed(heard.append)
 
     bus.bind("p", on_accept)
-    with call(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
+    with join(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
         plain.send(JSON, b"{")
         assert wait_until(lambda: heard)
     assert "plain sent a message that is no JSON" in str(heard[0])
