@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from jsonbus.core.channel_wire import CLOSE, END, JSON
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError
+from jsonbus.sync.channel import Channel
 from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import wait_until
 from tests.sync.channel_pair import InThread, fill, open_pair
@@ -177,6 +181,55 @@ def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> N
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_send_interrupted_anywhere_never_spoils_what_follows(open_bus: OpenBus) -> None:
+    bus = open_bus(name="alone")
+    binding = bus.bind("p")
+    dice = random.Random(1)
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        for _ in range(60):
+            channel = bus.connect("alone", "p", timeout=LONG_S)
+            receiving = InThread(_receive_all, binding.accept(LONG_S))
+            sent: list[int] = []
+            numbers = itertools.count()
+            for _ in range(5):
+                _send_until_interrupted(channel, numbers, sent, dice.uniform(0.00005, 0.001))
+            channel.close(LONG_S)
+            received = receiving.result()
+            assert received == sorted(set(received))
+            last = max(received, default=-1)
+            assert not {number for number in sent if number < last} - set(received)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _send_until_interrupted(
+    channel: Channel, numbers: Iterator[int], sent: list[int], after_s: float
+) -> None:
+    """Send numbers; what is interrupted may or may not have been sent, but is not sent again."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after_s)
+        for number in numbers:
+            channel.send(number)
+            sent.append(number)
+    except ChannelClosedError:  # by the interruption before
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+
+
+def _receive_all(channel: Channel) -> list[int]:
+    received: list[int] = []
+    try:
+        for value in channel:
+            assert type(value) is int
+            received.append(value)
+    except ChannelClosedError:
+        pass  # lost, as an interruption may do
+    return received
 
 
 def test_after_closing_no_descriptor_is_left(open_bus: OpenBus) -> None:
