@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from jsonbus.aio.wakeup import Wakeup
 from jsonbus.core.channel import CLOSED, OPEN, OPENING
 from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelTimeoutError, MessageTooLargeError
+from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
 from jsonbus.frontend.channel import (
     ACCEPT,
     CLOSE,
@@ -199,6 +199,7 @@ class Channel(BaseChannel):
     def begin_close(self) -> None:
         with self.lock:
             self._begin_close(monotonic())
+        self.rouse()  # there may be no message left before the end
 
     def changed(self) -> None:
         end = self._end
@@ -236,12 +237,16 @@ class Channel(BaseChannel):
             pass
 
     async def _run_duty(self, kind: str, handler: Handler, argument: Any) -> None:
+        if kind == MESSAGE:
+            try:
+                argument = self._read(argument)
+            except ChannelError as error:  # the other side's failure, not the handler's
+                self._log.warn_once(("unreadable", self.node), "%s", error)
+                return
         try:
-            result = handler(self._read(argument) if kind == MESSAGE else argument)
+            result = handler(argument)
             if result is not None and inspect.isawaitable(result):
                 await result
-        except MessageTooLargeError as error:
-            self._log.warn_once(("too large", self.node), "%s", error)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
