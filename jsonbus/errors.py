@@ -233,7 +233,8 @@ class ChannelTimeoutError(ChannelError, TimeoutError):
 
     def __init__(self, node: str, port: str, what: str, timeout_s: float) -> None:
         super().__init__(node, port, what, timeout_s)
-        # A TimeoutError is an OSError, which keeps two of four arguments.
+        # TimeoutError takes the first two for what the system says, and forgets the others: then it
+        # could not be raised again, nor travel to another process.
         self.args = (node, port, what, timeout_s)
         self.what = what
         self.timeout_s = timeout_s

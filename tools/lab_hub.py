@@ -52,12 +52,18 @@ class Hub:
         self._ports.append(port)
 
     def reconnect(self, host: Namespace, port: str, interface: str) -> None:
-        """Replace a cable: port and interface are new ones, with the old names."""
+        """Replace a cable, or one that was taken away: port and interface are new ones."""
         if self.kind != "bridge":
             raise LabError("only the cables of a bridge can be replaced")
-        self.namespace.run("ip", "link", "del", port)
-        connect(self.namespace, port, host, interface)
+        if port in self._ports:
+            self.disconnect(port)
+        self.connect(host, port, interface)
         self.namespace.run("ip", "link", "set", port, "master", BRIDGE)
+
+    def disconnect(self, port: str) -> None:
+        """Take a cable away, with both its ends: whoever was there says nothing more."""
+        self.namespace.run("ip", "link", "del", port)
+        self._ports.remove(port)
 
     def start(self, shape: Shape) -> None:
         if self.kind == "auto":

@@ -72,6 +72,10 @@ class Process:
         self._popen.kill()
         self._popen.wait(STOP_TIMEOUT_S)
 
+    def set_frozen(self, is_frozen: bool) -> None:
+        """Keep it from running, as a debugger or a sleeping machine does, or let it go on."""
+        self._popen.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
+
     def report(self) -> str:
         """What it said last, for whoever has to find out what went wrong."""
         state = "running" if self.returncode is None else f"exit {self.returncode}"

@@ -29,8 +29,10 @@ OUTPUT_BYTES_MAX = 1 << 20
 #: Bodies from here on are sent without being copied behind their prefix.
 WHOLE_BYTES_MIN = 16 << 10
 
-#: What all channels of a bus may hold in memory of others' messages. Each may have
-#: MEMORY_EACH_BYTES in any case, so that small ones flow while large ones wait.
+#: What all channels of a bus may hold in memory of others' messages: with more, messages that have
+#: begun are completed one after the other, until complete ones alone take as much. So at worst it
+#: is twice that and a message more. Each channel may have MEMORY_EACH_BYTES in any case, so that
+#: small messages flow while large ones wait.
 MEMORY_BYTES_MAX = 256 << 20
 MEMORY_EACH_BYTES = 64 << 10
 

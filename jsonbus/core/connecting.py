@@ -128,16 +128,16 @@ class Attempt:
     def _step_finding(self, places: Sequence[Place], now: float) -> Step | None:
         if len(places) > 1:
             # One of them may have crashed, and another have begun under its name: who is there
-            # answers.
-            answered = [place for place in places if self._has_answered(place)]
+            # answers, or has joined since.
+            here = [each for each in places if each.is_self or each.told_at >= self._asked_at]
             is_time_over = now >= self._begun_at + FIND_S
-            if len(answered) > 1 or (is_time_over and not answered):
-                ids = tuple(place.node for place in answered or places)
+            if len(here) > 1 or (is_time_over and not here):
+                ids = tuple(place.node for place in here or places)
                 self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
                 return None
             if not is_time_over:
                 return self._ask(now)
-            places = answered
+            places = here
         place = places[0] if places else None
         if place is not None:
             self._name = place.name or place.node

@@ -90,6 +90,10 @@ class Calls:
         """Whether somebody wants to know of nodes that come, go or introduce themselves."""
         return bool(self._calls)
 
+    def channels(self) -> list[BaseChannel]:
+        """Those that are not open yet."""
+        return [call.channel for call in self._calls]
+
     def begin(self, call: Call) -> None:
         if self._exchange.is_closing:
             call.channel.failed(_closed_error(call))

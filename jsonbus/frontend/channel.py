@@ -333,5 +333,6 @@ class BaseChannel:
                 self._schedule_handlers()
 
     def cut_off(self) -> None:
-        """This is a forked child; the lock may be held by a thread that is not here."""
+        """This is a forked child."""
         self._is_cut_off = True
+        self.lock = threading.Lock()  # the old one may be held by a thread that is not here

@@ -66,6 +66,9 @@ class BaseBinding(Protocol):
     def end(self) -> None:
         """The bus is closing."""
 
+    def cut_off(self) -> None:
+        """This is a forked child."""
+
 
 class Watcher(Protocol):
     """What watches sockets for an operator."""
@@ -252,6 +255,8 @@ class Exchange:
             if isinstance(target, Call):
                 self.calls.advance(target)
             elif target in self._lines:
+                if target.end.timer_at() <= now:
+                    self._hear(target)
                 with target.lock:
                     target.handle_timer(now)
                 self._attend(target)
@@ -347,6 +352,10 @@ class Exchange:
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
         self.is_over = self.is_closing = True
+        for channel in self.calls.channels():
+            channel.cut_off()
+        for binding in self._ports.bindings():
+            binding.cut_off()
         for line in tuple(self._lines):
             if line.channel is not None:
                 line.channel.cut_off()
@@ -389,6 +398,15 @@ class Exchange:
             channel.rouse()
         if frees:
             self._wake_waiting()
+
+    def _hear(self, line: Line) -> None:
+        """Read what has come before anybody is called silent: it may be us who did not run."""
+        with line.lock:
+            is_lent = line.is_lent
+            if is_lent:
+                line.read_lent(self._buffer)
+        if not is_lent and line.interest[0]:
+            self.readable(line)
 
     def _may_read(self, line: Line) -> bool:
         """Whether there is memory for more."""

@@ -81,7 +81,7 @@ class Channel(BaseChannel):
         item = self._encode(value)
         with self.lock:
             end = self._end
-            if end is None or end.state != OPEN or not end.has_room:
+            if end is None or end.state != OPEN or not end.has_room or self._is_cut_off:
                 self._wait_for_room(timeout_s)
             self._put(item)
 
@@ -89,6 +89,7 @@ class Channel(BaseChannel):
         """`send`, or False where that would wait."""
         item = self._encode(value)
         with self.lock:
+            self._check_here()
             if self.state != OPENING:
                 self._check_open()
             if self._end is None or not self._end.has_room:

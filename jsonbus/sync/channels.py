@@ -17,6 +17,7 @@ from jsonbus.frontend.calls import Call, NodeDoor
 from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.exchange import Exchange
+from jsonbus.frontend.lifetime import forked_error
 from jsonbus.sync.channel import Channel
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.operator import Operator
@@ -136,6 +137,8 @@ class Binding(BoundPort[Channel]):
         Raises ChannelTimeoutError; ClosedError once the binding or the bus is closed.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
+        if self._is_cut_off:
+            raise forked_error()
         if self._on_accept is not None:
             raise LocalError(f"port {self._port!r} has a handler that accepts its channels")
         deadline = None if timeout_s is None else monotonic() + timeout_s
@@ -161,6 +164,8 @@ class Binding(BoundPort[Channel]):
 
     def close(self) -> None:
         """Take no more channels; those that were accepted stay. A second call does nothing."""
+        if self._is_cut_off:
+            return
         with self._lock:
             if self._is_closed:
                 return

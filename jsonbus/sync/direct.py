@@ -15,6 +15,7 @@ it is told by its bell.
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 
@@ -67,3 +68,12 @@ def take_seat() -> Seat:
     if seat is None:
         seat = _here.seat = Seat()
     return seat
+
+
+def _leave_seat() -> None:
+    """This is a forked child: the bell of the thread that forked is its parent's."""
+    _here.seat = None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_leave_seat)

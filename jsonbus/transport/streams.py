@@ -184,6 +184,8 @@ class Listener:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
             sock.bind((address, self.port))
+            # Its channels inherit it. While one without lasts, the address could not come back.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.listen(_BACKLOG)
         except OSError:
             sock.close()

@@ -99,6 +99,14 @@ def test_of_several_with_that_name_the_only_one_that_answers_is_meant() -> None:
     assert [place.node for place in story.dialed] == ["id-bob"]
 
 
+def test_of_several_with_that_name_one_that_joins_after_all_questions_is_meant() -> None:
+    story = Story(SECOND, retry=True)
+    story.run(ASK_AFTER_S[-1])
+    story.places = [TOLD._replace(told_at=story.now), SECOND]
+    story.run(FIND_S)
+    assert [place.node for place in story.dialed] == ["id-bob"]
+
+
 def test_node_that_answers_without_a_port_has_bound_nothing() -> None:
     story = Story(LISTED)
     story.act()

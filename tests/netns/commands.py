@@ -41,3 +41,12 @@ def has_logged(process: Process, *texts: str) -> bool:
 def datagrams(process: Process) -> list[dict[str, Any]]:
     """What a plain listener has heard so far."""
     return [json.loads(line) for line in process.lines()[1:]]
+
+
+def events(process: Process, event: str, **facts: object) -> list[dict[str, Any]]:
+    """What a channel_node.py has told of that event, with these facts."""
+    return [
+        each
+        for each in process.objects()
+        if each["event"] == event and facts.items() <= each.items()
+    ]

@@ -14,9 +14,12 @@ import pytest
 # The lab is made of scripts, which import each other by bare name.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
+from lab_hub import Hub
 from lab_namespace import find_obstacle
 from lab_network import Lab
 from lab_shape import Shape
+
+from tests.helpers import wait_until
 
 
 class MakeLab(Protocol):
@@ -42,6 +45,20 @@ def lab(namespaces: None) -> Iterator[MakeLab]:
             return made
 
         yield make
+
+
+@pytest.fixture
+def two_networks(lab: MakeLab) -> Iterator[Lab]:
+    """Three hosts: the first on both networks, the second too, the third on the second only."""
+    made = lab(3)
+    with Hub("bridge", 1) as second:
+        for number, host in enumerate(made.hosts, 1):
+            second.connect(host.namespace, f"second{number}", "eth1")
+            host.namespace.run("ip", "addr", "add", f"10.78.0.{number}/24", "dev", "eth1")
+            host.namespace.run("ip", "link", "set", "eth1", "up")
+        second.start(Shape())
+        assert wait_until(lambda: all(h.namespace.has_carrier("eth1") for h in made.hosts), 60)
+        yield made
 
 
 @functools.cache
