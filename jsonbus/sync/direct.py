@@ -15,9 +15,8 @@ it is told by its bell.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import select
-import threading
 
 from jsonbus.sync.bell import Bell
 
@@ -51,29 +50,36 @@ class Seat:
         """Have the thread look around. Any thread."""
         self._bell.ring()
 
-    def __del__(self) -> None:
+    def close(self) -> None:
         self._bell.close()
 
 
-class _Here(threading.local):
-    seat: Seat | None = None
+class Seats:
+    """Those of one bus: as many as threads have waited at once. Any thread."""
 
+    def __init__(self) -> None:
+        self._free: list[Seat] = []  # given and taken by single operations, whole among threads
+        self._is_closed = False
 
-_here = _Here()
+    def take(self) -> Seat | None:
+        """One that nobody uses; None if there is none and the system has no descriptors left."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            pass
+        try:
+            return Seat()
+        except OSError:
+            return None
 
+    def give_back(self, seat: Seat) -> None:
+        self._free.append(seat)
+        if self._is_closed:
+            self.close()
 
-def take_seat() -> Seat:
-    """The calling thread's own; made when it first waits, and gone with the thread."""
-    seat = _here.seat
-    if seat is None:
-        seat = _here.seat = Seat()
-    return seat
-
-
-def _leave_seat() -> None:
-    """This is a forked child: the bell of the thread that forked is its parent's."""
-    _here.seat = None
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_leave_seat)
+    def close(self) -> None:
+        """Release the descriptors; of a seat that is taken, when it is given back."""
+        self._is_closed = True
+        with contextlib.suppress(IndexError):  # another thread may do the same
+            while True:
+                self._free.pop().close()
