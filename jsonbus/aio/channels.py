@@ -43,11 +43,11 @@ class Channels:
             on_accept,
             exclusive=exclusive,
             make=partial(self._make_channel, name),
-            release=partial(self.exchange.unbind, name),
+            release=partial(self.exchange.reception.unbind, name),
             event_loop=self._loop.event_loop,
             check_here=self._loop.check_here,
         )
-        self.exchange.bind(name, binding, exclusive=exclusive)
+        self.exchange.reception.bind(name, binding, exclusive=exclusive)
         return binding
 
     async def connect(
@@ -71,7 +71,7 @@ class Channels:
 
     def follow_addresses(self) -> None:
         """The network changed."""
-        self.exchange.follow_addresses()
+        self.exchange.reception.follow_addresses()
 
     def figures(self) -> dict[str, int]:
         return self.exchange.figures()

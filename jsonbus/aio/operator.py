@@ -83,7 +83,7 @@ class Operator:
 
     def _accept(self, sock: socket.socket) -> None:
         try:
-            self._exchange.callers(sock)
+            self._exchange.reception.callers(sock)
         except Exception:
             self._log.fail("a caller could not be answered: this is a bug")
 

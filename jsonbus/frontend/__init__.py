@@ -10,7 +10,8 @@ watches.py       all that one bus has of them
 mail.py          the part of a subscription that is the same with threads and tasks
 lifetime.py      open buses when the process forks or ends
 waits.py         handlers that would wait for themselves
-exchange.py      all channels of one bus: connections, callers, times
+exchange.py      all channels of one bus: connections, memory, times
+reception.py     who calls this node, and how it is answered
 calls.py         its attempts to reach ports of other nodes
 line.py          one connection, and the end of a channel on it
 channel.py       the part of a channel that is the same with threads and tasks

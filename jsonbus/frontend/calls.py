@@ -162,7 +162,7 @@ class Calls:
 
     def _find(self, call: Call) -> list[Place]:
         places = self._door.find(call.who)
-        own = self._exchange.own_place()
+        own = self._exchange.reception.own_place()
         if own is None:
             return places
         return [

@@ -2,15 +2,14 @@
 
 Theory of operation. One *operator* does everything here that is not marked "any thread": with
 threads, the thread of sync/operator.py; with tasks, the event loop (aio/operator.py). It calls
-`readable`, `writable` and `callers` when a socket is ready, and `tend` when its time has come or
-`wake` was called. Nothing here waits.
+`readable`, `writable` and, of the reception, `callers` when a socket is ready, and `tend` when its
+time has come or `wake` was called. Nothing here waits.
 
 Applications' threads come to a channel directly: they send, and take messages, under its lock. What
 has to follow from that (watch a socket for something else, close it) they `request`.
 
-What guards what: a line's lock its end, and whether it is read; `_ports_lock` the ports; all else
-belongs to the operator. Nobody takes one lock inside another, except that `_ports_lock` may be
-taken inside a line's.
+What guards what: a line's lock its end, and whether it is read; the reception's own its ports; all
+else belongs to the operator. Nobody takes one lock inside another.
 """
 
 from __future__ import annotations
@@ -27,50 +26,22 @@ from typing import Protocol
 
 from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel_budget import Budget
-from jsonbus.core.channel_limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX, STRANGERS_MAX
-from jsonbus.core.channel_ports import Ports
-from jsonbus.core.channel_wire import Refusal
+from jsonbus.core.channel_limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.calls import Call, Calls, NodeDoor
 from jsonbus.frontend.channel import BaseChannel
 from jsonbus.frontend.channel_figures import Tally, channel_figures
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.line import Line
-from jsonbus.transport.streams import Listener, Stream
+from jsonbus.frontend.reception import Reception
+from jsonbus.transport.streams import Stream
 
 #: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
 
 #: The interest of a line that has nothing to write.
 READING = (True, False)
-
-#: Callers accepted in one go: a storm must not keep channels from being read.
-ACCEPT_AT_ONCE = 64
-
-#: How long not to accept anybody when the system has no room for more connections.
-FULL_PAUSE_S = 0.5
-
-
-class BaseBinding(Protocol):
-    """Who has bound a port. Called by the operator."""
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more caller may wait to be accepted."""
-
-    def make_channel(self, who: str, lock: threading.Lock) -> BaseChannel:
-        """A channel to that caller, about to open."""
-
-    def offer(self, channel: BaseChannel) -> None:
-        """It is open."""
-
-    def end(self) -> None:
-        """The bus is closing."""
-
-    def cut_off(self) -> None:
-        """This is a forked child."""
 
 
 class Watcher(Protocol):
@@ -99,19 +70,12 @@ class Exchange:
         addresses: Callable[[], Collection[str]],
         log: BusLog,
     ) -> None:
-        self._own = own
-        self._addresses = addresses
-        self._door = door
         self._log = log
-        self._watcher: Watcher
+        self.watcher: Watcher
         self.tally = Tally()
         self.calls = Calls(self, own, door)
-        self._ports: Ports[BaseBinding] = Ports(own)
-        self._ports_lock = threading.Lock()
-        self._listener: Listener | None = None
-        self._listens_at = math.inf  # again, after the system had no room
+        self.reception = Reception(self, own, door, addresses, log)
         self._lines: set[Line] = set()
-        self._strangers: dict[Line, None] = {}  # who has not said yet what it wants
         self._budget = Budget()
         self._waiting: set[Line] = set()  # for others to be done with their memory
         self._timers: list[tuple[float, int, Line | Call]] = []
@@ -136,38 +100,12 @@ class Exchange:
         if not line.is_requested:
             line.is_requested = True
             self._requested.append(line)
-            self._watcher.wake()
+            self.watcher.wake()
 
     def post(self, act: Callable[[], None]) -> None:
         """Have the operator do something."""
         self._posted.append(act)
-        self._watcher.wake()
-
-    def bind(self, port: str, binding: BaseBinding, *, exclusive: bool) -> None:
-        """Raises LocalError, ClosedError, TransportError."""
-        with self._ports_lock:
-            if self.is_closing:
-                raise closed_error()
-            self._ports.bind(port, binding, exclusive=exclusive)
-            try:
-                is_first = self._listener is None
-                if self._listener is None:
-                    self._listener = Listener(self._addresses())
-            except TransportError:
-                self._ports.unbind(port)
-                raise
-        if is_first:
-            self._door.tell_port(self._listener.port)
-            self.post(self._listen)
-
-    def unbind(self, port: str) -> None:
-        with self._ports_lock:
-            self._ports.unbind(port)
-
-    def own_place(self) -> tuple[str, int] | None:
-        """Where this node would call itself; None if it takes no channels."""
-        listener = self._listener
-        return None if listener is None else (listener.address, listener.port)
+        self.watcher.wake()
 
     def abandon(self, channel: BaseChannel) -> None:
         """Its attempt to open is of no interest any more. The channel's lock is held."""
@@ -177,11 +115,6 @@ class Exchange:
         """Nodes came, went, or told where they are."""
         if self.calls.are_waiting:
             self.post(self.calls.look)
-
-    def follow_addresses(self) -> None:
-        """The network changed."""
-        if self._listener is not None:
-            self.post(self._follow)
 
     def figures(self) -> dict[str, int]:
         """What stats() shows; a channel that ends meanwhile may be missing in it."""
@@ -194,7 +127,7 @@ class Exchange:
     # --- The operator ---------------------------------------------------------------------------
 
     def start(self, watcher: Watcher) -> None:
-        self._watcher = watcher
+        self.watcher = watcher
 
     def readable(self, line: Line) -> None:
         """There is something to read, or the connection has ended."""
@@ -202,7 +135,10 @@ class Exchange:
         if self._pass_on(line):
             return
         if line.end.state == OPENING or line.channel is None or line.call is not None:
-            self._greet(line)
+            if line.call is not None:
+                self.calls.answered(line.call, line)
+            else:
+                self.reception.greet(line)
         self._attend(line)
 
     def writable(self, line: Line) -> None:
@@ -216,30 +152,6 @@ class Exchange:
             line.is_dialing = False
         self._attend(line)
 
-    def callers(self, sock: socket.socket) -> None:
-        """Somebody has called."""
-        listener = self._listener
-        for _ in range(ACCEPT_AT_ONCE):
-            if listener is None or self.is_closing:
-                return
-            try:
-                stream = listener.accept(sock)
-            except TransportError as error:
-                self._log.warn_once("accept", "%s", error)
-                self._listens_at = monotonic() + FULL_PAUSE_S
-                self._watcher.wake()  # to sleep no longer than that
-                for each in listener.sockets:
-                    self._watcher.forget(each)
-                return
-            if stream is None:
-                return
-            if len(self._strangers) >= STRANGERS_MAX:
-                # The one that has been silent for longest: real callers speak at once.
-                self.drop(next(iter(self._strangers)), "too many connections said nothing")
-            line = self.add(stream, ChannelEnd(self.bytes_max, monotonic()), threading.Lock())
-            self._strangers[line] = None
-            self._attend(line)
-
     def tend(self) -> float:
         """Do what was requested and what has its time; returns when to come again."""
         while self._posted:
@@ -250,8 +162,8 @@ class Exchange:
             if line in self._lines:
                 self._attend(line)
         now = monotonic()
-        if now >= self._listens_at:
-            self._listen()
+        if now >= self.reception.listens_at:
+            self.reception.listen()
         timers = self._timers
         while timers and timers[0][0] <= now:
             at, _, target = heapq.heappop(timers)
@@ -266,7 +178,7 @@ class Exchange:
                 with target.lock:
                     target.handle_timer(now)
                 self._attend(target)
-        return min(timers[0][0] if timers else math.inf, self._listens_at)
+        return min(timers[0][0] if timers else math.inf, self.reception.listens_at)
 
     def plan(self, target: Line | Call, at: float) -> None:
         """Have something done then, unless it is planned for earlier: then it looks again."""
@@ -275,7 +187,7 @@ class Exchange:
             entry = (at, next(self._numbers), target)
             heapq.heappush(self._timers, entry)
             if self._timers[0] is entry:
-                self._watcher.wake()  # an event loop would sleep until what was first before
+                self.watcher.wake()  # an event loop would sleep until what was first before
 
     def add(self, stream: Stream, end: ChannelEnd, lock: threading.Lock) -> Line:
         """A connection more."""
@@ -293,8 +205,7 @@ class Exchange:
             return
         self._lines.remove(line)
         self._waiting.discard(line)
-        is_stranger = self._strangers.pop(line, line) is None
-        self._watcher.forget(line.stream.sock)
+        self.watcher.forget(line.stream.sock)
         with line.lock:
             end, channel = line.end, line.channel
             end.fail(reason)
@@ -308,11 +219,7 @@ class Exchange:
             if channel is not None:
                 self.tally.lost += end.is_lost
                 channel.changed()
-        if line.is_answer:
-            with self._ports_lock:
-                self._ports.closed(channel.port if channel is not None else "")
-        if is_stranger:
-            self.tally.strangers += 1
+        self.reception.left(line)
         if channel is not None:
             channel.rouse()
         if line.call is not None:
@@ -322,15 +229,7 @@ class Exchange:
 
     def close(self) -> None:
         """Take no more callers, and close every channel; what was sent before is delivered."""
-        with self._ports_lock:
-            self.is_closing = True
-            bindings = self._ports.bindings()
-        for binding in bindings:
-            binding.end()
-        if self._listener is not None:
-            for sock in self._listener.sockets:
-                self._watcher.forget(sock)
-            self._listener.close()
+        self.reception.close()
         self.calls.give_up()
         for line in tuple(self._lines):
             if line.channel is None:
@@ -347,15 +246,13 @@ class Exchange:
 
     def finish(self) -> None:
         """End what is left, delivered or not."""
-        self.is_closing = True
+        self.reception.close()
         for line in tuple(self._lines):
             if line.end.output_bytes:
                 self._log.warn_once(
                     ("unsent", line), "the channel to %s ended before all was sent", line.end.name
                 )
             self.drop(line, "the bus is closed")
-        if self._listener is not None:
-            self._listener.close()
         self.is_over = True
 
     def cut_off(self) -> None:
@@ -363,14 +260,11 @@ class Exchange:
         self.is_over = self.is_closing = True
         for channel in self.calls.channels():
             channel.cut_off()
-        for binding in self._ports.bindings():
-            binding.cut_off()
+        self.reception.cut_off()
         for line in tuple(self._lines):
             if line.channel is not None:
                 line.channel.cut_off()
             line.stream.close()
-        if self._listener is not None:
-            self._listener.close()
 
     # --- Inside ---------------------------------------------------------------------------------
 
@@ -420,7 +314,7 @@ class Exchange:
             self.drop(line)
         else:
             if line.interest != before:
-                self._watcher.watch(line.stream.sock, line, *line.interest)
+                self.watcher.watch(line.stream.sock, line, *line.interest)
             self.plan(line, line.next_timer_at(now))
         if channel is not None:
             channel.rouse()
@@ -458,46 +352,3 @@ class Exchange:
         for line in tuple(self._waiting):
             with line.lock:
                 self.request(line)
-
-    def _greet(self, line: Line) -> None:
-        """Answer a caller that has spoken; or see what was answered."""
-        if line.call is not None:
-            self.calls.answered(line.call, line)
-            return
-        hello = line.end.hello
-        if line not in self._strangers or hello is None or line.end.state != OPENING:
-            return
-        with self._ports_lock:
-            judgement: BaseBinding | Refusal = self._ports.judge(hello)
-            if not isinstance(judgement, Refusal) and not judgement.has_room:
-                judgement = self._ports.make_busy()
-            if not isinstance(judgement, Refusal):
-                self._ports.opened(hello.port)
-        del self._strangers[line]
-        if isinstance(judgement, Refusal):
-            self.tally.refused_here += 1
-            line.end.refuse(judgement)
-            return
-        channel = line.channel = judgement.make_channel(hello.name or hello.node, line.lock)
-        line.is_answer = True
-        self.tally.opened += 1
-        with line.lock:
-            line.end.welcome(self._ports.make_welcome())
-            channel.opened(line)
-        judgement.offer(channel)
-
-    def _listen(self) -> None:
-        self._listens_at = math.inf
-        if self._listener is not None and not self.is_closing:
-            for sock in self._listener.sockets:
-                self._watcher.watch(sock, None, True, False)
-
-    def _follow(self) -> None:
-        assert self._listener is not None
-        stale, failures = self._listener.follow(self._addresses())
-        for sock in stale:
-            self._watcher.forget(sock)
-            sock.close()
-        for failure in failures:
-            self._log.warn_once(("listen", failure), "no channels by %s", failure)
-        self._listen()

@@ -45,12 +45,12 @@ class Channels:
             on_accept,
             exclusive=exclusive,
             make=partial(self._make_channel, name),
-            release=partial(self.exchange.unbind, name),
+            release=partial(self.exchange.reception.unbind, name),
             will_wait=self._loop.crew.will_wait,
         )
         if on_accept is not None:
             self._loop.crew.start_workers()
-        self.exchange.bind(name, binding, exclusive=exclusive)
+        self.exchange.reception.bind(name, binding, exclusive=exclusive)
         return binding
 
     def connect(
@@ -74,7 +74,7 @@ class Channels:
 
     def follow_addresses(self) -> None:
         """The network changed."""
-        self.exchange.follow_addresses()
+        self.exchange.reception.follow_addresses()
 
     def figures(self) -> dict[str, int]:
         return self.exchange.figures()
@@ -172,10 +172,10 @@ class Binding(BoundPort[Channel]):
         if self._is_cut_off:
             return
         with self._lock:
-            if self._is_closed:
-                return
-        self._release()
-        self.end()
+            is_first, self._is_closed = not self._is_closed, True
+        if is_first:
+            self._release()
+            self.end()
 
     def __enter__(self) -> Binding:
         return self

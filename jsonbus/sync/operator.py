@@ -100,7 +100,7 @@ class Operator:
             if target is self._bell:
                 self._bell.answer()
             elif target is None:
-                exchange.callers(key.fileobj)  # type: ignore[arg-type]  # it is a socket
+                exchange.reception.callers(key.fileobj)  # type: ignore[arg-type]  # it is a socket
             else:
                 self._serve(target, events)
 
