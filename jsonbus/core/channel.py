@@ -281,8 +281,15 @@ class ChannelEnd:
         """So many bytes of `output` were written."""
         if count:
             self._spoken_at = now
-        self.output_bytes -= count
         output = self._output
+        if count == self.output_bytes:  # as nearly always
+            output.clear()
+            self.output_bytes = 0
+            self._is_amid_frame = False
+            if self.state == CLOSING:
+                self._settle()
+            return
+        self.output_bytes -= count
         while count:
             piece, place = output[0]
             size = len(piece)
@@ -293,8 +300,6 @@ class ChannelEnd:
             count -= size
             output.popleft()
             self._is_amid_frame = place == _BEGINNING
-        if not output:
-            self._settle()
 
     @property
     def is_over(self) -> bool:
