@@ -28,6 +28,7 @@ from jsonbus.frontend.channel import (
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.exchange import Exchange
+from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.mail import BATCH_MAX
 
 H = TypeVar("H", bound=Handler)
@@ -81,10 +82,9 @@ class Channel(BaseChannel):
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
         item = self._encode(value)
-        while not self._may_send():
-            await self._wait(
-                self._may_send, timeout_s, "there was no room for another message", self._room
-            )
+        end = self._end
+        if end is None or end.state != OPEN or not end.has_room:
+            await self._wait_for_room(timeout_s)
         with self.lock:
             self._put(item)
 
@@ -261,8 +261,15 @@ class Channel(BaseChannel):
         self._schedule(self)
 
     def _check_here(self) -> None:
-        super()._check_here()
+        if self._is_cut_off:
+            raise forked_error()
         self._check_loop()
+
+    async def _wait_for_room(self, timeout_s: float | None) -> None:
+        while not self._may_send():
+            await self._wait(
+                self._may_send, timeout_s, "there was no room for another message", self._room
+            )
 
     def _may_send(self) -> bool:
         """Raises if nothing will ever be sent."""

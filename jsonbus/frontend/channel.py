@@ -37,6 +37,9 @@ Handler = Callable[[Any], Any]
 #: What a handler may be for.
 ACCEPT, REFUSED, MESSAGE, CLOSE = "on_accept", "on_refused", "on_message", "on_closed"
 
+#: What is sent as it is.
+BINARY = (bytes, bytearray, memoryview)
+
 
 class BaseChannel:
     """A channel to another node; the base of `Channel` in both front ends."""
@@ -210,7 +213,7 @@ class BaseChannel:
 
     def _encode(self, value: Any) -> FrameItem:
         """Lock not held. Raises PayloadError, MessageTooLargeError."""
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, BINARY):
             kind, body = BYTES, bytes(value)
         else:
             kind, body = JSON, codec.dumps(value)
