@@ -113,11 +113,11 @@ def measure_many(arena: Arena, plan: Plan) -> Iterator[Sample]:
     """Once: these figures hardly vary, and thousands of idle channels take their time."""
     for system in ("stream", *OURS):
         with Pair(arena, system) as pair:
-            held = 1  # the one of the pair
+            held, seconds = 1, 0.0  # the one of the pair
             before_mb = (0.0, 0.0)
             for count in plan.channels:
                 say(f"many, {system}: {count:,}")
-                seconds = pair.hold(count - held)
+                seconds += pair.hold(count - held)
                 row = f"{row_of(system)}: {count:,}"
                 if held < count:
                     yield Sample("many-time", row, seconds)
