@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Protocol
 
-from jsonbus.core.channel import OPENING, ChannelEnd
+from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel_budget import Budget
 from jsonbus.core.channel_limits import MESSAGE_BYTES_MAX, STRANGERS_MAX
 from jsonbus.core.channel_ports import Ports
@@ -42,6 +42,9 @@ from jsonbus.transport.streams import Listener, Stream
 
 #: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
+
+#: The interest of a line that has nothing to write.
+READING = (True, False)
 
 #: Callers accepted in one go: a storm must not keep channels from being read.
 ACCEPT_AT_ONCE = 64
@@ -193,6 +196,8 @@ class Exchange:
     def readable(self, line: Line) -> None:
         """There is something to read, or the connection has ended."""
         line.read(self._buffer)
+        if self._pass_on(line):
+            return
         if line.end.state == OPENING or line.channel is None or line.call is not None:
             self._greet(line)
         self._attend(line)
@@ -351,6 +356,25 @@ class Exchange:
             self._listener.close()
 
     # --- Inside ---------------------------------------------------------------------------------
+
+    def _pass_on(self, line: Line) -> bool:
+        """Tell the channel what came, if nothing else follows from that: `_attend` in brief.
+
+        So it is with nearly every read. What is watched for stays, and so does what is planned:
+        having heard something makes nothing due earlier.
+        """
+        end, channel, budget = line.end, line.channel, self._budget
+        if channel is None or budget.is_short:
+            return False
+        with line.lock:
+            if end.state != OPEN or line.interest != READING or end.output_bytes:
+                return False
+            budget.note(line, end.inbox_bytes, end.partial_bytes)
+            if budget.is_short or not end.wants_input:
+                return False
+            channel.changed()
+        channel.rouse()
+        return True
 
     def _attend(self, line: Line) -> None:
         """Write what waits, see what to watch for, and tell whoever waits for it."""
