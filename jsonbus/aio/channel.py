@@ -116,7 +116,10 @@ class Channel(BaseChannel):
                 item = self._take()
             if item is not None:
                 return self._read(item)
-            await self._wait(self._may_receive, timeout_s, "no message came", self._news)
+            if timeout_s is not None:
+                await self._wait(self._may_receive, timeout_s, "no message came", self._news)
+            elif not self._may_receive():
+                await self._news.wait()
 
     def __aiter__(self) -> Channel:
         return self

@@ -164,14 +164,16 @@ class ChannelEnd:
     def send(self, kind: int, body: bytes) -> None:
         """A message, of at most `send_bytes_max` bytes; only while it is open."""
         assert self.state == OPEN and kind in MESSAGES and len(body) <= self.send_bytes_max
+        size = len(body)
         self.sent += 1
-        self.bytes_sent += len(body)
-        if len(body) < WHOLE_BYTES_MIN:
-            self._output.append((encode_frame(kind, body), _END_OF_MESSAGE))
+        self.bytes_sent += size
+        prefix = PREFIX.pack(size, kind)
+        if size < WHOLE_BYTES_MIN:
+            self._output.append((prefix + body, _END_OF_MESSAGE))
         else:
-            self._output.append((PREFIX.pack(len(body), kind), _BEGINNING))
+            self._output.append((prefix, _BEGINNING))
             self._output.append((body, _END_OF_MESSAGE))
-        self.output_bytes += PREFIX_BYTES + len(body)
+        self.output_bytes += PREFIX_BYTES + size
 
     def take(self) -> FrameItem | None:
         """The next message, or a SKIPPED one's size; None if there is none now."""
@@ -243,7 +245,8 @@ class ChannelEnd:
                     return
         except ValueError as error:
             self.fail(f"what came from {self.name or 'a stranger'} is no channel ({error})")
-        self._settle()
+        if self.state == CLOSING:
+            self._settle()
 
     def receive_end(self, now: float) -> None:
         """The other end's connection was closed: nothing comes any more."""
@@ -273,9 +276,12 @@ class ChannelEnd:
 
     def output(self, pieces_max: int) -> list[bytes | memoryview]:
         """What to write next, in this order; `written` tells how much was."""
-        if len(self._output) <= pieces_max:
-            return [piece for piece, _ in self._output]
-        return [self._output[index][0] for index in range(pieces_max)]
+        output = self._output
+        if len(output) == 1:
+            return [output[0][0]]
+        if len(output) <= pieces_max:
+            return [piece for piece, _ in output]
+        return [output[index][0] for index in range(pieces_max)]
 
     def written(self, count: int, now: float) -> None:
         """So many bytes of `output` were written."""

@@ -27,7 +27,7 @@ from typing import Protocol
 
 from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel_budget import Budget
-from jsonbus.core.channel_limits import MESSAGE_BYTES_MAX, STRANGERS_MAX
+from jsonbus.core.channel_limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX, STRANGERS_MAX
 from jsonbus.core.channel_ports import Ports
 from jsonbus.core.channel_wire import Refusal
 from jsonbus.core.settings import NodeSettings
@@ -370,7 +370,7 @@ class Exchange:
             if end.state != OPEN or line.interest != READING or end.output_bytes:
                 return False
             budget.note(line, end.inbox_bytes, end.partial_bytes)
-            if budget.is_short or not end.wants_input:
+            if budget.is_short or end.inbox_bytes >= INBOX_BYTES_MAX:
                 return False
             channel.changed()
         channel.rouse()
