@@ -224,6 +224,7 @@ class Exchange:
             except TransportError as error:
                 self._log.warn_once("accept", "%s", error)
                 self._listens_at = monotonic() + FULL_PAUSE_S
+                self._watcher.wake()  # to sleep no longer than that
                 for each in listener.sockets:
                     self._watcher.forget(each)
                 return
@@ -266,7 +267,10 @@ class Exchange:
         """Have something done then, unless it is planned for earlier: then it looks again."""
         if at < target.timer_at:
             target.timer_at = at
-            heapq.heappush(self._timers, (at, next(self._numbers), target))
+            entry = (at, next(self._numbers), target)
+            heapq.heappush(self._timers, entry)
+            if self._timers[0] is entry:
+                self._watcher.wake()  # an event loop would sleep until what was first before
 
     def add(self, stream: Stream, end: ChannelEnd, lock: threading.Lock) -> Line:
         """A connection more."""
