@@ -137,6 +137,7 @@ def measure_many(arena: Arena, plan: Plan) -> Iterator[Sample]:
                 cpu_ms = 1e3 * (pair.cpu_s() - cpu_s) / plan.idle_s
                 yield Sample("many-idle", row, cpu_ms)
                 yield Sample("many-threads", row, pair.threads())
+                pair.check_held(count - 1)
 
 
 def measure_transfer(arena: Arena, plan: Plan) -> Iterator[Sample]:

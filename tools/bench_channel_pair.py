@@ -84,6 +84,12 @@ class Pair:
         seconds: float = answer["seconds"]
         return seconds
 
+    def check_held(self, count: int) -> None:
+        """Raises RunError unless so many are still open, at both ends."""
+        for child in (self.caller, self.listener):
+            if (held := child.ask("count_held")["held"]) != count:
+                raise RunError(f"{child.label}: {held:,} of {count:,} are still open")
+
     def flow(self, count: int, size_bytes: int, is_json: bool = False) -> Flow:
         """So many messages as fast as they are taken."""
         sender_cpu_s, receiver_cpu_s = self._cpu_s()

@@ -82,6 +82,9 @@ class StreamPlace:
     async def hold(self, count: int, address: int) -> None:
         self._held += [await self.connect(address, HOLD_PORT) for _ in range(count)]
 
+    def count_held(self) -> int:
+        return len(self._held)
+
 
 class AsyncBusPlace:
     """Where channels come from."""
@@ -119,6 +122,9 @@ class AsyncBusPlace:
     async def hold(self, count: int, address: int) -> None:
         for _ in range(count):
             self._held.append(await self._bus.connect(NAME, HOLD_PORT, READY_S))
+
+    def count_held(self) -> int:
+        return sum(not channel.is_closed for channel in self._held)
 
 
 class TaskSide:
@@ -172,6 +178,10 @@ class TaskSide:
         began_at = perf_counter()
         await self._place.hold(count, address)
         return {"seconds": perf_counter() - began_at}
+
+    async def count_held(self) -> dict[str, Any]:
+        """How many of them are still open."""
+        return {"held": self._place.count_held()}
 
     async def send(self, count: int, size_bytes: int, is_json: bool) -> dict[str, Any]:
         """So many messages; the time until the last one is received."""

@@ -84,6 +84,9 @@ class BusPlace:
     def hold(self, count: int, address: int) -> None:
         self._held += [self._bus.connect(NAME, HOLD_PORT, READY_S) for _ in range(count)]
 
+    def count_held(self) -> int:
+        return sum(not channel.is_closed for channel in self._held)
+
 
 class ThreadSide:
     """What a side is asked."""
@@ -134,6 +137,10 @@ class ThreadSide:
         began_at = perf_counter()
         self._place.hold(count, address)
         return {"seconds": perf_counter() - began_at}
+
+    def count_held(self) -> dict[str, Any]:
+        """How many of them are still open."""
+        return {"held": self._place.count_held()}
 
     def send(self, count: int, size_bytes: int, is_json: bool) -> dict[str, Any]:
         """So many messages; the time until the last one is received."""
