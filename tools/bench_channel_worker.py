@@ -26,8 +26,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # thousands of connections
     # asyncio reads each time into 256 KB anew, which the C library takes from the kernel and gives
     # back, until the program has freed something larger once. All begin with that behind them: else
-    # the floor's round trips take half as long again, its messages of 64 KB twice, and those of 1 MB
-    # six times as long.
+    # the floor's round trips take half as long again, and what it sends in messages of 64 KB and
+    # 1 MB takes two and six times as long.
     bytes(16 << 20)
     run: Callable[[Side], None]
     # Imported on demand: the memory that is measured is that of one system alone.
