@@ -28,7 +28,7 @@ from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.exchange import Exchange
 from jsonbus.frontend.line import LENT_BYTES_MAX, Line
 from jsonbus.frontend.mail import BATCH_MAX
-from jsonbus.sync.direct import CAN_WAIT, Seat, take_seat
+from jsonbus.sync.direct import Seat, take_seat
 
 H = TypeVar("H", bound=Handler)
 
@@ -261,11 +261,11 @@ class Channel(BaseChannel):
             if self._is_unreadable():
                 raise self._closed_error()
             self._check_here()
-            line = self._line
-            if line is not None and line.is_lent and self._poller is None:
-                is_in_time = self._poll(line, deadline)
+            line, seat = self._line, take_seat()
+            if line is not None and line.is_lent and self._poller is None and seat is not None:
+                is_in_time = self._poll(line, seat, deadline)
             else:
-                if line is not None and CAN_WAIT and not line.is_lent and not self._handlers:
+                if line is not None and seat and not line.is_lent and not self._handlers:
                     line.is_wanted = True
                     self._exchange.request(line)
                 is_in_time = self._wait_once(deadline)
@@ -273,12 +273,12 @@ class Channel(BaseChannel):
                 assert timeout_s is not None
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
 
-    def _poll(self, line: Line, deadline: float | None) -> bool:
+    def _poll(self, line: Line, seat: Seat, deadline: float | None) -> bool:
         """`_wait_once`, by reading the connection (direct.py). False if the time is over."""
         timeout_s = None if deadline is None else deadline - monotonic()
         if timeout_s is not None and timeout_s <= 0:
             return False
-        seat = self._poller = take_seat()
+        self._poller = seat
         line.pollers += 1
         self.lock.release()
         try:

@@ -15,6 +15,7 @@ it is told by its bell.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -33,6 +34,7 @@ class Seat:
     """What a thread needs to wait by itself."""
 
     def __init__(self) -> None:
+        """Raises OSError."""
         self._bell = Bell()
         self.buffer = memoryview(bytearray(READ_BYTES))
 
@@ -52,7 +54,8 @@ class Seat:
         self._bell.ring()
 
     def __del__(self) -> None:
-        self._bell.close()
+        if hasattr(self, "_bell"):  # there may have been no descriptors for it
+            self._bell.close()
 
 
 class _Here(threading.local):
@@ -62,12 +65,15 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def take_seat() -> Seat:
-    """The calling thread's own; made when it first waits, and gone with the thread."""
-    seat = _here.seat
-    if seat is None:
-        seat = _here.seat = Seat()
-    return seat
+def take_seat() -> Seat | None:
+    """The calling thread's own; made when it first waits, and gone with the thread.
+
+    None if the system has no descriptors left: then it has to wait for the operator.
+    """
+    if _here.seat is None and CAN_WAIT:
+        with contextlib.suppress(OSError):
+            _here.seat = Seat()
+    return _here.seat
 
 
 def _leave_seat() -> None:
