@@ -18,6 +18,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
+    from .aio.channel import Channel as AsyncChannel
     from .async_topic_queue import AsyncTopicQueue
     from .config import BusConfig
     from .core.message import Message, Origin
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
     from .frontend.presence import NodeEvent
     from .subscription_store import SubscriptionStore
     from .sync.bus import Bus
+    from .sync.channel import Channel
     from .topic_queue import TopicQueue
 
 __all__ = [
     "AsyncBus",
+    "AsyncChannel",
     "AsyncTopicQueue",
     "Bus",
     "BusConfig",
+    "Channel",
     "Explanation",
     "GapEvent",
     "Message",
@@ -49,11 +53,14 @@ __all__ = [
     "topic_matches",
 ]
 
+#: A public name -> its module, and what it is called there, if not the same.
 _HOMES = {
     "AsyncBus": ".aio.bus",
+    "AsyncChannel": ".aio.channel:Channel",
     "AsyncTopicQueue": ".async_topic_queue",
     "Bus": ".sync.bus",
     "BusConfig": ".config",
+    "Channel": ".sync.channel",
     "Explanation": ".core.views",
     "GapEvent": ".frontend.gaps",
     "Message": ".core.message",
@@ -73,10 +80,10 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 def __getattr__(name: str) -> object:
     try:
-        home = _HOMES[name]
+        home, _, inside = _HOMES[name].partition(":")
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value: object = getattr(importlib.import_module(home, __name__), name)
+    value: object = getattr(importlib.import_module(home, __name__), inside or name)
     globals()[name] = value  # the next look-up finds it without coming here
     return value
 

@@ -205,12 +205,24 @@ _REFUSALS = {
 
 
 class ChannelClosedError(ChannelError):
-    """The channel was closed; `is_lost` unless one of both sides closed it on purpose."""
+    """The channel was closed; `is_lost` unless one of both sides closed it on purpose.
 
-    def __init__(self, node: str, port: str, reason: str, *, is_lost: bool = False) -> None:
+    `is_closed_here` if this side did, before it heard that the other had.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        port: str,
+        reason: str,
+        *,
+        is_lost: bool = False,
+        is_closed_here: bool = False,
+    ) -> None:
         super().__init__(node, port, reason)
         self.reason = reason
         self.is_lost = is_lost
+        self.is_closed_here = is_closed_here
 
     def __str__(self) -> str:
         return f"the channel to {self.node} ({self.port!r}) is closed: {self.reason}"

@@ -132,9 +132,18 @@ def options_of(command: click.Command, *, shared: bool) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_told_with_all_its_options(name: str) -> None:
-    command = importlib.import_module(f"jsonbus.cli.{name}").command
+def all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Those of groups, too, each with all that it is called by."""
+    for name in COMMANDS:
+        command = importlib.import_module(f"jsonbus.cli.{name}").command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {each}", inner) for each, inner in command.commands.items())
+        else:
+            yield name, command
+
+
+@pytest.mark.parametrize(("name", "command"), list(all_commands()))
+def test_every_command_is_told_with_all_its_options(name: str, command: click.Command) -> None:
     (row,) = [row for row in rows_of("On the command line") if re.match(rf"`{name}\b", row[0])]
     told = set(re.findall(r"`(--?[a-z-]+)", row[2]))
     assert told == options_of(command, shared=False)

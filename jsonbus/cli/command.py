@@ -100,12 +100,17 @@ class NodeCommand(BusCommand):
 
 def note(text: str) -> None:
     """Tell people what is going on, on standard error; not with -q."""
-    if not logger.isEnabledFor(logging.WARNING):
+    if is_quiet():
         return
     try:
         click.echo(text, err=True)
     except OSError:
         pass  # nobody reads it, and that is no reason to fail
+
+
+def is_quiet() -> bool:
+    """Whether -q was given: results and errors only."""
+    return not logger.isEnabledFor(logging.WARNING)
 
 
 def wait_until_sure(bus: jsonbus.Bus) -> None:

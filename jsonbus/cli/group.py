@@ -30,6 +30,7 @@ COMMANDS = {
     "explain": "Tell why a value would be sent, held or not sent.",
     "request": "Ask whoever serves a topic, and print the reply.",
     "serve": "Answer requests.",
+    "channel": "Connect standard input and output to another node.",
     "ping": "Measure the round trip to every node.",
     "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
     "bridge": "Record what is on the bus, and serve it to Spark.",
@@ -55,7 +56,8 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        if not isinstance(command, BusCommand):  # those have more to import, and do it themselves
+        # Those have more to import, and do it themselves; so do the commands of a group.
+        if not isinstance(command, BusCommand | click.Group):
             signals.raise_interrupt()
         return name, command, rest
 

@@ -36,7 +36,8 @@ def command(settings: BusSettings) -> None:
     For each node: its name and id, its machine and address, its mode and whether it answers as a
     master, the version of its software, how long ago it was heard, and how many of its messages
     this command received and lost. A wide terminal shows what it subscribes to and serves, as does
-    `jsonbus topics`. This command's own node is left out.
+    `jsonbus topics`. In a pipe there is more: channel_port, for example, the TCP port at which it
+    takes channels, if it does. This command's own node is left out.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:

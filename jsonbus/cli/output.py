@@ -38,6 +38,11 @@ class Output:
         with _telling_what_failed():
             self._bytes.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
+    def write_bytes(self, data: bytes) -> None:
+        """Add bytes as they are; they are seen after `flush`."""
+        with _telling_what_failed():
+            self._bytes.write(data)
+
     def flush(self) -> None:
         with _telling_what_failed():
             self._bytes.flush()

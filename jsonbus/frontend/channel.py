@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core import codec
@@ -251,6 +252,20 @@ class BaseChannel:
 
     # --- Opening and closing --------------------------------------------------------------------
 
+    def abort(self) -> None:
+        """End it at once and without a goodbye: the other side finds it lost.
+
+        For who fails: `close` tells the other side that all is well. What was sent and has not
+        arrived may be lost, what came and was not received is. Does not wait.
+        """
+        if self._is_cut_off:
+            return
+        self._check_here()
+        with self.lock:
+            if self._end is not None:
+                self._end.fail("it was given up here")
+            self._begin_close(monotonic())  # nothing is left to be closed but what has come
+
     def _begin_close(self, now: float) -> None:
         """Say goodbye, if that was not said."""
         if self._end is None:
@@ -280,8 +295,16 @@ class BaseChannel:
             return type(self._failure)(*self._failure.args)
         end = self._end
         if end is None:
-            return ChannelClosedError(self._who, self._port, "it was closed here")
-        return ChannelClosedError(end.name, self._port, end.reason, is_lost=end.is_lost)
+            return ChannelClosedError(
+                self._who, self._port, "it was closed here", is_closed_here=True
+            )
+        return ChannelClosedError(
+            end.name,
+            self._port,
+            end.reason,
+            is_lost=end.is_lost,
+            is_closed_here=end.is_closed_here,
+        )
 
     # What follows is for the exchange, and takes the lock itself unless it says otherwise.
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from jsonbus.cli import lines
-from jsonbus.cli.lines import LineReader, Pair
+from jsonbus.cli.lines import LineReader, Pair, ValueReader
 
 PRINTED = (
     '{"topic":"a","value":1,"node":"n","name":"N","sequence":7,"sent_at":1.5,"received_at":2.5}'
@@ -96,3 +96,11 @@ def test_text_lines_are_taken_as_they_are(read: Read) -> None:
 def test_text_lines_need_a_topic() -> None:
     with pytest.raises(click.UsageError, match="TOPIC"):
         LineReader(None, is_text=True)
+
+
+def test_values_without_topics_are_read_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.BytesIO(f"{PRINTED}\n\n[1]\nhello\n{'9' * 40}\n2".encode())
+    reader = ValueReader(stream, done="sent", line_bytes_max=len(PRINTED))
+    assert [type(each) for each in reader] == [dict, list, int, int]
+    assert reader.refused == 1
+    assert "line 4 is not sent: hello is not JSON" in capsys.readouterr().err

@@ -1,0 +1,25 @@
+"""A channel that is given up looks to the other side as one that was lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from jsonbus.errors import ChannelClosedError
+from tests.aio.running import asynctest, buses
+
+
+@asynctest
+async def test_a_channel_that_is_given_up_is_lost_to_the_other_side() -> None:
+    async with buses() as open_bus:
+        binding = open_bus(name="garage").bind("files")
+        ours = await open_bus().connect("garage", "files", timeout=30)
+        theirs = await binding.accept(timeout=30)
+        await ours.send(1)
+        assert await theirs.receive(timeout=30) == 1
+        ours.abort()
+        with pytest.raises(ChannelClosedError, match="is gone") as there:
+            await theirs.receive(timeout=30)
+        assert there.value.is_lost
+        with pytest.raises(ChannelClosedError, match="it was given up here"):
+            await ours.receive(timeout=30)
+        assert not await ours.close()
