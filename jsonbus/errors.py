@@ -171,7 +171,7 @@ class ChannelRefusedError(ChannelError):
     ambiguous   several have it: `nodes` are their ids
     unbound     nothing is bound to the port
     taken       the port is exclusive, and somebody has it
-    gone        the node was there, but does not answer any more
+    gone        the node was there, but does not answer
     version     the node speaks another version of the protocol
     busy        the node has as many channels, or callers that wait, as it takes
     """
@@ -198,7 +198,7 @@ _REFUSALS = {
     "ambiguous": "several nodes are called {node!r}: connect to one of the ids {nodes}",
     "unbound": "nothing is bound to port {port!r} of {node}: bind it there first, or use retry",
     "taken": "port {port!r} of {node} is exclusive, and taken: try again when it is free",
-    "gone": "{node} does not answer any more{detail}: it left, or cannot be reached",
+    "gone": "{node} does not answer{detail}: it left, cannot be reached, or is before 0.5.0",
     "version": "{node} speaks another version of the channel protocol{detail}: update the older",
     "busy": "{node} takes no more channels to {port!r} now: try again later",
 }

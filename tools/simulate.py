@@ -6,6 +6,8 @@
         1,000 nodes that know nothing start within a second
     python3 tools/simulate.py --seeds 200
         200 random histories per mode, every invariant checked; stops at the first broken one
+    python3 tools/simulate.py --seeds 200 --channels
+        the same, and all along nodes open channels to each other
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
     python3 tools/simulate.py --table
@@ -75,6 +77,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the (first) seed (0)")
     parser.add_argument("--joins", type=int, default=10, metavar="N", help="late joins (10)")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N random histories")
+    parser.add_argument("--channels", action="store_true", help="with --seeds: channels, too")
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
     parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
     parser.add_argument("--trace", action="store_true", help="with --seeds: print every step")
@@ -126,7 +129,7 @@ def _run_histories(options: argparse.Namespace) -> int:
     started_at = time.monotonic()
     for seed in range(options.seed, options.seed + options.seeds):
         for mode in modes:
-            plan = draw_plan(seed, mode, options.nodes, options.loss)
+            plan = draw_plan(seed, mode, options.nodes, options.loss, has_channels=options.channels)
             if options.trace:
                 print(f"{plan}\n\n{TRACE_LEGEND}\n{TRACE_HEADER}")
             try:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from jsonbus.aio.wakeup import Wakeup
 from jsonbus.core.channel import CLOSED, OPEN, OPENING
 from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelTimeoutError, MessageTooLargeError
+from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
 from jsonbus.frontend.channel import (
     ACCEPT,
     CLOSE,
@@ -28,6 +28,7 @@ from jsonbus.frontend.channel import (
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.exchange import Exchange
+from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.mail import BATCH_MAX
 
 H = TypeVar("H", bound=Handler)
@@ -81,10 +82,9 @@ class Channel(BaseChannel):
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
         item = self._encode(value)
-        while not self._may_send():
-            await self._wait(
-                self._may_send, timeout_s, "there was no room for another message", self._room
-            )
+        end = self._end
+        if end is None or end.state != OPEN or not end.has_room:
+            await self._wait_for_room(timeout_s)
         with self.lock:
             self._put(item)
 
@@ -116,7 +116,10 @@ class Channel(BaseChannel):
                 item = self._take()
             if item is not None:
                 return self._read(item)
-            await self._wait(self._may_receive, timeout_s, "no message came", self._news)
+            if timeout_s is not None:
+                await self._wait(self._may_receive, timeout_s, "no message came", self._news)
+            elif not self._may_receive():
+                await self._news.wait()
 
     def __aiter__(self) -> Channel:
         return self
@@ -196,6 +199,7 @@ class Channel(BaseChannel):
     def begin_close(self) -> None:
         with self.lock:
             self._begin_close(monotonic())
+        self.rouse()  # there may be no message left before the end
 
     def changed(self) -> None:
         end = self._end
@@ -233,12 +237,16 @@ class Channel(BaseChannel):
             pass
 
     async def _run_duty(self, kind: str, handler: Handler, argument: Any) -> None:
+        if kind == MESSAGE:
+            try:
+                argument = self._read(argument)
+            except ChannelError as error:  # the other side's failure, not the handler's
+                self._log.warn_once(("unreadable", self.node), "%s", error)
+                return
         try:
-            result = handler(self._read(argument) if kind == MESSAGE else argument)
+            result = handler(argument)
             if result is not None and inspect.isawaitable(result):
                 await result
-        except MessageTooLargeError as error:
-            self._log.warn_once(("too large", self.node), "%s", error)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -261,8 +269,15 @@ class Channel(BaseChannel):
         self._schedule(self)
 
     def _check_here(self) -> None:
-        super()._check_here()
+        if self._is_cut_off:
+            raise forked_error()
         self._check_loop()
+
+    async def _wait_for_room(self, timeout_s: float | None) -> None:
+        while not self._may_send():
+            await self._wait(
+                self._may_send, timeout_s, "there was no room for another message", self._room
+            )
 
     def _may_send(self) -> bool:
         """Raises if nothing will ever be sent."""

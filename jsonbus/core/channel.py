@@ -22,7 +22,8 @@ its application; what it had not sent itself it drops, since nobody would read i
 **Who is still there.** An end that has nothing to say sends a beat every BEAT_S. One that has heard
 nothing for SILENCE_S takes the other for gone, but only if it has been listening: an end whose
 application does not take its messages is not read, and cannot know. So a slow reader is no dead
-one, neither for its sender, who hears its beats, nor the other way round.
+one, neither for its sender, who hears its beats, nor the other way round. An end that has closed
+sends none: while the channel is closing, the other takes it for present as long as it takes bytes.
 
 **Bounds.** Of messages that are not taken yet, INBOX_BYTES_MAX are read, and the one that exceeds
 that; senders look at `has_room` before they `send`.
@@ -164,14 +165,16 @@ class ChannelEnd:
     def send(self, kind: int, body: bytes) -> None:
         """A message, of at most `send_bytes_max` bytes; only while it is open."""
         assert self.state == OPEN and kind in MESSAGES and len(body) <= self.send_bytes_max
+        size = len(body)
         self.sent += 1
-        self.bytes_sent += len(body)
-        if len(body) < WHOLE_BYTES_MIN:
-            self._output.append((encode_frame(kind, body), _END_OF_MESSAGE))
+        self.bytes_sent += size
+        prefix = PREFIX.pack(size, kind)
+        if size < WHOLE_BYTES_MIN:
+            self._output.append((prefix + body, _END_OF_MESSAGE))
         else:
-            self._output.append((PREFIX.pack(len(body), kind), _BEGINNING))
+            self._output.append((prefix, _BEGINNING))
             self._output.append((body, _END_OF_MESSAGE))
-        self.output_bytes += PREFIX_BYTES + len(body)
+        self.output_bytes += PREFIX_BYTES + size
 
     def take(self) -> FrameItem | None:
         """The next message, or a SKIPPED one's size; None if there is none now."""
@@ -250,7 +253,8 @@ class ChannelEnd:
                 raise ValueError("its greeting is too long")
         except ValueError as error:
             self.fail(f"what came from {self.name or 'a stranger'} is no channel ({error})")
-        self._settle()
+        if self.state == CLOSING:
+            self._settle()
 
     def receive_end(self, now: float) -> None:
         """The other end's connection was closed: nothing comes any more."""
@@ -278,16 +282,26 @@ class ChannelEnd:
 
     def output(self, pieces_max: int) -> list[bytes | memoryview]:
         """What to write next, in this order; `written`, before anything else, how much was."""
-        if len(self._output) <= pieces_max:
-            return [piece for piece, _ in self._output]
-        return [self._output[index][0] for index in range(pieces_max)]
+        output = self._output
+        if len(output) == 1:
+            return [output[0][0]]
+        if len(output) <= pieces_max:
+            return [piece for piece, _ in output]
+        return [output[index][0] for index in range(pieces_max)]
 
     def written(self, count: int, now: float) -> None:
         """So many bytes of `output` were written."""
         if count:
             self._spoken_at = now
-        self.output_bytes -= count
         output = self._output
+        if count == self.output_bytes:  # as nearly always
+            output.clear()
+            self.output_bytes = 0
+            self._is_amid_frame = False
+            if self.state == CLOSING:
+                self._settle()
+            return
+        self.output_bytes -= count
         while count:
             piece, place = output[0]
             size = len(piece)
@@ -298,8 +312,6 @@ class ChannelEnd:
             count -= size
             output.popleft()
             self._is_amid_frame = place == _BEGINNING
-        if not output:
-            self._settle()
 
     @property
     def is_over(self) -> bool:
@@ -343,9 +355,9 @@ class ChannelEnd:
             self._put(encode_frame(BEAT))
 
     def _silent_at(self) -> float:
-        if self.is_peer_closed:
-            # It has said its last word, and is not read any more: but it still reads what this end
-            # owes it, the rest of a large message and E, which may take long.
+        if self.state == CLOSING and (self.is_peer_closed or not self._is_paused):
+            # Who has closed sends no beats, but it reads: that it takes what is written tells as
+            # much. Who was closed is not read any more; it only has to get rid of its E.
             return max(self._heard_at, self._spoken_at) + SILENCE_S
         return math.inf if self._is_paused else self._heard_at + SILENCE_S
 

@@ -46,9 +46,10 @@ class Budget:
             self._held[channel] = complete, partial
         else:
             self._held.pop(channel, None)
-        # Where messages follow each other, the next one has begun when one is complete: then it is
-        # another's turn, since this one's application may not take it for long.
-        is_done = channel == self._favourite and (not partial or complete > had_complete)
+        # What came may have begun the next message, too. That is no reason to stay the favourite,
+        # of whom nothing more is read if its application takes nothing.
+        is_complete = not partial or partial < had_partial or complete > had_complete
+        is_done = channel == self._favourite and is_complete
         if is_done:
             self._favourite = None
         return was_short and (is_done or not self.is_short or (was_full and not self._is_full))

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jsonbus.core.channel_limits import ASK_AFTER_S, FIND_S, RETRY_MAX_S, RETRY_MIN_S, SILENCE_S
+from jsonbus.core.channel_limits import ASK_AFTER_S, FIND_S, RETRY_MAX_S, RETRY_MIN_S
 from jsonbus.core.channel_wire import Refusal
 from jsonbus.core.whereabouts import Place
 from jsonbus.errors import ChannelError, ChannelRefusedError, ChannelTimeoutError
@@ -130,13 +130,15 @@ class Attempt:
             # One of them may have crashed, and another have begun under its name: who is there
             # answers, or has joined since.
             here = [each for each in places if each.is_self or each.told_at >= self._asked_at]
-            is_time_over = now >= self._begun_at + FIND_S
-            if len(here) > 1 or (is_time_over and not here):
-                ids = tuple(place.node for place in here or places)
+            if len(here) > 1:
+                ids = tuple(place.node for place in here)
                 self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
                 return None
-            if not is_time_over:
+            if now < self._begun_at + FIND_S:
                 return self._ask(now)
+            if not here:
+                self._refuse("gone", now)
+                return None
             places = here
         place = places[0] if places else None
         if place is not None:
@@ -151,7 +153,7 @@ class Attempt:
                 self._refuse("unbound", now)
                 return None
         if now >= self._begun_at + FIND_S:
-            self._refuse(self._why_not_found(place, now), now)
+            self._refuse("unknown" if place is None else "gone", now)
             return None
         return self._ask(now)
 
@@ -165,13 +167,6 @@ class Attempt:
         self._asked += 1
         self._asked_at = min(self._asked_at, now)
         return Ask(self._who)
-
-    def _why_not_found(self, place: Place | None, now: float) -> str:
-        if place is None:
-            return "unknown"
-        # Nodes of older versions do not answer: they are here, and know no channels.
-        is_here = 0 <= place.told_at and now - place.told_at < SILENCE_S
-        return "unbound" if is_here and place.port is None else "gone"
 
     def _find(self, now: float) -> None:
         """Look for the node again: what was known of it is not to be believed."""

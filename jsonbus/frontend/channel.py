@@ -38,6 +38,9 @@ Handler = Callable[[Any], Any]
 #: What a handler may be for.
 ACCEPT, REFUSED, MESSAGE, CLOSE = "on_accept", "on_refused", "on_message", "on_closed"
 
+#: What is sent as it is.
+BINARY = (bytes, bytearray, memoryview)
+
 
 class BaseChannel:
     """A channel to another node; the base of `Channel` in both front ends."""
@@ -220,7 +223,7 @@ class BaseChannel:
 
     def _encode(self, value: Any) -> FrameItem:
         """Lock not held. Raises PayloadError, MessageTooLargeError."""
-        if isinstance(value, bytes | bytearray | memoryview):
+        if isinstance(value, BINARY):
             kind, body = BYTES, bytes(value)
         else:
             kind, body = JSON, codec.dumps(value)
@@ -231,9 +234,17 @@ class BaseChannel:
 
     def _put(self, item: FrameItem) -> None:
         """Send a message, for which there is room, on an open channel."""
-        assert self._end is not None and self._line is not None
-        self._end.send(*item)
-        self._flush()
+        end = self._end
+        assert end is not None and self._line is not None
+        size = len(item[1])
+        if size > end.send_bytes_max:  # which was not known yet when it was encoded
+            raise MessageTooLargeError(self.name, self._port, size, end.send_bytes_max)
+        try:
+            end.send(*item)
+            self._flush()
+        except BaseException:
+            self._fail_amid_output()
+            raise
 
     def _flush(self) -> None:
         line = self._line
@@ -241,6 +252,15 @@ class BaseChannel:
             line.flush()
             if (self._end.output_bytes and not line.interest[1]) or self._end.state != OPEN:
                 self._exchange.request(line)
+
+    def _fail_amid_output(self) -> None:
+        """KeyboardInterrupt, between any two steps: what the kernel took is not known any more.
+
+        To go on could say some bytes twice, and the other side would take them for anything.
+        """
+        if self._end is not None and self._line is not None:
+            self._end.fail("it was interrupted while sending")
+            self._exchange.request(self._line)
 
     def _fail(self, reason: str) -> None:
         """The other side does what it must not. Lock not held."""
@@ -272,8 +292,12 @@ class BaseChannel:
             self._is_given_up = True
             self._exchange.abandon(self)
             return
-        self._end.close(now)
-        self._flush()
+        try:
+            self._end.close(now)
+            self._flush()
+        except BaseException:
+            self._fail_amid_output()
+            raise
 
     def _check_open(self) -> None:
         """Raise unless a message may be sent."""

@@ -25,9 +25,9 @@ from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Protocol
 
-from jsonbus.core.channel import OPENING, ChannelEnd
+from jsonbus.core.channel import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel_budget import Budget
-from jsonbus.core.channel_limits import MESSAGE_BYTES_MAX, STRANGERS_MAX
+from jsonbus.core.channel_limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX, STRANGERS_MAX
 from jsonbus.core.channel_ports import Ports
 from jsonbus.core.channel_wire import Refusal
 from jsonbus.core.settings import NodeSettings
@@ -42,6 +42,9 @@ from jsonbus.transport.streams import Listener, Stream
 
 #: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
+
+#: The interest of a line that has nothing to write.
+READING = (True, False)
 
 #: Callers accepted in one go: a storm must not keep channels from being read.
 ACCEPT_AT_ONCE = 64
@@ -197,6 +200,8 @@ class Exchange:
     def readable(self, line: Line) -> None:
         """There is something to read, or the connection has ended."""
         line.read(self._buffer)
+        if self._pass_on(line):
+            return
         if line.end.state == OPENING or line.channel is None or line.call is not None:
             self._greet(line)
         self._attend(line)
@@ -223,6 +228,7 @@ class Exchange:
             except TransportError as error:
                 self._log.warn_once("accept", "%s", error)
                 self._listens_at = monotonic() + FULL_PAUSE_S
+                self._watcher.wake()  # to sleep no longer than that
                 for each in listener.sockets:
                     self._watcher.forget(each)
                 return
@@ -267,7 +273,10 @@ class Exchange:
         """Have something done then, unless it is planned for earlier: then it looks again."""
         if at < target.timer_at:
             target.timer_at = at
-            heapq.heappush(self._timers, (at, next(self._numbers), target))
+            entry = (at, next(self._numbers), target)
+            heapq.heappush(self._timers, entry)
+            if self._timers[0] is entry:
+                self._watcher.wake()  # an event loop would sleep until what was first before
 
     def add(self, stream: Stream, end: ChannelEnd, lock: threading.Lock) -> Line:
         """A connection more."""
@@ -365,6 +374,25 @@ class Exchange:
             self._listener.close()
 
     # --- Inside ---------------------------------------------------------------------------------
+
+    def _pass_on(self, line: Line) -> bool:
+        """Tell the channel what came, if nothing else follows from that: `_attend` in brief.
+
+        So it is with nearly every read. What is watched for stays, and so does what is planned:
+        having heard something makes nothing due earlier.
+        """
+        end, channel, budget = line.end, line.channel, self._budget
+        if channel is None or budget.is_short:
+            return False
+        with line.lock:
+            if end.state != OPEN or line.interest != READING or end.output_bytes:
+                return False
+            budget.note(line, end.inbox_bytes, end.partial_bytes)
+            if budget.is_short or end.inbox_bytes >= INBOX_BYTES_MAX:
+                return False
+            channel.changed()
+        channel.rouse()
+        return True
 
     def _attend(self, line: Line) -> None:
         """Write what waits, see what to watch for, and tell whoever waits for it."""

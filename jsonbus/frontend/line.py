@@ -131,12 +131,12 @@ class Line:
         """Write what the kernel takes. Under the lock."""
         end = self.end
         while end.output_bytes and not self.is_dialing:
-            pieces = end.output(PIECES_MAX)
+            before, pieces = end.output_bytes, end.output(PIECES_MAX)
             try:
                 count = self.stream.write(pieces)
             except TransportError as error:
                 end.write_failed(str(error))
                 return
             end.written(count, monotonic())
-            if count < sum([len(piece) for piece in pieces]):
-                return
+            if not count or (count < before and len(pieces) < PIECES_MAX):
+                return  # the kernel took less than it was offered

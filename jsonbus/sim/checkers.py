@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jsonbus.core.channel_wire import FrameItem
 from jsonbus.core.events import Event, ReplyReceived
 from jsonbus.core.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX, TIMER_SLACK_S
@@ -25,6 +26,8 @@ from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
 
 if TYPE_CHECKING:
+    from jsonbus.sim.calls import Call
+    from jsonbus.sim.channel_ends import SimEnd
     from jsonbus.sim.world import World
 
 
@@ -74,6 +77,18 @@ class Checker:
 
     def touched(self, participant: Participant) -> None:
         """A call into the participant ended, and what it wanted sent was sent."""
+
+    def call_changed(self, call: Call) -> None:
+        """An attempt to open a channel was refused and rests, or has ended."""
+
+    def end_changed(self, end: SimEnd) -> None:
+        """An end of a channel has another state."""
+
+    def end_touched(self, end: SimEnd) -> None:
+        """A call into an end of a channel is over, and what it wanted written was written."""
+
+    def took(self, end: SimEnd, item: FrameItem) -> None:
+        """An application took a message, the one with the number `end.taken`."""
 
     def finished(self) -> None:
         """The world is healed and was left in peace for longer than a lease and a grace."""

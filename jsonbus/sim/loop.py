@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from jsonbus.core import wire
+from jsonbus.core.events import Event
 from jsonbus.core.frames import ListFrame, PresenceFrame
 from jsonbus.core.requests import Request
 from jsonbus.sim.checkers import Checker
@@ -40,6 +41,8 @@ class Loop:
         self._tell_delivered = hooks(checkers, "delivered")
         self._tell_touched = hooks(checkers, "touched")
         self._tell_told = hooks(checkers, "told")
+        #: Whom to tell what a node that seeks others hears of them.
+        self.on_news: Callable[[SimNode, list[Event]], None] | None = None
 
     def bring_up(self, participant: Participant) -> None:
         assert not participant.is_up
@@ -126,7 +129,7 @@ class Loop:
                 receiver.receive(flight, at)
                 if flight.has_messages:
                     self.fetch(receiver, flight)
-                if self._tell_told:
+                if self._tell_told or receiver.seeks:
                     self._drain_events(receiver)
                 if receiver.take_stir():
                     self.fetch(receiver, flight)  # a list may tell that somebody is gone
@@ -142,10 +145,14 @@ class Loop:
                 return
 
     def _drain_events(self, participant: Participant) -> None:
-        if isinstance(participant, SimNode):
-            for event in participant.core.take_events():
-                for told in self._tell_told:
-                    told(participant, event)
+        if not isinstance(participant, SimNode):
+            return
+        events = participant.core.take_events()
+        for event in events:
+            for told in self._tell_told:
+                told(participant, event)
+        if events and participant.seeks and self.on_news is not None:
+            self.on_news(participant, events)
 
 
 def hooks(checkers: Sequence[Checker], name: str) -> list[Callable[..., None]]:

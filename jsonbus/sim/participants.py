@@ -30,6 +30,12 @@ EPOCH_S = 1_000_000_000.0
 PLAIN_ANSWER_DELAY_MAX_S = 0.2  # the first implementation's default
 
 
+def index_of(host: str) -> int:
+    """Whose address that is."""
+    _, high, middle, low = host.split(".")
+    return int(high) << 16 | int(middle) << 8 | int(low)
+
+
 class Participant(ABC):
     """What the world keeps of everybody, plain or not, and how the loop drives it."""
 
@@ -39,6 +45,7 @@ class Participant(ABC):
         "is_frozen",
         "is_up",
         "name",
+        "seeks",
         "started_at",
         "stopped_at",
         "wake_at",
@@ -52,6 +59,7 @@ class Participant(ABC):
         self.address = (f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}", PORT)
         self.is_up = False
         self.is_frozen = False  # up, but standing still
+        self.seeks = 0  # channels that it tries to open: it wants to hear who is where
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
         self.wake_at = inf  # the earliest event that the clock holds for its timer
@@ -139,6 +147,7 @@ class SimNode(Participant):
         self.core = Node(settings, rng, self.wall_offset_s)
         self.sinks = {}
         self.inquiries = {}
+        self.seeks = 0
 
     @property
     def subscription_list(self) -> SubscriptionList:
@@ -173,13 +182,18 @@ class SimNode(Participant):
 
     def handle_timer(self, at: float) -> None:
         due_at = self.core.timer_at()
-        if due_at is None:
-            return
-        # The same rounding error: a timer must not fire a hair before its time.
+        if due_at is not None:
+            self.core.handle_timer(self.local_when_due(at, due_at))
+
+    def local_when_due(self, at: float, due_at: float) -> float:
+        """Its clock when something happens that is due by that clock at `due_at`.
+
+        The same rounding error: a timer must not fire a hair before its time.
+        """
         now = self.local(max(at, due_at - self.clock_offset_s))
         if now < due_at:
             now = self._local_now = due_at
-        self.core.handle_timer(now)
+        return now
 
 
 class PlainPeer(Participant):

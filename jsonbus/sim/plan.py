@@ -29,6 +29,7 @@ class Plan:
     plain_peers: int
     options: NetworkOptions
     command: str  # that shows this history again, step by step
+    has_channels: bool = False
 
     @property
     def is_calm(self) -> bool:
@@ -42,7 +43,14 @@ class Plan:
         return self.is_calm and self.plain_peers > 0
 
 
-def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None = None) -> Plan:
+def draw_plan(
+    seed: int,
+    mode: str,
+    nodes: int | None = None,
+    loss: float | None = None,
+    *,
+    has_channels: bool = False,
+) -> Plan:
     """Toss for everything but what is given."""
     assert mode in MODES
     dice = random.Random(f"{seed}/{mode}/plan")
@@ -67,7 +75,8 @@ def draw_plan(seed: int, mode: str, nodes: int | None = None, loss: float | None
         pause_s=dice.choice((0.05, 0.1, 0.3)),
         plain_peers=dice.choice((0, 0, 0, 1, 2)),
         options=options,
-        command=_command(seed, mode, nodes, loss),
+        command=_command(seed, mode, nodes, loss, has_channels),
+        has_channels=has_channels,
     )
 
 
@@ -86,10 +95,14 @@ def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any
     return settings
 
 
-def _command(seed: int, mode: str, nodes: int | None, loss: float | None) -> str:
+def _command(
+    seed: int, mode: str, nodes: int | None, loss: float | None, has_channels: bool
+) -> str:
     command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
     if nodes is not None:
         command += f" --nodes {nodes}"
     if loss is not None:
         command += f" --loss {loss}"
+    if has_channels:
+        command += " --channels"
     return command + " --trace"

@@ -1,4 +1,4 @@
-"""What the world writes down: datagrams on their way, wishes, publications.
+"""What the world writes down: datagrams on their way, wishes, publications, bindings.
 
 These are the truth of a simulated world. Nodes only ever have an opinion of it; checkers compare
 the two.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jsonbus.core.frames import Frame
 
 if TYPE_CHECKING:
-    from jsonbus.sim.participants import Participant
+    from jsonbus.sim.participants import Participant, SimNode
 
 
 @dataclass(slots=True, eq=False)
@@ -70,3 +70,37 @@ class Inquiry:
     value: int
     at: float
     state: str
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """One incarnation of a node, and when it was up."""
+
+    node: SimNode
+    node_id: str
+    since: float
+    until: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How an application uses its end of a channel."""
+
+    messages: int = 0  # that it sends
+    bytes_max: int = 100  # of a message
+    send_s: float = 0.0  # pause between two; 0: as fast as there is room
+    take_s: float = 0.0  # pause between two that it takes; inf: it takes none
+    closes: bool = False  # when it has sent everything
+
+
+@dataclass(slots=True, eq=False)
+class Binding:
+    """A port that a node takes channels at, from when to when."""
+
+    node: SimNode
+    port: str
+    is_exclusive: bool
+    since: float
+    habits: Habits  # of who takes the channels
+    accept_s: float = 0.0  # pause between two that it accepts; inf: it accepts none
+    until: float = inf

@@ -34,6 +34,8 @@ from jsonbus.core.frames import (
     RepairFrame,
 )
 from jsonbus.core.message import Message
+from jsonbus.sim.calls import Call
+from jsonbus.sim.channel_ends import SimEnd
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
@@ -105,6 +107,12 @@ class Trace(Checker):
 
     def told(self, node: SimNode, event: Event) -> None:
         self._line(node, f"= {event}")
+
+    def call_changed(self, call: Call) -> None:
+        self._line(call.node, f"= {call} {call.error or ''}".rstrip())
+
+    def end_changed(self, end: SimEnd) -> None:
+        self._line(end.node, f"= {end} {end.core.reason}".rstrip())
 
     def _contents(self, frame: Frame) -> str:
         if isinstance(frame, MessagesFrame):

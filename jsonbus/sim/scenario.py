@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.sim.channel_chaos import ChannelChaos
 from jsonbus.sim.checkers import (
     Checker,
     DatagramsAreSound,
@@ -92,6 +93,9 @@ class Chaos:
             BuffersAreBounded(),
             self._retained,
         )
+        self._channels = ChannelChaos(plan) if plan.has_channels else None
+        if self._channels is not None:
+            checkers += self._channels.checkers
         self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
         self._cuts: list[tuple[Cut, ...]] = []
         actions = self._actions()
@@ -101,8 +105,12 @@ class Chaos:
     def run(self) -> World:
         self._populate()
         self.world.clock.call_at(self._pause(), self._act)
+        if self._channels is not None:
+            self._channels.begin(self.world)
         self.world.clock.run_until(self.plan.chaos_s)
         self._heal()
+        if self._channels is not None:
+            self._channels.heal()
         self.world.run_for(settling_s(len(self.world.participants)))
         self._agree.finished()
         self._quiet.quiet_since = self.world.clock.now

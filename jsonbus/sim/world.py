@@ -2,7 +2,7 @@
 
 The world is where a scenario is told: who joins, subscribes, publishes, crashes, leaves. It writes
 the truth down (records.py) as it happens, for checkers to compare with what the nodes believe. How
-datagrams and timers reach the nodes is in loop.py.
+datagrams and timers reach the nodes is in loop.py; what is done with channels, in channel_world.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from jsonbus.core.node import Node
 from jsonbus.core.subscription_list import FrozenList
 from jsonbus.core.topics import matches
 from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.sim.channel_world import WorldChannels
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
 from jsonbus.sim.loop import Loop, hooks
 from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
+from jsonbus.sim.streams import Streams
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -48,6 +50,10 @@ class World:
         self._ids = self.dice("ids")
         self._tell_published = hooks(checkers, "published")
         self._tell_happened = hooks(checkers, "happened")
+        streams = Streams(self.clock, self.network, self.dice("streams"))
+        self.channels = WorldChannels(
+            self._loop, self.clock, streams, self.dice("channels"), self.checkers, self.note
+        )
         for checker in checkers:
             checker.watch(self)
 
@@ -137,14 +143,18 @@ class World:
             participant.core.open(participant.local(self.clock.now))
         self._loop.settle(participant)
 
-    def crash(self, participant: Participant) -> None:
-        """It is no more; nobody is told. (A plain peer never says goodbye anyway.)"""
-        self.note(participant, "crashes")
-        self._take_down(participant)
+    def crash(self, participant: Participant, *, with_host: bool = False) -> None:
+        """It is no more; nobody is told. (A plain peer never says goodbye anyway.)
+
+        Its kernel still closes its connections, unless its host is no more, either.
+        """
+        self.note(participant, "crashes with its host" if with_host else "crashes")
+        self._take_down(participant, with_host=with_host)
 
     def leave(self, node: SimNode) -> None:
         """It says goodbye and is no more."""
         self.note(node, "leaves")
+        self.channels.leaving(node)
         node.core.close(node.local(self.clock.now))
         self._loop.settle(node)
         self._take_down(node)
@@ -157,8 +167,10 @@ class World:
         self.participants.append(node)
         return node
 
-    def _take_down(self, participant: Participant) -> None:
+    def _take_down(self, participant: Participant, *, with_host: bool = False) -> None:
         self._loop.take_down(participant)
+        if isinstance(participant, SimNode):
+            self.channels.stopped(participant, with_host=with_host)
         for wish in self.wishes:
             if wish.participant is participant:
                 wish.until = min(wish.until, self.clock.now)
@@ -167,6 +179,7 @@ class World:
         self._loop.bring_up(node)
         node_id = node_id or "".join(self._ids.choices(_ID_LETTERS, k=12))
         node.boot(node_id, self.dice(f"node {node.index} {self.clock.now}"), self.clock.now)
+        self.channels.started(node)
 
     # --- What an application does ---
 
@@ -274,6 +287,7 @@ class World:
         self._loop.thaw(node)
         node.core.was_deaf(self.clock.now - frozen_at, node.local(self.clock.now))
         self._loop.settle(node)
+        self.channels.thawed(node)
 
     def _subscribe(self, node: SimNode, pattern: str, sink: Sink | None) -> None:
         sink = sink or Sink(node)

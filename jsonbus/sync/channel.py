@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from jsonbus.core.channel import CLOSED, OPEN, OPENING
 from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelTimeoutError, MessageTooLargeError
+from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
 from jsonbus.frontend.channel import (
     ACCEPT,
     CLOSE,
@@ -158,6 +158,8 @@ class Channel(BaseChannel):
         self._will_wait()
         with self.lock:
             self._begin_close(monotonic())
+        self.rouse()  # there may be no message left before the end
+        with self.lock:
             self._wait(lambda: self.state == CLOSED, deadline)
             return self._end is not None and self._end.is_confirmed
 
@@ -207,10 +209,14 @@ class Channel(BaseChannel):
                     self.changed()
                     return False
             kind, handler, argument = duty
+            if kind == MESSAGE:
+                try:
+                    argument = self._read(argument)
+                except ChannelError as error:  # the other side's failure, not the handler's
+                    self._log.warn_once(("unreadable", self.node), "%s", error)
+                    continue
             try:
-                handler(self._read(argument) if kind == MESSAGE else argument)
-            except MessageTooLargeError as error:
-                self._log.warn_once(("too large", self.node), "%s", error)
+                handler(argument)
             except BaseException:
                 # SystemExit too: it would end the thread, and with it every other handler.
                 self._log.fail("%s of the channel to %r failed", kind, self.name)

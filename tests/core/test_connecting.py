@@ -83,10 +83,10 @@ def test_several_of_that_name_that_are_there_are_ambiguous() -> None:
     assert "id-bob, id-eve" in str(error)
 
 
-def test_several_of_that_name_that_do_not_answer_are_ambiguous_in_the_end() -> None:
+def test_several_of_that_name_that_do_not_answer_are_gone() -> None:
     story = Story(TOLD, SECOND)
     story.run(FIND_S)
-    assert reason_of(story.did[-1][1]) == "ambiguous"
+    assert reason_of(story.did[-1][1]) == "gone"
     assert len(story.asked_at) == ASKS
 
 
@@ -120,12 +120,12 @@ def test_what_a_node_says_unasked_may_be_older_than_its_port() -> None:
     assert isinstance(story.tell(), Dial)
 
 
-def test_node_that_tells_of_itself_but_knows_no_questions_has_bound_nothing() -> None:
+def test_node_that_tells_of_itself_but_does_not_answer_is_gone() -> None:
     story = Story(LISTED)
     story.act()
     story.tell(TOLD._replace(port=None))
     story.run(FIND_S)
-    assert reason_of(story.did[-1][1]) == "unbound"
+    assert reason_of(story.did[-1][1]) == "gone"
 
 
 def test_own_node_is_never_asked() -> None:

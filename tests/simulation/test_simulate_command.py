@@ -41,6 +41,16 @@ def test_histories_that_end_well_are_counted(
     assert "4 histories (basic, master, delayed, mixed)" in capsys.readouterr().out
 
 
+def test_histories_with_channels_show_them_in_their_trace(
+    simulate: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--seeds", "1", "--nodes", "3", "--mode", "delayed", "--channels", "--trace"]
+    assert simulate.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "1 histories (delayed), no invariant broken" in printed
+    assert "= <end of n0" in printed and "= <call of n0" in printed
+
+
 def test_a_broken_invariant_ends_the_run_and_names_the_command_that_repeats_it(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,304 @@
+"""The end of a channel: confirmed or not, from either side, by the bus, by an interruption."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from jsonbus.core.channel_wire import CLOSE, END, JSON
+from jsonbus.errors import ChannelClosedError, ChannelRefusedError
+from jsonbus.sync.channel import Channel
+from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
+from tests.helpers import wait_until
+from tests.sync.channel_pair import InThread, fill, open_pair
+from tests.sync.conftest import OpenBus
+
+
+def test_closing_delivers_what_was_sent_before_and_says_whether_it_did(open_bus: OpenBus) -> None:
+    here, there, *_ = open_pair(open_bus)
+    for number in range(1000):
+        here.send(number)
+    assert here.close(LONG_S)
+    assert here.close(0)
+    assert list(there) == list(range(1000))
+    with pytest.raises(ChannelClosedError) as caught:
+        there.receive()
+    assert str(caught.value) == "the channel to calling ('p') is closed: calling closed it"
+    assert not caught.value.is_lost
+    for use in (lambda: here.send(1), lambda: here.try_send(1), here.receive):
+        with pytest.raises(ChannelClosedError, match="it was closed here"):
+            use()
+    with pytest.raises(ChannelClosedError, match="calling closed it"):
+        there.send(1)
+    assert not there.close()  # the other was first
+
+
+def test_closing_is_not_confirmed_before_the_other_side_has_read(open_bus: OpenBus) -> None:
+    here, there, *_ = open_pair(open_bus)
+    count = fill(here, there)
+    assert not here.close(timeout=0.01)
+    assert here.state == "closing"
+    assert not here.close(timeout=0)
+    assert sum(1 for _ in there) == count
+    assert here.close(LONG_S)
+
+
+def test_many_threads_may_close_at_once_from_both_sides(open_bus: OpenBus) -> None:
+    here, there, *_ = open_pair(open_bus)
+    closing = [InThread(each.close, LONG_S) for each in (here, there) * 4]
+    assert any(each.result() for each in closing)
+    assert (here.state, there.state) == ("closed", "closed")
+
+
+def test_when_both_close_at_once_both_are_confirmed(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    binding = bus.bind("p")
+    with join(bus, "p") as plain:
+        channel = binding.accept(LONG_S)
+        closing = InThread(channel.close, LONG_S)
+        plain.read_kind(CLOSE)
+        plain.send(CLOSE)
+        plain.read_kind(END)
+        assert channel.state == "closing"
+        plain.send(END)
+        assert closing.result()
+        assert plain.is_ended()
+
+
+def test_closing_discards_what_was_not_read_and_counts_it(open_bus: OpenBus) -> None:
+    here, there, _, bound, _ = open_pair(open_bus)
+    for number in range(3):
+        here.send(number)
+    assert wait_until(lambda: there.pending == 3)
+    there.receive()
+    assert there.close(LONG_S)
+    assert bound.stats()["channel_messages_discarded"] == 2
+
+
+def test_what_could_not_be_sent_since_the_other_closed_is_counted(open_bus: OpenBus) -> None:
+    here, there, calling, _, _ = open_pair(open_bus)
+    count = fill(here, there)
+    closing = InThread(there.close, LONG_S)
+    with pytest.raises(ChannelClosedError, match="bound closed it"):
+        while True:
+            here.send(bytes(1 << 20), LONG_S)
+            count += 1
+    assert closing.result()
+    figures = calling.stats()
+    assert figures["channel_messages_sent"] == count
+    assert 0 <= figures["channel_messages_unsent"] < count
+
+
+def test_a_with_block_closes(open_bus: OpenBus) -> None:
+    here, there, *_ = open_pair(open_bus)
+    with pytest.raises(ZeroDivisionError):
+        with here:
+            here.send(1)
+            raise ZeroDivisionError
+    assert list(there) == [1]
+
+
+def test_closing_while_it_opens_ends_the_attempt(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    channel = calling.connect("nobody", "p", timeout=LONG_S, retry=True, wait=False)
+    sending = InThread(channel.send, 1)
+    assert not channel.close(LONG_S)
+    assert channel.state == "closed"
+    with pytest.raises(ChannelClosedError, match="closed"):
+        sending.result()
+    with PlainListener(bound) as listener:
+        channel = calling.connect("desk", "p", timeout=LONG_S, wait=False)
+        with listener.accept() as answering:
+            assert not channel.close(LONG_S)
+            assert answering.is_ended()
+    assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 2)
+    assert calling.stats()["channels_opened"] == 0
+
+
+def test_a_lost_connection_is_told_and_what_came_before_is_received(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    binding = bus.bind("p")
+    plain = join(bus, "p")
+    channel = binding.accept(LONG_S)
+    plain.send(JSON, b"1")
+    assert wait_until(lambda: channel.pending)
+    plain.reset()
+    assert wait_until(lambda: channel.is_closed)
+    assert channel.receive() == 1
+    with pytest.raises(ChannelClosedError, match="connection broke") as caught:
+        channel.receive()
+    assert caught.value.is_lost
+    with pytest.raises(ChannelClosedError, match="connection broke"):
+        channel.send(1)
+    assert not channel.close(LONG_S)
+    assert bus.stats()["channels_lost"] == 1
+
+
+def test_closing_the_bus_delivers_and_closes_its_channels(open_bus: OpenBus) -> None:
+    here, there, calling, *_ = open_pair(open_bus)
+    for number in range(100):
+        here.send(number)
+    calling.close(LONG_S)
+    assert (here.state, calling.stats()["channels_open"]) == ("closed", 0)
+    assert list(there) == list(range(100))
+
+
+def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> None:
+    here, there, calling, bound, binding = open_pair(open_bus)
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        for wait in (
+            lambda: here.receive(LONG_S),
+            lambda: binding.accept(LONG_S),
+            lambda: calling.connect("nobody", "p", timeout=LONG_S, retry=True),
+        ):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.02)
+                wait()
+        count = fill(here, there)
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+            here.send(b"not sent")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert here.sent == count
+    sending = InThread(here.send, "sent")
+    for _ in range(count):
+        assert there.receive(LONG_S) != b"not sent"
+    assert there.receive(LONG_S) == "sent"
+    sending.result()
+    there.send("back")
+    assert here.receive(LONG_S) == "back"
+    assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 1)
+    calling.connect("bound", "p", timeout=LONG_S)
+    binding.accept(LONG_S)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_send_interrupted_anywhere_never_spoils_what_follows(open_bus: OpenBus) -> None:
+    bus = open_bus(name="alone")
+    binding = bus.bind("p")
+    dice = random.Random(1)
+    before = signal.signal(signal.SIGALRM, _interrupt)
+    try:
+        for _ in range(60):
+            channel = bus.connect("alone", "p", timeout=LONG_S)
+            receiving = InThread(_receive_all, binding.accept(LONG_S))
+            sent: list[int] = []
+            numbers = itertools.count()
+            for _ in range(5):
+                _send_until_interrupted(channel, numbers, sent, dice.uniform(0.00005, 0.001))
+            channel.close(LONG_S)
+            received = receiving.result()
+            assert received == sorted(set(received))
+            last = max(received, default=-1)
+            assert not {number for number in sent if number < last} - set(received)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _send_until_interrupted(
+    channel: Channel, numbers: Iterator[int], sent: list[int], after_s: float
+) -> None:
+    """Send numbers; what is interrupted may or may not have been sent, but is not sent again."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after_s)
+        for number in numbers:
+            channel.send(number)
+            sent.append(number)
+    except ChannelClosedError:  # by the interruption before
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        pass
+
+
+def _receive_all(channel: Channel) -> list[int]:
+    received: list[int] = []
+    try:
+        for value in channel:
+            assert type(value) is int
+            received.append(value)
+    except ChannelClosedError:
+        pass  # lost, as an interruption may do
+    return received
+
+
+def test_after_closing_no_descriptor_is_left(open_bus: OpenBus) -> None:
+    bound = open_bus(name="desk")
+    binding = bound.bind("p")
+    calling = open_bus()
+    with calling.connect("desk", "p", timeout=LONG_S):
+        binding.accept(LONG_S)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    before = count_descriptors()
+    for _ in range(5):
+        here, there = calling.connect("desk", "p", timeout=LONG_S), binding.accept(LONG_S)
+        with pytest.raises(ChannelRefusedError):
+            calling.connect("desk", "nothing", timeout=LONG_S)
+        here.send(1)
+        assert here.close(LONG_S)
+        assert list(there) == [1]
+    assert wait_until(lambda: count_descriptors() == before)
+
+
+FORK = """
+import os, sys
+import jsonbus
+from jsonbus.errors import ForkedError
+
+port = int(sys.argv[1])
+parent = jsonbus.Bus(port=port, interface="lo", name="parent")
+other = jsonbus.Bus(port=port, interface="lo", name="other")
+binding = parent.bind("p")
+here = other.connect("parent", "p", timeout=30)
+there = binding.accept(30)
+opening = other.connect("nobody", "p", timeout=60, retry=True, wait=False)
+child = os.fork()
+if child == 0:
+    refused = 0
+    uses = [
+        lambda: parent.bind("q"), lambda: parent.connect("other", "q"), lambda: binding.accept(1)
+    ]
+    for channel in (here, there, opening):
+        uses += [
+            lambda channel=channel: channel.send(1),
+            lambda channel=channel: channel.try_send(1),
+            lambda channel=channel: channel.receive(1),
+            lambda channel=channel: channel.on_message(print),
+        ]
+    for use in uses:
+        try:
+            use()
+        except ForkedError:
+            refused += 1
+    assert refused == len(uses), (refused, len(uses))
+    for channel in (here, there, opening):
+        assert not channel.close()
+    binding.close()
+    parent.close()
+    other.close()
+    with jsonbus.Bus(port=port, interface="lo") as own:
+        own.connect("parent", "p", timeout=30).send("from the child")
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert binding.accept(30).receive(30) == "from the child"
+for number in range(20):
+    here.send(number)
+    there.send(-number)
+assert [there.receive(30) for _ in range(20)] == list(range(20))
+assert [here.receive(30) for _ in range(20)] == [-number for number in range(20)]
+assert opening.state == "opening"
+assert here.close(30)
+parent.close()
+other.close()
+print("fine")
+"""
