@@ -40,9 +40,9 @@ TIMEOUT_S = 120.0
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _STAYS = re.compile(
     r"jsonbus (sub|serve|node|bridge) (?!.*(--count|--once))|for message in|while True"
-    r"|--listen|--stay|jsonbus gateway|serve_forever"
+    r"|--listen|--stay|jsonbus gateway|serve_forever|channel listen"
 )
-_WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay|jsonbus gateway|serve_forever")
+_WANTS_NOTHING = re.compile(r"jsonbus doctor|--stay|jsonbus gateway|serve_forever|channel listen")
 _PROGRAM = re.compile(rf"\b({'|'.join(PACKAGES)}) ")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

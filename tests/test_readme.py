@@ -14,6 +14,7 @@ import click
 import pytest
 
 import jsonbus
+from jsonbus import errors
 from jsonbus.cli import exit_codes
 from jsonbus.cli.command import SharedOption
 from jsonbus.cli.group import COMMANDS
@@ -206,6 +207,22 @@ def test_every_public_name_is_told(kind: type, section: str) -> None:
     assert sorted(name for name in names if not re.search(rf"\b{name}\b", text)) == []
 
 
+@pytest.mark.parametrize("kind", [jsonbus.Channel, jsonbus.AsyncChannel])
+def test_what_a_channel_has_for_programs_is_told(kind: type) -> None:
+    # The rest of its names is for its bus.
+    names = (
+        "abort close is_closed name node on_accept on_closed on_message on_refused pending port"
+        " receive received send sent state try_send"
+    ).split()
+    text = SECTIONS["Channels"].text
+    assert [name for name in names if not hasattr(kind, name) or name not in text] == []
+
+
+def test_every_reason_of_a_refusal_is_told() -> None:
+    told = {row[0].strip("`") for row in rows_of("Channels")}
+    assert set(errors._REFUSALS) <= told
+
+
 def test_every_method_told_exists() -> None:
     table = "\n".join(row[1] for row in rows_of("The Python API"))
     for name in re.findall(r"(?<!\.)\b([a-z_]+)\(", table):
@@ -238,4 +255,4 @@ def test_the_newest_release_is_this_version() -> None:
 
 
 def test_the_readme_can_be_read_in_one_go() -> None:
-    assert len(README.splitlines()) < 850
+    assert len(README.splitlines()) < 950

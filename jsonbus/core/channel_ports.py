@@ -18,7 +18,7 @@ def check_port(port: object) -> str:
     if type(port) is int:
         if 0 <= port <= INTEGER_MAX:
             return str(port)
-        raise ConfigError("a port's number must be from 0 to 2**53")
+        raise ConfigError("that is no port: its number must be from 0 to 2**53")
     try:
         name = read_port(port)
         name.encode()  # a lone surrogate cannot travel

@@ -6,6 +6,7 @@ opens or closes for the other side. The operator notifies it under the channel's
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -28,7 +29,7 @@ from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.exchange import Exchange
 from jsonbus.frontend.line import LENT_BYTES_MAX, Line
 from jsonbus.frontend.mail import BATCH_MAX
-from jsonbus.sync.direct import Seat, take_seat
+from jsonbus.sync.direct import CAN_WAIT, Seat, Seats
 
 H = TypeVar("H", bound=Handler)
 
@@ -56,11 +57,14 @@ class Channel(BaseChannel):
         *,
         schedule: Callable[[Channel], None],
         will_wait: Callable[[], None],
+        seats: Seats,
         bus: object,
     ) -> None:
         super().__init__(port, who, exchange, log, lock)
         self._changed = threading.Condition(lock)
         self._receivers = 0  # threads that wait for messages, or for its state
+        self._seats = seats
+        self._can_poll = CAN_WAIT
         self._poller: Seat | None = None  # the thread that reads a line that is lent
         self._senders = 0  # threads that wait for room
         self._schedule = schedule
@@ -267,11 +271,11 @@ class Channel(BaseChannel):
             if self._is_unreadable():
                 raise self._closed_error()
             self._check_here()
-            line, seat = self._line, take_seat()
-            if line is not None and line.is_lent and self._poller is None and seat is not None:
-                is_in_time = self._poll(line, seat, deadline)
+            line = self._line
+            if line is not None and line.is_lent and self._poller is None:
+                is_in_time = self._poll(line, deadline)
             else:
-                if line is not None and seat and not line.is_lent and not self._handlers:
+                if line is not None and self._can_poll and not (line.is_lent or self._handlers):
                     line.is_wanted = True
                     self._exchange.request(line)
                 is_in_time = self._wait_once(deadline)
@@ -279,11 +283,17 @@ class Channel(BaseChannel):
                 assert timeout_s is not None
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
 
-    def _poll(self, line: Line, seat: Seat, deadline: float | None) -> bool:
+    def _poll(self, line: Line, deadline: float | None) -> bool:
         """`_wait_once`, by reading the connection (direct.py). False if the time is over."""
         timeout_s = None if deadline is None else deadline - monotonic()
         if timeout_s is not None and timeout_s <= 0:
             return False
+        seat = self._seats.take()
+        if seat is None:
+            self._can_poll = False
+            line.polled_at = -math.inf  # the operator takes it back
+            self._exchange.request(line)
+            return True
         self._poller = seat
         line.pollers += 1
         self.lock.release()
@@ -301,6 +311,7 @@ class Channel(BaseChannel):
                     self._exchange.request(line)
             elif line.end.is_over and not line.pollers:
                 line.stream.close()
+            self._seats.give_back(seat)
             if self._receivers:
                 self._changed.notify_all()  # one of them goes on polling
         return True

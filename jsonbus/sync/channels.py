@@ -19,6 +19,7 @@ from jsonbus.frontend.checks import check_handler, check_optional_seconds, check
 from jsonbus.frontend.exchange import Exchange
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.sync.channel import Channel
+from jsonbus.sync.direct import Seats
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.operator import Operator
 
@@ -31,6 +32,7 @@ class Channels:
         self._loop = loop
         self._bus = bus
         self.exchange = Exchange(own, NodeDoor(loop), loop.addresses, loop.log)
+        self._seats = Seats()
         self._operator = Operator(self.exchange, own.name, loop.log)
 
     def bind(self, port: object, on_accept: Handler | None, *, exclusive: bool) -> Binding:
@@ -80,6 +82,7 @@ class Channels:
     def close(self, deadline: float) -> None:
         """Close all of them, and let their handlers finish."""
         self._operator.close(deadline)
+        self._seats.close()
         if not self._loop.crew.are_current():
             for channel in tuple(self.exchange.busy):
                 assert isinstance(channel, Channel)
@@ -89,6 +92,7 @@ class Channels:
         """This is a forked child."""
         self.exchange.cut_off()
         self._operator.cut_off()
+        self._seats.close()
 
     def _make_channel(self, port: str, who: str, lock: threading.Lock) -> Channel:
         crew = self._loop.crew
@@ -100,6 +104,7 @@ class Channels:
             lock,
             schedule=self._schedule,
             will_wait=crew.will_wait,
+            seats=self._seats,
             bus=self._bus,
         )
 

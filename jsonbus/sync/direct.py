@@ -16,9 +16,7 @@ it is told by its bell.
 from __future__ import annotations
 
 import contextlib
-import os
 import select
-import threading
 
 from jsonbus.sync.bell import Bell
 
@@ -34,7 +32,6 @@ class Seat:
     """What a thread needs to wait by itself."""
 
     def __init__(self) -> None:
-        """Raises OSError."""
         self._bell = Bell()
         self.buffer = memoryview(bytearray(READ_BYTES))
 
@@ -53,33 +50,36 @@ class Seat:
         """Have the thread look around. Any thread."""
         self._bell.ring()
 
-    def __del__(self) -> None:
-        if hasattr(self, "_bell"):  # there may have been no descriptors for it
-            self._bell.close()
+    def close(self) -> None:
+        self._bell.close()
 
 
-class _Here(threading.local):
-    seat: Seat | None = None
+class Seats:
+    """Those of one bus: as many as threads have waited at once. Any thread."""
 
+    def __init__(self) -> None:
+        self._free: list[Seat] = []  # given and taken by single operations, whole among threads
+        self._is_closed = False
 
-_here = _Here()
+    def take(self) -> Seat | None:
+        """One that nobody uses; None if there is none and the system has no descriptors left."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            pass
+        try:
+            return Seat()
+        except OSError:
+            return None
 
+    def give_back(self, seat: Seat) -> None:
+        self._free.append(seat)
+        if self._is_closed:
+            self.close()
 
-def take_seat() -> Seat | None:
-    """The calling thread's own; made when it first waits, and gone with the thread.
-
-    None if the system has no descriptors left: then it has to wait for the operator.
-    """
-    if _here.seat is None and CAN_WAIT:
-        with contextlib.suppress(OSError):
-            _here.seat = Seat()
-    return _here.seat
-
-
-def _leave_seat() -> None:
-    """This is a forked child: the bell of the thread that forked is its parent's."""
-    _here.seat = None
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_leave_seat)
+    def close(self) -> None:
+        """Release the descriptors; of a seat that is taken, when it is given back."""
+        self._is_closed = True
+        with contextlib.suppress(IndexError):  # another thread may do the same
+            while True:
+                self._free.pop().close()

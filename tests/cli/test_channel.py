@@ -272,7 +272,6 @@ def test_progress_is_shown_in_a_pipe_only_if_asked_for(run: Run, bus: jsonbus.Bu
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
         ("listen",),
         ("listen", ""),
         ("listen", "p", "--timeout", "nan"),

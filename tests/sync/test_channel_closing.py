@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from jsonbus.core.channel_wire import CLOSE, END, JSON
-from jsonbus.errors import ChannelClosedError, ChannelRefusedError
+from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError
 from jsonbus.sync.channel import Channel
 from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import wait_until
@@ -237,7 +237,9 @@ def test_after_closing_no_descriptor_is_left(open_bus: OpenBus) -> None:
     binding = bound.bind("p")
     calling = open_bus()
     with calling.connect("desk", "p", timeout=LONG_S):
-        binding.accept(LONG_S)
+        there = binding.accept(LONG_S)
+        with pytest.raises(ChannelTimeoutError):
+            there.receive(0.2)  # what a bus has for threads that wait, it keeps
     assert wait_until(lambda: bound.stats()["channels_open"] == 0)
     before = count_descriptors()
     for _ in range(5):
