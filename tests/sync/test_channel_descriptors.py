@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import resource
-import socket
 import threading
 
 import jsonbus
-from tests.helpers import find_free_port
+from tests.helpers import find_free_port, no_descriptors
 
 
-def test_a_new_thread_receives_without_a_descriptor_to_spare() -> None:
+def test_new_threads_receive_without_a_descriptor_to_spare() -> None:
     port = find_free_port()
-    came: list[object] = []
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    came: list[int] = []
     with jsonbus.Bus(name="here", port=port) as here, jsonbus.Bus(name="there", port=port) as there:
         binding = there.bind("news")
         channel = here.connect("there", "news", 30, retry=True)
@@ -21,15 +18,11 @@ def test_a_new_thread_receives_without_a_descriptor_to_spare() -> None:
         readers = [
             threading.Thread(target=lambda: came.append(channel.receive(30))) for _ in range(3)
         ]
-        with socket.socket() as last:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, hard))
-            try:
-                for reader in readers:
-                    reader.start()
-                for number in range(3):
-                    other.send(number)
-                for reader in readers:
-                    reader.join(30)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert sorted(map(int, map(str, came))) == [0, 1, 2]
+        with no_descriptors():
+            for reader in readers:
+                reader.start()
+            for number in range(3):
+                other.send(number)
+            for reader in readers:
+                reader.join(30)
+    assert sorted(came) == [0, 1, 2]
