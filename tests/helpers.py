@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -40,6 +41,22 @@ def need_program(name: str) -> None:
             subprocess.run(["apt-get", "-q", *command], env=environment, capture_output=True)
     if not shutil.which(name):
         pytest.skip(f"{name} is not installed (Debian: {PACKAGES[name]}), and cannot be here")
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process can open nothing meanwhile."""
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+    with contextlib.ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                stack.enter_context(socket.socket())
+        yield
 
 
 def find_free_port() -> int:

@@ -3,9 +3,10 @@
     sudo python3 tools/soak.py --minutes 60
 
 Three nodes live all the time on hosts of the lab (lab.py), a fourth is killed without a goodbye and
-started anew every few seconds. All publish reliable, ordinary, large and retained values and hear
-those of all others. In the end, what the lasting nodes hold of memory, descriptors and threads must
-be in the second half what it was in the first, and what they heard must add up.
+started anew every few seconds. All publish reliable, ordinary, large and retained values, hear
+those of all others, and open channels to them. In the end, what the lasting nodes hold of memory,
+descriptors and threads must be in the second half what it was in the first, and what they heard
+must add up.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LASTING = 3
 WARM_UP_S = 20
 RESIDENT_GROWTH_MAX = 1.15
 RESIDENT_SLACK_KB = 6_000
+#: What must never be.
+WRONG = ("repeated", "mangled", "messages_dropped", "datagrams_rejected", "messages_malformed")
 
 
 def main() -> int:
@@ -85,12 +88,12 @@ def judge(process: Process) -> list[str]:
         if after > before + 1:
             faults.append(f"{process.label} had {before:.1f} {what}, then {after:.1f}")
     end = lines[-1]
-    for what in ("repeated", "messages_dropped", "datagrams_rejected", "messages_malformed"):
+    for what in WRONG:
         if end[what]:
             faults.append(f"{process.label}: {what} is {end[what]}")
     if end["skipped"] > end["messages_given_up"]:
         faults.append(f"{process.label} misses {end['skipped']}, gave up less: {end}")
-    for kind in ("reliable", "plain", "large", "state"):
+    for kind in ("reliable", "plain", "large", "state", "echoed"):
         if end[kind] <= lines[0][kind]:
             faults.append(f"{process.label} heard nothing more that is {kind}")
     return faults

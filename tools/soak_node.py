@@ -4,7 +4,8 @@
 
 Each line of its output is a JSON object: what it holds of the machine, what it heard, and what was
 wrong about it. The numbers of each publisher's reliable topic must come once and in order; one that
-is missing must have been given up.
+is missing must have been given up. It also opens a channel to each of the others in turn, again and
+again, which must bring back what was sent, or break.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import jsonbus
 PAUSE_S = 0.02
 TELL_S = 1.0
 LARGE_BYTES = 50_000
+CHANNEL_BYTES = 200_000
+CHANNEL_S = 30.0
 FIGURES = ("messages_given_up", "messages_dropped", "datagrams_rejected", "messages_malformed")
 
 
@@ -48,10 +51,38 @@ class Ear:
             self._last[key] = message.value
 
 
+class Mouth(threading.Thread):
+    """Opens channels to the others, whoever they are by then, and closes them."""
+
+    def __init__(self, bus: jsonbus.Bus) -> None:
+        super().__init__(name="mouth", daemon=True)
+        self.echoed = self.broken = self.mangled = 0
+        self._bus = bus
+        bus.bind("echo", lambda channel: channel.on_message(channel.send))
+
+    def run(self) -> None:
+        while True:
+            for info in self._bus.nodes():
+                if not info.is_self:
+                    self._talk(info.node)
+            time.sleep(PAUSE_S)
+
+    def _talk(self, node: str) -> None:
+        text = os.urandom(CHANNEL_BYTES)
+        try:
+            with self._bus.connect(node, "echo") as channel:
+                channel.send(text)
+                self.mangled += channel.receive(CHANNEL_S) != text
+                self.echoed += 1
+        except jsonbus.errors.ChannelError:
+            self.broken += 1  # it was killed, or is not here any more
+
+
 def main() -> None:
     name = sys.argv[1]
     with jsonbus.Bus(name=name) as bus:
-        ear = Ear(bus.id)
+        ear, mouth = Ear(bus.id), Mouth(bus)
+        mouth.start()
         bus.subscribe("soak/**", ear.take, maxsize=100_000)
         tells_at = time.monotonic()
         number = 0
@@ -63,11 +94,11 @@ def main() -> None:
                 tells_at += TELL_S
                 bus.publish(f"soak/{name}/large", "x" * LARGE_BYTES, reliable=True)
                 bus.publish(f"soak/{name}/state", number, retain=True)
-                _tell(bus, ear)
+                _tell(bus, ear, mouth)
             time.sleep(PAUSE_S)
 
 
-def _tell(bus: jsonbus.Bus, ear: Ear) -> None:
+def _tell(bus: jsonbus.Bus, ear: Ear, mouth: Mouth) -> None:
     stats = bus.stats()
     line = {
         "resident_kb": _resident_kb(),
@@ -75,6 +106,9 @@ def _tell(bus: jsonbus.Bus, ear: Ear) -> None:
         "threads": threading.active_count(),
         "skipped": ear.skipped,
         "repeated": ear.repeated,
+        "echoed": mouth.echoed,
+        "broken": mouth.broken,
+        "mangled": mouth.mangled,
         **ear.counts,
         **{name: stats.get(name, 0) for name in FIGURES},
     }

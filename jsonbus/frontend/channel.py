@@ -306,7 +306,8 @@ class BaseChannel:
             raise self._closed_error()
 
     def _check_here(self) -> None:
-        if self._is_cut_off:
+        # The exchange may not have heard of a channel that was asked for just before the fork.
+        if self._is_cut_off or self._exchange.is_cut_off:
             raise forked_error()
 
     def _check_unhandled(self) -> None:

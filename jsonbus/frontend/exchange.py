@@ -87,6 +87,7 @@ class Exchange:
         self.busy: set[BaseChannel] = set()
         self.is_closing = False
         self.is_over = False
+        self.is_cut_off = False
 
     # --- Any thread -----------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ class Exchange:
 
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
-        self.is_over = self.is_closing = True
+        self.is_over = self.is_closing = self.is_cut_off = True
         for channel in self.calls.channels():
             channel.cut_off()
         self.reception.cut_off()

@@ -272,7 +272,8 @@ class Channel(BaseChannel):
                 raise self._closed_error()
             self._check_here()
             line = self._line
-            if line is not None and line.is_lent and self._poller is None:
+            may_poll = self._can_poll and self._poller is None
+            if line is not None and line.is_lent and may_poll:
                 is_in_time = self._poll(line, deadline)
             else:
                 if line is not None and self._can_poll and not (line.is_lent or self._handlers):

@@ -11,6 +11,7 @@ it is never asked for the flag.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from . import platforms
 from .base import Interface
 
 AUTO = "auto"
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(slots=True)
@@ -137,10 +140,12 @@ def list_candidates() -> list[Candidate]:
         raise TransportError(f"cannot list the network interfaces: {error}") from error
     candidates = []
     for name in names:
-        flags = platforms.interface_flags(name)
         try:
+            flags = platforms.interface_flags(name)
             families = netifaces.ifaddresses(name)
-        except (ValueError, OSError):
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
+                raise TransportError(f"cannot look at the network interfaces: {error}") from error
             continue  # it went away since the line above
         if flags is None:
             continue

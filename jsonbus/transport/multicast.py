@@ -187,7 +187,12 @@ class MulticastTransport:
     def _follow_interfaces(self) -> bool:
         """Leave and join until what is joined is what is there; whether anything changed."""
         before = self._outlets.interfaces
-        found = interface_choice.follow_interfaces(self._choices, before)
+        try:
+            found = interface_choice.follow_interfaces(self._choices, before)
+        except TransportError as error:
+            # They cannot be listed, for want of descriptors: nothing is known to have changed.
+            _log.debug("! %s", error)
+            return False
         if found == before:
             return False
         known = {(interface.name, interface.index): interface for interface in before}

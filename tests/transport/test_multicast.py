@@ -16,7 +16,7 @@ from jsonbus.transport import (
     refusals,
 )
 from jsonbus.transport.base import Interface
-from tests.helpers import find_free_port, wait_until
+from tests.helpers import find_free_port, no_descriptors, wait_until
 from tests.transport.listening import GROUP, hear, opened
 from tests.transport.namespace import add_cable, in_private_namespace, ip, slow_down
 
@@ -280,3 +280,11 @@ def test_joining_by_address_as_on_windows_works_here_too(
         assert hear(transport, 1) == [(b"x", "127.0.0.1")]
         assert not transport.rejoin()
         assert transport.kernel_drops() == 0
+
+
+def test_without_descriptors_interfaces_are_taken_to_be_what_they_were(port: int) -> None:
+    with opened(port) as transport:
+        before = transport.describe()
+        with no_descriptors():
+            assert not transport.rejoin()
+        assert transport.describe() == before
