@@ -122,6 +122,12 @@ class FrameReader:
         """What it has of a frame that is not complete."""
         return len(self._begun)
 
+    def discard(self) -> None:
+        """Keep no bodies any more, and nothing of the one that has begun."""
+        self.body_bytes_max = 0
+        if self._kind >= 0:
+            self._begun = bytearray()
+
     def feed(self, data: memoryview) -> Iterator[FrameItem]:
         """The frames that these bytes complete; what is left of them is copied."""
         at, end = 0, len(data)
