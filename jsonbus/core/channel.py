@@ -194,6 +194,7 @@ class ChannelEnd:
         elif self.state == OPEN:
             self.state, self.reason = CLOSING, "it was closed here"
             self._has_closed = True
+            # What still comes is thrown away: it takes no memory, and need not wait for any.
             self._reader.skip_bodies()
             self._put(encode_frame(CLOSE))
             self.resume(now)

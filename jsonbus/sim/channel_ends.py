@@ -131,6 +131,7 @@ class SimEnd:
     def thaw(self) -> None:
         """It has not been read for a while: the other end cannot be blamed."""
         self.core.pause()
+        self.core.resume(self.owner.local_now())
         self.reads_since = inf
         self.work()
 

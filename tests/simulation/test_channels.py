@@ -474,6 +474,27 @@ def test_an_application_that_takes_nothing_does_not_stop_the_large_messages_of_o
     story.finish()
 
 
+def test_a_channel_can_be_closed_while_applications_that_take_nothing_fill_the_memory() -> None:
+    story = Story()
+    target, one, two = story.add("target", "one", "two")
+    story.channels.bounds = ChannelBounds(memory_bytes_max=100_000, memory_each_bytes=8_000)
+    story.channels.bind(target, "lazy", habits=NEVER)
+    story.channels.bind(target, "eager")
+    story.channels.connect(one, "target", "lazy", habits=Habits(messages=200, bytes_max=20_000))
+    story.world.run_for(1.0)
+    assert story.channels.of(target).budget.is_short
+    large = Habits(messages=10, bytes_max=1_000_000)
+    call = story.channels.connect(two, "target", "eager", habits=large)
+    story.world.run_for(1.0)
+    assert call.end is not None and call.end.other is not None
+    assert call.end.other.reads_since == inf and call.end.core.output_bytes
+    call.end.other.close()
+    story.world.run_for(1.0)
+    assert call.end.other.core.is_confirmed
+    assert call.end.core.reason == "target closed it"
+    story.finish()
+
+
 # --- Seeds ------------------------------------------------------------------------------------
 
 
