@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core import codec
@@ -299,6 +300,8 @@ class BaseChannel:
     def opened(self, line: Line) -> None:
         """The other side has said welcome, or was told. Lock held."""
         self._line, self._end = line, line.end
+        if self._is_given_up:  # while the welcome was on its way
+            line.end.close(monotonic())
         self.changed()
 
     def failed(self, error: ChannelError) -> None:

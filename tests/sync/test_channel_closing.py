@@ -119,6 +119,18 @@ def test_closing_while_it_opens_ends_the_attempt(open_bus: OpenBus) -> None:
     assert calling.stats()["channels_opened"] == 0
 
 
+def test_a_channel_that_is_closed_as_it_opens_does_not_stay_open(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    binding = bound.bind("p")
+    channels = [calling.connect("desk", "p", timeout=LONG_S, wait=False) for _ in range(100)]
+    for channel in channels:
+        channel.close(0)
+    assert wait_until(lambda: all(channel.state == "closed" for channel in channels))
+    assert wait_until(lambda: calling.stats()["channels_open"] == 0)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    binding.close()
+
+
 def test_a_lost_connection_is_told_and_what_came_before_is_received(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
