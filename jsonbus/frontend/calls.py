@@ -191,7 +191,8 @@ class Calls:
 
     def _end(self, call: Call) -> None:
         self._calls.discard(call)
-        self._door.give_up()
+        if not self._exchange.is_closing:  # else the node is about to close, and may not be asked
+            self._door.give_up()
 
 
 def _closed_error(call: Call) -> ChannelClosedError:

@@ -134,9 +134,16 @@ class Exchange:
             self._watcher.wake()
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have the operator do something."""
+        """Have the operator do something; once there is none any more, it is done here."""
         self._posted.append(act)
         self._watcher.wake()
+        if self.is_over:
+            # Only this one, if it was not done: what others posted may want a lock that they hold.
+            try:
+                self._posted.remove(act)
+            except ValueError:
+                return
+            act()
 
     def bind(self, port: str, binding: BaseBinding, *, exclusive: bool) -> None:
         """Raises LocalError, ClosedError, TransportError."""
@@ -330,16 +337,17 @@ class Exchange:
 
     def finish(self) -> None:
         """End what is left, delivered or not."""
-        self.is_closing = True
+        if not self.is_closing:
+            self.close()
         for line in tuple(self._lines):
             if line.end.output_bytes:
                 self._log.warn_once(
                     ("unsent", line), "the channel to %s ended before all was sent", line.end.name
                 )
             self.drop(line, "the bus is closed")
-        if self._listener is not None:
-            self._listener.close()
         self.is_over = True
+        while self._posted:  # by who did not know yet that it is over
+            self._posted.popleft()()
 
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
@@ -437,7 +445,8 @@ class Exchange:
                 self._watcher.watch(sock, None, True, False)
 
     def _follow(self) -> None:
-        assert self._listener is not None
+        if self._listener is None or self.is_closing:
+            return
         stale, failures = self._listener.follow(self._addresses())
         for sock in stale:
             self._watcher.forget(sock)

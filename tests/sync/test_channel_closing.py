@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from jsonbus.core.channel_wire import CLOSE, END, JSON
-from jsonbus.errors import ChannelClosedError, ChannelRefusedError
+from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ClosedError
 from jsonbus.sync.channel import Channel
 from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import wait_until
@@ -157,6 +159,70 @@ def test_closing_the_bus_delivers_and_closes_its_channels(open_bus: OpenBus) -> 
     calling.close(LONG_S)
     assert (here.state, calling.stats()["channels_open"]) == ("closed", 0)
     assert list(there) == list(range(100))
+
+
+def test_closing_the_bus_ends_whatever_waits_for_its_channels(open_bus: OpenBus) -> None:
+    here, there, calling, _, binding = open_pair(open_bus)
+    second = calling.connect("bound", "p", timeout=LONG_S)
+    binding.accept(LONG_S)
+    own = calling.bind("own")
+    fill(here, there)
+    waiting = [
+        InThread(here.send, bytes(1 << 20)),
+        InThread(second.receive),
+        InThread(own.accept),
+        InThread(lambda: calling.connect("nobody", "p", timeout=LONG_S, retry=True)),
+        InThread(lambda: list(own)),
+        InThread(lambda: list(second)),
+    ]
+    calling.close(timeout=0.5)
+    assert waiting[4].result() == waiting[5].result() == []
+    for each, kind in zip(waiting, 2 * [ChannelClosedError] + [ClosedError], strict=False):
+        with pytest.raises(kind):
+            each.result()
+    with pytest.raises((ChannelClosedError, ClosedError)):
+        waiting[3].result()
+    for use in (lambda: calling.bind("x"), lambda: calling.connect("bound", "p")):
+        with pytest.raises(ClosedError):
+            use()
+    own.close()
+
+
+def test_who_connects_while_the_bus_closes_does_not_wait_for_ever(open_bus: OpenBus) -> None:
+    bound = open_bus(name="desk")
+    bound.bind("p", lambda channel: None)
+    for _ in range(10):
+        calling = open_bus()
+
+        def connect(bus: Any = calling) -> None:
+            try:
+                while True:
+                    bus.connect("desk", "p", timeout=LONG_S).close(0)
+            except (ClosedError, ChannelClosedError):
+                pass
+
+        connecting = [InThread(connect) for _ in range(3)]
+        assert wait_until(lambda bus=calling: bus.stats()["channels_opened"] > 3)
+        calling.close(LONG_S)
+        for each in connecting:
+            each.result()
+
+
+def test_the_first_channel_may_be_wanted_while_the_bus_closes(open_bus: OpenBus) -> None:
+    bus, other = open_bus(name="closing"), open_bus(name="other")
+    other.subscribe("x")
+    assert bus.wait_for_subscribers("x", timeout=LONG_S)
+    bus.publish("x", 1, reliable=True)  # closing waits for a moment, in case that was lost
+    closing = InThread(bus.close, LONG_S)
+
+    def bind_until_closed() -> None:
+        for number in range(1_000_000):
+            bus.bind(number).close()
+
+    with pytest.raises(ClosedError):
+        bind_until_closed()
+    closing.result()
+    assert not [each for each in threading.enumerate() if each.name.endswith(bus.name)]
 
 
 def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> None:
