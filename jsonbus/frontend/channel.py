@@ -265,6 +265,8 @@ class BaseChannel:
             self._is_given_up = True
             self._exchange.abandon(self)
             return
+        if self._line is not None and self._line.is_dropped and self._end.inbox:
+            self._exchange.note_discarded(len(self._end.inbox))
         try:
             self._end.close(now)
             self._flush()

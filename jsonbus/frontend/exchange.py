@@ -175,6 +175,10 @@ class Exchange:
         """Its attempt to open is of no interest any more. The channel's lock is held."""
         self.post(lambda: self.calls.abandon(channel))
 
+    def note_discarded(self, count: int) -> None:
+        """Messages were thrown away that a dropped line had still left for the application."""
+        self.post(lambda: self.tally.add_discarded(count))
+
     def look(self) -> None:
         """Nodes came, went, or told where they are."""
         if self.calls.are_waiting:
@@ -293,6 +297,7 @@ class Exchange:
             end, channel = line.end, line.channel
             end.fail(reason)
             line.interest = (True, False)  # there is nothing to ask for any more
+            line.is_dropped = True
             line.stream.close()
             self.tally.past = self.tally.past.plus(end)
             if channel is not None:

@@ -28,6 +28,7 @@ class Line:
         "interest",
         "is_answer",
         "is_dialing",
+        "is_dropped",
         "is_requested",
         "lock",
         "stream",
@@ -44,6 +45,7 @@ class Line:
         self.call: Call | None = None
         self.is_answer = False  # somebody called, and was welcomed
         self.is_dialing = False
+        self.is_dropped = False  # its connection is closed, and what it did is counted
         self.is_requested = False  # somebody has asked the operator to look at it
         self.interest = (False, False)  # in reading, in writing: what is watched for
         self.timer_at = float("inf")  # what is planned

@@ -81,6 +81,18 @@ def test_closing_discards_what_was_not_read_and_counts_it(open_bus: OpenBus) -> 
     assert bound.stats()["channel_messages_discarded"] == 2
 
 
+def test_what_is_discarded_after_the_other_has_closed_counts_too(open_bus: OpenBus) -> None:
+    here, there, _, bound, _ = open_pair(open_bus)
+    for number in range(3):
+        here.send(number)
+    assert here.close(LONG_S)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    assert bound.stats()["channel_messages_discarded"] == 0
+    assert not there.close(LONG_S)
+    assert not there.close(LONG_S)
+    assert wait_until(lambda: bound.stats()["channel_messages_discarded"] == 3)
+
+
 def test_what_could_not_be_sent_since_the_other_closed_is_counted(open_bus: OpenBus) -> None:
     here, there, calling, _, _ = open_pair(open_bus)
     count = fill(here, there)
