@@ -164,6 +164,7 @@ class Binding(BoundPort[Channel]):
         with self._lock:
             if self._is_closed:
                 return
+            self._is_closed = True
         self._release()
         self.end()
 
@@ -191,7 +192,8 @@ class Binding(BoundPort[Channel]):
         with self._lock:
             if not self._is_closed:
                 self._waiting.append(channel)
-                self._arrived.notify()
+                # All: the one that is woken may be interrupted in that moment, and accept nothing.
+                self._arrived.notify_all()
                 return
         channel.close(0.0)
 

@@ -392,3 +392,11 @@ parent.close()
 other.close()
 print("fine")
 """
+
+
+def test_many_threads_may_close_a_binding_at_once(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    for _ in range(50):
+        binding = bus.bind("p")
+        for each in [InThread(binding.close) for _ in range(4)]:
+            each.result()
