@@ -8,9 +8,9 @@ threads, the thread of sync/operator.py; with tasks, the event loop (aio/operato
 Applications' threads come to a channel directly: they send, and take messages, under its lock. What
 has to follow from that (watch a socket for something else, close it) they `request`.
 
-What guards what: a line's lock its end, and whether it is read; `_ports_lock` the ports; all else
-belongs to the operator. Nobody takes one lock inside another, except that `_ports_lock` may be
-taken inside a line's.
+What guards what: a line's lock its end, and whether it is read; `_ports_lock` the ports;
+`_tally_lock` which lines are counted with `tally.past`; all else belongs to the operator. Nobody
+takes one lock inside another, except that these two may be taken inside a line's.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class Exchange:
         self._log = log
         self._watcher: Watcher
         self.tally = Tally()
+        self._tally_lock = threading.Lock()
         self.calls = Calls(self, own, door)
         self._ports: Ports[BaseBinding] = Ports(own)
         self._ports_lock = threading.Lock()
@@ -190,8 +191,9 @@ class Exchange:
             self.post(self._follow)
 
     def figures(self) -> dict[str, int]:
-        """What stats() shows; a channel that ends meanwhile may be missing in it."""
-        traffic, lines = self.tally.past, tuple(self._lines)
+        """What stats() shows."""
+        with self._tally_lock:
+            traffic, lines = self.tally.past, tuple(self._lines)
         for line in lines:
             traffic = traffic.plus(line.end)
         count = sum(1 for line in lines if line.channel is not None and line.end.state != OPENING)
@@ -289,7 +291,6 @@ class Exchange:
         """The connection is of no use any more, for that reason unless the end knows better."""
         if line not in self._lines:
             return
-        self._lines.remove(line)
         self._waiting.discard(line)
         is_stranger = self._strangers.pop(line, line) is None
         self._watcher.forget(line.stream.sock)
@@ -299,7 +300,9 @@ class Exchange:
             line.interest = (True, False)  # there is nothing to ask for any more
             line.is_dropped = True
             line.stream.close()
-            self.tally.past = self.tally.past.plus(end)
+            with self._tally_lock:
+                self.tally.past = self.tally.past.plus(end)
+                self._lines.remove(line)
             if channel is not None:
                 self.tally.lost += end.is_lost
                 channel.changed()
