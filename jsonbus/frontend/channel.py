@@ -54,7 +54,6 @@ class BaseChannel:
         self._end: ChannelEnd | None = None
         self._failure: ChannelError | None = None  # why it never opened
         self._is_given_up = False  # closed before it opened
-        self._is_cut_off = False
         self._handlers: dict[str, Handler] = {}
         self._told: set[str] = set()
         self._is_scheduled = False
@@ -110,8 +109,8 @@ class BaseChannel:
 
     def handle(self, kind: str, handler: Handler) -> None:
         """Have the handler called for that. Lock not held."""
+        self._check_here()
         with self.lock:
-            self._check_here()
             if kind in self._handlers:
                 raise LocalError(f"this channel has a handler for {kind} already")
             self._handlers[kind] = handler
@@ -133,7 +132,7 @@ class BaseChannel:
 
     def _has_duty(self) -> bool:
         handlers, told = self._handlers, self._told
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return False
         if REFUSED in handlers and self._failure is not None and REFUSED not in told:
             return True
@@ -281,7 +280,8 @@ class BaseChannel:
             raise self._closed_error()
 
     def _check_here(self) -> None:
-        if self._is_cut_off:
+        """Raise if this is a forked child, in which nobody may ever give the lock back."""
+        if self._exchange.is_cut_off:
             raise forked_error()
 
     def _check_unhandled(self) -> None:
@@ -324,7 +324,3 @@ class BaseChannel:
                 is_due = self._is_due()
             if is_due:
                 self._schedule_handlers()
-
-    def cut_off(self) -> None:
-        """This is a forked child; the lock may be held by a thread that is not here."""
-        self._is_cut_off = True

@@ -119,6 +119,7 @@ class Exchange:
         self.handled: set[BaseChannel] = set()
         self.is_closing = False
         self.is_over = False
+        self.is_cut_off = False
 
     # --- Any thread -----------------------------------------------------------------------------
 
@@ -359,10 +360,8 @@ class Exchange:
 
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
-        self.is_over = self.is_closing = True
+        self.is_over = self.is_closing = self.is_cut_off = True
         for line in tuple(self._lines):
-            if line.channel is not None:
-                line.channel.cut_off()
             line.stream.close()
         if self._listener is not None:
             self._listener.close()

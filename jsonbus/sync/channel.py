@@ -75,6 +75,7 @@ class Channel(BaseChannel):
         channel that never opened.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
+        self._check_here()
         item = self._encode(value)
         with self.lock:
             end = self._end
@@ -84,6 +85,7 @@ class Channel(BaseChannel):
 
     def try_send(self, value: Any) -> bool:
         """`send`, or False where that would wait."""
+        self._check_here()
         item = self._encode(value)
         with self.lock:
             if self.state != OPENING:
@@ -100,8 +102,8 @@ class Channel(BaseChannel):
         MessageTooLargeError in the place of one that was, and the next call goes on behind it.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
+        self._check_here()
         with self.lock:
-            self._check_here()
             self._check_unhandled()
             item = self._take()
             if item is None:
@@ -148,7 +150,7 @@ class Channel(BaseChannel):
         the other side closed first. A second call waits again.
         """
         timeout_s = check_seconds("timeout", timeout)
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return False
         deadline = monotonic() + timeout_s
         self._will_wait()
@@ -233,7 +235,6 @@ class Channel(BaseChannel):
 
     def _wait_for_room(self, timeout_s: float | None) -> None:
         """Lock held, and released while waiting."""
-        self._check_here()
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         while not self._may_send():
@@ -260,7 +261,6 @@ class Channel(BaseChannel):
                 return item
             if self._is_unreadable():
                 raise self._closed_error()
-            self._check_here()
             if not self._wait_once(deadline):
                 assert timeout_s is not None
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)

@@ -17,6 +17,7 @@ from jsonbus.frontend.calls import Call, NodeDoor
 from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.exchange import Exchange
+from jsonbus.frontend.lifetime import forked_error
 from jsonbus.sync.channel import Channel
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.operator import Operator
@@ -43,6 +44,7 @@ class Channels:
             exclusive=exclusive,
             make=partial(self._make_channel, name),
             release=partial(self.exchange.unbind, name),
+            exchange=self.exchange,
             will_wait=self._loop.crew.will_wait,
         )
         if on_accept is not None:
@@ -121,11 +123,13 @@ class Binding(BoundPort[Channel]):
         exclusive: bool,
         make: Callable[[str, threading.Lock], Channel],
         release: Callable[[], None],
+        exchange: Exchange,
         will_wait: Callable[[], None],
     ) -> None:
         super().__init__(port, on_accept, exclusive=exclusive)
         self._make = make
         self._release = release
+        self._exchange = exchange
         self._will_wait = will_wait
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -138,6 +142,8 @@ class Binding(BoundPort[Channel]):
         timeout_s = check_optional_seconds("timeout", timeout)
         if self._on_accept is not None:
             raise LocalError(f"port {self._port!r} has a handler that accepts its channels")
+        if self._exchange.is_cut_off:
+            raise forked_error()
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         with self._lock:
@@ -161,6 +167,8 @@ class Binding(BoundPort[Channel]):
 
     def close(self) -> None:
         """Take no more channels; those that were accepted stay. A second call does nothing."""
+        if self._exchange.is_cut_off:
+            return
         with self._lock:
             if self._is_closed:
                 return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,7 @@ from jsonbus.core.channel_wire import CLOSE, END, JSON
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ClosedError
 from jsonbus.sync.channel import Channel
 from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
-from tests.helpers import wait_until
+from tests.helpers import find_free_port, wait_until
 from tests.sync.channel_pair import InThread, fill, open_pair
 from tests.sync.conftest import OpenBus
 
@@ -392,6 +394,17 @@ parent.close()
 other.close()
 print("fine")
 """
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
+def test_a_forked_child_cannot_use_a_channel_and_does_the_parent_no_harm() -> None:
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, str(find_free_port())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.returncode, result.stdout) == (0, "fine\n"), result.stderr
 
 
 def test_many_threads_may_close_a_binding_at_once(open_bus: OpenBus) -> None:
