@@ -177,16 +177,10 @@ class Channel(BaseChannel):
     def wait_until_open(self) -> None:
         """Wait for the attempt to end; raises what it failed with."""
         self._will_wait()
-        try:
-            with self.lock:
-                self._wait(lambda: self._end is not None or self._has_ended(), None)
-                if self._end is None:
-                    raise self._closed_error()
-        except (KeyboardInterrupt, SystemExit):
-            with self.lock:
-                if self._end is None:
-                    self._begin_close(monotonic())
-            raise
+        with self.lock:
+            self._wait(lambda: self._end is not None or self._has_ended(), None)
+            if self._end is None:
+                raise self._closed_error()
 
     def changed(self) -> None:
         end = self._end

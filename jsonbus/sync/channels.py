@@ -11,7 +11,7 @@ from types import TracebackType
 from jsonbus.core.channel_ports import check_port
 from jsonbus.core.connecting import Attempt
 from jsonbus.core.settings import NodeSettings
-from jsonbus.errors import ClosedError, ConfigError, LocalError
+from jsonbus.errors import ChannelError, ClosedError, ConfigError, LocalError
 from jsonbus.frontend.binding import BoundPort
 from jsonbus.frontend.calls import Call, NodeDoor
 from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
@@ -62,9 +62,15 @@ class Channels:
         channel = self._make_channel(check_port(port), node, threading.Lock())
         attempt = Attempt(node, channel.port, timeout_s, monotonic(), retry=retry)
         call = Call(node, attempt, channel)
-        self.exchange.post(lambda: self.exchange.calls.begin(call))
-        if wait:
-            channel.wait_until_open()
+        try:
+            self.exchange.post(lambda: self.exchange.calls.begin(call))
+            if wait:
+                channel.wait_until_open()
+        except ChannelError:
+            raise
+        except BaseException:  # of a signal's handler: nobody will have this channel
+            channel.close(0.0)
+            raise
         return channel
 
     def look(self) -> None:

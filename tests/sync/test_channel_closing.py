@@ -271,6 +271,34 @@ def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> N
     binding.accept(LONG_S)
 
 
+def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    bound.bind("p", lambda channel: None)
+    calling.connect("desk", "p", timeout=LONG_S).close(LONG_S)  # starts the thread of channels
+    dice = random.Random(1)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise ZeroDivisionError  # whatever a program's handler raises
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            channel = None
+            try:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.002))
+                channel = calling.connect("desk", "p", timeout=LONG_S)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except ZeroDivisionError:
+                pass
+            if channel is not None:
+                channel.close(0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert wait_until(lambda: calling.stats()["channels_open"] == 0)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+
+
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
