@@ -38,7 +38,7 @@ class Budget:
 
     def note(self, channel: Hashable, complete: int, partial: int) -> bool:
         """What it holds now; whether others that had to wait may go on because of that."""
-        was_short = self.is_short
+        was_short, was_full = self.is_short, self._complete >= self._bytes_max
         had_complete, had_partial = self._held.get(channel, (0, 0))
         self._complete += complete - had_complete
         self._partial += partial - had_partial
@@ -49,7 +49,8 @@ class Budget:
         is_done = channel == self._favourite and not partial
         if is_done:
             self._favourite = None
-        return was_short and (is_done or not self.is_short)
+        has_place = was_full and self._complete < self._bytes_max  # for a favourite
+        return was_short and (is_done or has_place or not self.is_short)
 
     def may_read(self, channel: Hashable) -> bool:
         """Whether it may be read now."""

@@ -109,6 +109,7 @@ class Exchange:
         self._strangers: dict[Line, None] = {}  # who has not said yet what it wants
         self._budget = Budget()
         self._waiting: set[Line] = set()  # for others to be done with their memory
+        self._has_freed = False  # as was seen when one of them asked
         self._timers: list[tuple[float, int, Line | Call]] = []
         self._numbers = itertools.count()
         self._requested: deque[Line] = deque()
@@ -395,7 +396,8 @@ class Exchange:
             self.plan(line, end.timer_at())
         if channel is not None:
             channel.rouse()
-        if frees:
+        if frees or self._has_freed:
+            self._has_freed = False
             self._wake_waiting()
 
     def _may_read(self, line: Line) -> bool:
@@ -406,7 +408,8 @@ class Exchange:
             return True
         # Applications may have taken messages since: only who waits is told of that.
         for each in self._lines:
-            budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
+            if budget.note(each, each.end.inbox_bytes, each.end.partial_bytes):
+                self._has_freed = True
         if budget.may_read(line):
             self._waiting.discard(line)
             return True
