@@ -184,10 +184,11 @@ class BaseChannel:
         if end is None:
             return None
         item = end.take()
-        if item is not None and line is not None and not line.interest[0]:
-            self._exchange.request(line)  # perhaps it may be read again
-        elif self._exchange.is_short and line is not None:
-            self._exchange.request(line)
+        # Perhaps it may be read again, or another one that waits for memory. Not if nothing was
+        # taken: who waits for a message would be woken by that, and come here again.
+        if item is not None and line is not None:
+            if not line.interest[0] or self._exchange.is_short:
+                self._exchange.request(line)
         return item
 
     def _read(self, item: FrameItem) -> Any:
