@@ -161,7 +161,7 @@ class Channel(BaseChannel):
         the other side closed first. A second call waits again.
         """
         timeout_s = check_seconds("timeout", timeout)
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return False
         self._check_here()
         self.begin_close()
@@ -269,7 +269,7 @@ class Channel(BaseChannel):
         self._schedule(self)
 
     def _check_here(self) -> None:
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             raise forked_error()
         self._check_loop()
 

@@ -44,6 +44,7 @@ class Channels:
             exclusive=exclusive,
             make=partial(self._make_channel, name),
             release=partial(self.exchange.reception.unbind, name),
+            exchange=self.exchange,
             event_loop=self._loop.event_loop,
             check_here=self._loop.check_here,
         )
@@ -120,12 +121,14 @@ class Binding(BoundPort[Channel]):
         exclusive: bool,
         make: Callable[[str, threading.Lock], Channel],
         release: Callable[[], None],
+        exchange: Exchange,
         event_loop: asyncio.AbstractEventLoop,
         check_here: Callable[[], None],
     ) -> None:
         super().__init__(port, on_accept, exclusive=exclusive)
         self._make = make
         self._release = release
+        self._exchange = exchange
         self._check_here = check_here
         self._arrived = Wakeup(event_loop)
 
@@ -163,7 +166,7 @@ class Binding(BoundPort[Channel]):
 
     def close(self) -> None:
         """Take no more channels; those that were accepted stay. A second call does nothing."""
-        if not self._is_closed:
+        if not self._is_closed and not self._exchange.is_cut_off:
             self._check_here()
             self._release()
             self.end()

@@ -92,6 +92,7 @@ class Loop:
         self._watches = Watches(nullcontext())
         #: Made by the bus when it is first asked for a channel.
         self.channels: Channels | None = None
+        self._takes_channels = True
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._alarm = Alarm(event_loop, self._handle_timer)
@@ -227,7 +228,7 @@ class Loop:
     def have_channels(self, make: Callable[[], Channels]) -> Channels:
         """Those of the bus; made now if there are none. Raises ClosedError."""
         self.check_here()
-        if self._is_closing:
+        if not self._takes_channels:
             raise closed_error()
         if self.channels is None:
             self.channels = make()
@@ -252,6 +253,7 @@ class Loop:
             if not self.workers.are_current():
                 await self._wait_until_ended(timeout_s + END_GRACE_S)
             return
+        self._takes_channels = False
         try:
             if self.channels is not None:
                 await self.channels.close(deadline - CLOSE_RESERVE_S)
@@ -289,6 +291,7 @@ class Loop:
         if self._is_closing or self._is_cut_off:
             return
         self._is_closing = True
+        self._takes_channels = False
         if self.channels is not None:
             self.channels.end_now()
         self._node.close(monotonic())

@@ -21,7 +21,6 @@ class BoundPort(Generic[C]):
         self._is_exclusive = exclusive
         self._waiting: deque[C] = deque()  # open, and not accepted yet
         self._is_closed = False
-        self._is_cut_off = False
 
     @property
     def port(self) -> str:
@@ -46,10 +45,6 @@ class BoundPort(Generic[C]):
     def has_room(self) -> bool:
         """Whether one more caller may wait."""
         return len(self._waiting) < ACCEPT_MAX
-
-    def cut_off(self) -> None:
-        """This is a forked child; the channels that wait are cut off by themselves."""
-        self._is_cut_off = True
 
     def _timeout_error(self, timeout_s: float | None) -> ChannelTimeoutError:
         return ChannelTimeoutError("this node", self._port, "nobody connected", timeout_s or 0.0)

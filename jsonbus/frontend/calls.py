@@ -90,10 +90,6 @@ class Calls:
         """Whether somebody wants to know of nodes that come, go or introduce themselves."""
         return bool(self._calls)
 
-    def channels(self) -> list[BaseChannel]:
-        """Those that are not open yet."""
-        return [call.channel for call in self._calls]
-
     def begin(self, call: Call) -> None:
         if self._exchange.is_closing:
             call.channel.failed(_closed_error(call))
@@ -195,7 +191,8 @@ class Calls:
 
     def _end(self, call: Call) -> None:
         self._calls.discard(call)
-        self._door.give_up()
+        if not self._exchange.is_closing:  # else the node is about to close, and may not be asked
+            self._door.give_up()
 
 
 def _closed_error(call: Call) -> ChannelClosedError:

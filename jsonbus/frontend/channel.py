@@ -57,7 +57,6 @@ class BaseChannel:
         self._end: ChannelEnd | None = None
         self._failure: ChannelError | None = None  # why it never opened
         self._is_given_up = False  # closed before it opened
-        self._is_cut_off = False
         self._handlers: dict[str, Handler] = {}
         self._told: set[str] = set()
         self._is_scheduled = False
@@ -113,8 +112,8 @@ class BaseChannel:
 
     def handle(self, kind: str, handler: Handler) -> None:
         """Have the handler called for that. Lock not held."""
+        self._check_here()
         with self.lock:
-            self._check_here()
             if kind in self._handlers:
                 raise LocalError(f"this channel has a handler for {kind} already")
             self._handlers[kind] = handler
@@ -147,7 +146,7 @@ class BaseChannel:
 
     def _has_duty(self) -> bool:
         handlers, told = self._handlers, self._told
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return False
         if REFUSED in handlers and self._failure is not None and REFUSED not in told:
             return True
@@ -198,10 +197,11 @@ class BaseChannel:
         if end is None:
             return None
         item = end.take()
-        if item is not None and line is not None and not line.interest[0]:
-            self._exchange.request(line)  # perhaps it may be read again
-        elif self._exchange.is_short and line is not None:
-            self._exchange.request(line)
+        # Perhaps it may be read again, or another one that waits for memory. Not if nothing was
+        # taken: who waits for a message would be woken by that, and come here again.
+        if item is not None and line is not None:
+            if not line.interest[0] or self._exchange.is_short:
+                self._exchange.request(line)
         return item
 
     def _read(self, item: FrameItem) -> Any:
@@ -278,7 +278,7 @@ class BaseChannel:
         For who fails: `close` tells the other side that all is well. What was sent and has not
         arrived may be lost, what came and was not received is. Does not wait.
         """
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return
         self._check_here()
         with self.lock:
@@ -292,6 +292,8 @@ class BaseChannel:
             self._is_given_up = True
             self._exchange.abandon(self)
             return
+        if self._line is not None and self._line.is_dropped and self._end.inbox:
+            self._exchange.note_discarded(len(self._end.inbox))
         try:
             self._end.close(now)
             self._flush()
@@ -306,8 +308,8 @@ class BaseChannel:
             raise self._closed_error()
 
     def _check_here(self) -> None:
-        # The exchange may not have heard of a channel that was asked for just before the fork.
-        if self._is_cut_off or self._exchange.is_cut_off:
+        """Raise if this is a forked child, in which nobody may ever give the lock back."""
+        if self._exchange.is_cut_off:
             raise forked_error()
 
     def _check_unhandled(self) -> None:
@@ -336,6 +338,8 @@ class BaseChannel:
     def opened(self, line: Line) -> None:
         """The other side has said welcome, or was told. Lock held."""
         self._line, self._end = line, line.end
+        if self._is_given_up:  # while the welcome was on its way
+            line.end.close(monotonic())
         self.changed()
 
     def failed(self, error: ChannelError) -> None:
@@ -356,8 +360,3 @@ class BaseChannel:
                 is_due = self._is_due()
             if is_due:
                 self._schedule_handlers()
-
-    def cut_off(self) -> None:
-        """This is a forked child."""
-        self._is_cut_off = True
-        self.lock = threading.Lock()  # the old one may be held by a thread that is not here

@@ -41,6 +41,9 @@ class Tally:
         self.strangers = 0  # connections that were no callers, or too many
         self.past = Traffic()  # of channels that have ended
 
+    def add_discarded(self, count: int) -> None:
+        self.past = self.past._replace(discarded=self.past.discarded + count)
+
 
 def channel_figures(open_channels: int, tally: Tally, traffic: Traffic) -> dict[str, int]:
     """What stats() shows; `traffic` of all channels there ever were."""

@@ -8,8 +8,9 @@ time has come or `wake` was called. Nothing here waits.
 Applications' threads come to a channel directly: they send, and take messages, under its lock. What
 has to follow from that (watch a socket for something else, close it) they `request`.
 
-What guards what: a line's lock its end, and whether it is read; the reception's own its ports; all
-else belongs to the operator. Nobody takes one lock inside another.
+What guards what: a line's lock its end, and whether it is read; the reception's own its ports;
+`_tally_lock` which lines are counted with `tally.past`; all else belongs to the operator. Nobody
+takes one lock inside another, except that the last may be taken inside a line's.
 """
 
 from __future__ import annotations
@@ -73,11 +74,13 @@ class Exchange:
         self._log = log
         self.watcher: Watcher
         self.tally = Tally()
+        self._tally_lock = threading.Lock()
         self.calls = Calls(self, own, door)
         self.reception = Reception(self, own, door, addresses, log)
         self._lines: set[Line] = set()
         self._budget = Budget()
         self._waiting: set[Line] = set()  # for others to be done with their memory
+        self._has_freed = False  # as was seen when one of them asked
         self._timers: list[tuple[float, int, Line | Call]] = []
         self._numbers = itertools.count()
         self._requested: deque[Line] = deque()
@@ -104,13 +107,24 @@ class Exchange:
             self.watcher.wake()
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have the operator do something."""
+        """Have the operator do something; once there is none any more, it is done here."""
         self._posted.append(act)
         self.watcher.wake()
+        if self.is_over:
+            # Only this one, if it was not done: what others posted may want a lock that they hold.
+            try:
+                self._posted.remove(act)
+            except ValueError:
+                return
+            act()
 
     def abandon(self, channel: BaseChannel) -> None:
         """Its attempt to open is of no interest any more. The channel's lock is held."""
         self.post(lambda: self.calls.abandon(channel))
+
+    def note_discarded(self, count: int) -> None:
+        """Messages were thrown away that a dropped line had still left for the application."""
+        self.post(lambda: self.tally.add_discarded(count))
 
     def look(self) -> None:
         """Nodes came, went, or told where they are."""
@@ -118,8 +132,9 @@ class Exchange:
             self.post(self.calls.look)
 
     def figures(self) -> dict[str, int]:
-        """What stats() shows; a channel that ends meanwhile may be missing in it."""
-        traffic, lines = self.tally.past, tuple(self._lines)
+        """What stats() shows."""
+        with self._tally_lock:
+            traffic, lines = self.tally.past, tuple(self._lines)
         for line in lines:
             traffic = traffic.plus(line.end)
         count = sum(1 for line in lines if line.channel is not None and line.end.state != OPENING)
@@ -204,7 +219,6 @@ class Exchange:
         """The connection is of no use any more, for that reason unless the end knows better."""
         if line not in self._lines:
             return
-        self._lines.remove(line)
         self._waiting.discard(line)
         self.watcher.forget(line.stream.sock)
         with line.lock:
@@ -212,11 +226,14 @@ class Exchange:
             end.fail(reason)
             line.interest = (True, False)  # there is nothing to ask for any more
             line.is_lent = False
+            line.is_dropped = True
             if line.pollers:
                 line.stream.hang_up()  # they notice, and the last of them closes it
             else:
                 line.stream.close()
-            self.tally.past = self.tally.past.plus(end)
+            with self._tally_lock:
+                self.tally.past = self.tally.past.plus(end)
+                self._lines.remove(line)
             if channel is not None:
                 self.tally.lost += end.is_lost
                 channel.changed()
@@ -247,7 +264,8 @@ class Exchange:
 
     def finish(self) -> None:
         """End what is left, delivered or not."""
-        self.reception.close()
+        if not self.is_closing:
+            self.close()
         for line in tuple(self._lines):
             if line.end.output_bytes:
                 self._log.warn_once(
@@ -255,16 +273,14 @@ class Exchange:
                 )
             self.drop(line, "the bus is closed")
         self.is_over = True
+        while self._posted:  # by who did not know yet that it is over
+            self._posted.popleft()()
 
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors. A shutdown would be the parent's."""
         self.is_over = self.is_closing = self.is_cut_off = True
-        for channel in self.calls.channels():
-            channel.cut_off()
         self.reception.cut_off()
         for line in tuple(self._lines):
-            if line.channel is not None:
-                line.channel.cut_off()
             line.stream.close()
 
     # --- Inside ---------------------------------------------------------------------------------
@@ -319,7 +335,8 @@ class Exchange:
             self.plan(line, line.next_timer_at(now))
         if channel is not None:
             channel.rouse()
-        if frees:
+        if frees or self._has_freed:
+            self._has_freed = False
             self._wake_waiting()
 
     def _hear(self, line: Line) -> None:
@@ -338,11 +355,9 @@ class Exchange:
             self._waiting.discard(line)
             return True
         # Applications may have taken messages since: only who waits is told of that.
-        frees = False
         for each in self._lines:
-            frees |= budget.note(each, each.end.inbox_bytes, each.end.partial_bytes)
-        if frees and self._waiting:
-            self.post(self._wake_waiting)  # not now: the lock of one of them is held
+            if budget.note(each, each.end.inbox_bytes, each.end.partial_bytes):
+                self._has_freed = True
         if budget.may_read(line):
             self._waiting.discard(line)
             return True

@@ -35,6 +35,7 @@ class Line:
         "interest",
         "is_answer",
         "is_dialing",
+        "is_dropped",
         "is_lent",
         "is_requested",
         "is_wanted",
@@ -55,6 +56,7 @@ class Line:
         self.call: Call | None = None
         self.is_answer = False  # somebody called, and was welcomed
         self.is_dialing = False
+        self.is_dropped = False  # its connection is closed, and what it did is counted
         self.is_requested = False  # somebody has asked the operator to look at it
         # Under the lock. A line that is lent is read by who waits for messages (sync/direct.py).
         self.is_lent = False
@@ -95,17 +97,20 @@ class Line:
 
     def reconsider_lending(self, now: float) -> None:
         """Lend it to who wants to read it, or take it back. Under the lock; by the operator."""
-        end = self.end
-        # A large message takes memory that others may need.
-        may_be_lent = end.state == OPEN and end.partial_bytes < LENT_BYTES_MAX
-        if self.channel is None or self.channel.has_handlers:
-            may_be_lent = False
         if self.is_lent:
             is_in_use = self.pollers > 0 or now < self.polled_at + LENT_S
-            self.is_lent = may_be_lent and is_in_use
-        elif self.is_wanted and may_be_lent:
+            self.is_lent = self.may_be_lent and is_in_use
+        elif self.is_wanted and self.may_be_lent:
             self.is_lent, self.polled_at = True, now
         self.is_wanted = False
+
+    @property
+    def may_be_lent(self) -> bool:
+        """Not while a large message comes: it takes memory that others may need."""
+        end, channel = self.end, self.channel
+        if end.state != OPEN or end.partial_bytes >= LENT_BYTES_MAX:
+            return False
+        return channel is not None and not channel.has_handlers
 
     def next_timer_at(self, now: float) -> float:
         """When to call `handle_timer`. Under the lock, or for the operator."""

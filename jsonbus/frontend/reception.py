@@ -51,9 +51,6 @@ class BaseBinding(Protocol):
     def end(self) -> None:
         """The bus is closing."""
 
-    def cut_off(self) -> None:
-        """This is a forked child."""
-
 
 class Reception:
     """See the head of this file. `addresses` are those by which the node is on the bus."""
@@ -203,7 +200,5 @@ class Reception:
 
     def cut_off(self) -> None:
         """This is a forked child."""
-        for binding in self._ports.bindings():
-            binding.cut_off()
         if self._listener is not None:
             self._listener.close()

@@ -82,18 +82,19 @@ class Channel(BaseChannel):
         channel that never opened.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
+        self._check_here()
         item = self._encode(value)
         with self.lock:
             end = self._end
-            if end is None or end.state != OPEN or not end.has_room or self._is_cut_off:
+            if end is None or end.state != OPEN or not end.has_room:
                 self._wait_for_room(timeout_s)
             self._put(item)
 
     def try_send(self, value: Any) -> bool:
         """`send`, or False where that would wait."""
+        self._check_here()
         item = self._encode(value)
         with self.lock:
-            self._check_here()
             if self.state != OPENING:
                 self._check_open()
             if self._end is None or not self._end.has_room:
@@ -108,8 +109,8 @@ class Channel(BaseChannel):
         MessageTooLargeError in the place of one that was, and the next call goes on behind it.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
+        self._check_here()
         with self.lock:
-            self._check_here()
             self._check_unhandled()
             item = self._take()
             if item is None:
@@ -156,7 +157,7 @@ class Channel(BaseChannel):
         the other side closed first. A second call waits again.
         """
         timeout_s = check_seconds("timeout", timeout)
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return False
         deadline = monotonic() + timeout_s
         self._will_wait()
@@ -183,16 +184,10 @@ class Channel(BaseChannel):
     def wait_until_open(self) -> None:
         """Wait for the attempt to end; raises what it failed with."""
         self._will_wait()
-        try:
-            with self.lock:
-                self._wait(lambda: self._end is not None or self._has_ended(), None)
-                if self._end is None:
-                    raise self._closed_error()
-        except (KeyboardInterrupt, SystemExit):
-            with self.lock:
-                if self._end is None:
-                    self._begin_close(monotonic())
-            raise
+        with self.lock:
+            self._wait(lambda: self._end is not None or self._has_ended(), None)
+            if self._end is None:
+                raise self._closed_error()
 
     def changed(self) -> None:
         end = self._end
@@ -243,7 +238,6 @@ class Channel(BaseChannel):
 
     def _wait_for_room(self, timeout_s: float | None) -> None:
         """Lock held, and released while waiting."""
-        self._check_here()
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         while not self._may_send():
@@ -273,7 +267,7 @@ class Channel(BaseChannel):
             self._check_here()
             line = self._line
             may_poll = self._can_poll and self._poller is None
-            if line is not None and line.is_lent and may_poll:
+            if line is not None and line.is_lent and may_poll and line.may_be_lent:
                 is_in_time = self._poll(line, deadline)
             else:
                 if line is not None and self._can_poll and not (line.is_lent or self._handlers):

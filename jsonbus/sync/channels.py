@@ -11,7 +11,7 @@ from types import TracebackType
 from jsonbus.core.channel_ports import check_port
 from jsonbus.core.connecting import Attempt
 from jsonbus.core.settings import NodeSettings
-from jsonbus.errors import ClosedError, ConfigError, LocalError
+from jsonbus.errors import ChannelError, ClosedError, ConfigError, LocalError
 from jsonbus.frontend.binding import BoundPort
 from jsonbus.frontend.calls import Call, NodeDoor
 from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
@@ -46,6 +46,7 @@ class Channels:
             exclusive=exclusive,
             make=partial(self._make_channel, name),
             release=partial(self.exchange.reception.unbind, name),
+            exchange=self.exchange,
             will_wait=self._loop.crew.will_wait,
         )
         if on_accept is not None:
@@ -63,9 +64,15 @@ class Channels:
         channel = self._make_channel(check_port(port), node, threading.Lock())
         attempt = Attempt(node, channel.port, timeout_s, monotonic(), retry=retry)
         call = Call(node, attempt, channel)
-        self.exchange.post(lambda: self.exchange.calls.begin(call))
-        if wait:
-            channel.wait_until_open()
+        try:
+            self.exchange.post(lambda: self.exchange.calls.begin(call))
+            if wait:
+                channel.wait_until_open()
+        except ChannelError:
+            raise
+        except BaseException:  # of a signal's handler: nobody will have this channel
+            channel.close(0.0)
+            raise
         return channel
 
     def look(self) -> None:
@@ -127,11 +134,13 @@ class Binding(BoundPort[Channel]):
         exclusive: bool,
         make: Callable[[str, threading.Lock], Channel],
         release: Callable[[], None],
+        exchange: Exchange,
         will_wait: Callable[[], None],
     ) -> None:
         super().__init__(port, on_accept, exclusive=exclusive)
         self._make = make
         self._release = release
+        self._exchange = exchange
         self._will_wait = will_wait
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -142,10 +151,10 @@ class Binding(BoundPort[Channel]):
         Raises ChannelTimeoutError; ClosedError once the binding or the bus is closed.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
-        if self._is_cut_off:
-            raise forked_error()
         if self._on_accept is not None:
             raise LocalError(f"port {self._port!r} has a handler that accepts its channels")
+        if self._exchange.is_cut_off:
+            raise forked_error()
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         with self._lock:
@@ -169,13 +178,14 @@ class Binding(BoundPort[Channel]):
 
     def close(self) -> None:
         """Take no more channels; those that were accepted stay. A second call does nothing."""
-        if self._is_cut_off:
+        if self._exchange.is_cut_off:
             return
         with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
-        if is_first:
-            self._release()
-            self.end()
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._release()
+        self.end()
 
     def __enter__(self) -> Binding:
         return self
@@ -201,7 +211,8 @@ class Binding(BoundPort[Channel]):
         with self._lock:
             if not self._is_closed:
                 self._waiting.append(channel)
-                self._arrived.notify()
+                # All: the one that is woken may be interrupted in that moment, and accept nothing.
+                self._arrived.notify_all()
                 return
         channel.close(0.0)
 

@@ -125,6 +125,7 @@ class Loop:
         #: Made by the bus when it is first asked for a channel.
         self.channels: Channels | None = None
         self._channels_lock = threading.Lock()
+        self._takes_channels = True
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S
@@ -294,7 +295,7 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         with self._channels_lock:
-            if self._is_closing:
+            if not self._takes_channels:
                 raise closed_error()
             if self.channels is None:
                 self.channels = make()
@@ -309,6 +310,8 @@ class Loop:
         if self._is_cut_off:
             return
         deadline = monotonic() + timeout_s
+        with self._channels_lock:
+            self._takes_channels = False
         if self.channels is not None:
             self.channels.close(deadline - CLOSE_RESERVE_S)
         self.publishing.stay_while_needed(deadline - CLOSE_RESERVE_S)

@@ -46,6 +46,10 @@ class Operator:
         except RuntimeError as error:
             self._release()
             raise TransportError(f"no thread for channels can be started: {error}") from error
+        except BaseException:  # of a signal's handler: nobody will know of the thread
+            exchange.is_over = True
+            self._bell.ring()
+            raise
 
     def close(self, deadline: float) -> None:
         """Close all channels; what did not arrive by then is given up. Any thread."""

@@ -5,15 +5,24 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from jsonbus.core.channel_wire import CLOSE, END, JSON
-from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ChannelTimeoutError
+from jsonbus.errors import (
+    ChannelClosedError,
+    ChannelRefusedError,
+    ChannelTimeoutError,
+    ClosedError,
+)
 from jsonbus.sync.channel import Channel
 from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
-from tests.helpers import wait_until
+from tests.helpers import find_free_port, wait_until
 from tests.sync.channel_pair import InThread, fill, open_pair
 from tests.sync.conftest import OpenBus
 
@@ -79,6 +88,18 @@ def test_closing_discards_what_was_not_read_and_counts_it(open_bus: OpenBus) -> 
     assert bound.stats()["channel_messages_discarded"] == 2
 
 
+def test_what_is_discarded_after_the_other_has_closed_counts_too(open_bus: OpenBus) -> None:
+    here, there, _, bound, _ = open_pair(open_bus)
+    for number in range(3):
+        here.send(number)
+    assert here.close(LONG_S)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    assert bound.stats()["channel_messages_discarded"] == 0
+    assert not there.close(LONG_S)
+    assert not there.close(LONG_S)
+    assert wait_until(lambda: bound.stats()["channel_messages_discarded"] == 3)
+
+
 def test_what_could_not_be_sent_since_the_other_closed_is_counted(open_bus: OpenBus) -> None:
     here, there, calling, _, _ = open_pair(open_bus)
     count = fill(here, there)
@@ -119,6 +140,18 @@ def test_closing_while_it_opens_ends_the_attempt(open_bus: OpenBus) -> None:
     assert calling.stats()["channels_opened"] == 0
 
 
+def test_a_channel_that_is_closed_as_it_opens_does_not_stay_open(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    binding = bound.bind("p")
+    channels = [calling.connect("desk", "p", timeout=LONG_S, wait=False) for _ in range(100)]
+    for channel in channels:
+        channel.close(0)
+    assert wait_until(lambda: all(channel.state == "closed" for channel in channels))
+    assert wait_until(lambda: calling.stats()["channels_open"] == 0)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
+    binding.close()
+
+
 def test_a_lost_connection_is_told_and_what_came_before_is_received(open_bus: OpenBus) -> None:
     bus = open_bus()
     binding = bus.bind("p")
@@ -145,6 +178,70 @@ def test_closing_the_bus_delivers_and_closes_its_channels(open_bus: OpenBus) -> 
     calling.close(LONG_S)
     assert (here.state, calling.stats()["channels_open"]) == ("closed", 0)
     assert list(there) == list(range(100))
+
+
+def test_closing_the_bus_ends_whatever_waits_for_its_channels(open_bus: OpenBus) -> None:
+    here, there, calling, _, binding = open_pair(open_bus)
+    second = calling.connect("bound", "p", timeout=LONG_S)
+    binding.accept(LONG_S)
+    own = calling.bind("own")
+    fill(here, there)
+    waiting = [
+        InThread(here.send, bytes(1 << 20)),
+        InThread(second.receive),
+        InThread(own.accept),
+        InThread(lambda: calling.connect("nobody", "p", timeout=LONG_S, retry=True)),
+        InThread(lambda: list(own)),
+        InThread(lambda: list(second)),
+    ]
+    calling.close(timeout=0.5)
+    assert waiting[4].result() == waiting[5].result() == []
+    for each, kind in zip(waiting, 2 * [ChannelClosedError] + [ClosedError], strict=False):
+        with pytest.raises(kind):
+            each.result()
+    with pytest.raises((ChannelClosedError, ClosedError)):
+        waiting[3].result()
+    for use in (lambda: calling.bind("x"), lambda: calling.connect("bound", "p")):
+        with pytest.raises(ClosedError):
+            use()
+    own.close()
+
+
+def test_who_connects_while_the_bus_closes_does_not_wait_for_ever(open_bus: OpenBus) -> None:
+    bound = open_bus(name="desk")
+    bound.bind("p", lambda channel: None)
+    for _ in range(10):
+        calling = open_bus()
+
+        def connect(bus: Any = calling) -> None:
+            try:
+                while True:
+                    bus.connect("desk", "p", timeout=LONG_S).close(0)
+            except (ClosedError, ChannelClosedError):
+                pass
+
+        connecting = [InThread(connect) for _ in range(3)]
+        assert wait_until(lambda bus=calling: bus.stats()["channels_opened"] > 3)
+        calling.close(LONG_S)
+        for each in connecting:
+            each.result()
+
+
+def test_the_first_channel_may_be_wanted_while_the_bus_closes(open_bus: OpenBus) -> None:
+    bus, other = open_bus(name="closing"), open_bus(name="other")
+    other.subscribe("x")
+    assert bus.wait_for_subscribers("x", timeout=LONG_S)
+    bus.publish("x", 1, reliable=True)  # closing waits for a moment, in case that was lost
+    closing = InThread(bus.close, LONG_S)
+
+    def bind_until_closed() -> None:
+        for number in range(1_000_000):
+            bus.bind(number).close()
+
+    with pytest.raises(ClosedError):
+        bind_until_closed()
+    closing.result()
+    assert not [each for each in threading.enumerate() if each.name.endswith(bus.name)]
 
 
 def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> None:
@@ -177,6 +274,34 @@ def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> N
     assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 1)
     calling.connect("bound", "p", timeout=LONG_S)
     binding.accept(LONG_S)
+
+
+def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus) -> None:
+    calling, bound = open_bus(), open_bus(name="desk")
+    bound.bind("p", lambda channel: None)
+    calling.connect("desk", "p", timeout=LONG_S).close(LONG_S)  # starts the thread of channels
+    dice = random.Random(1)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise ZeroDivisionError  # whatever a program's handler raises
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            channel = None
+            try:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.002))
+                channel = calling.connect("desk", "p", timeout=LONG_S)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except ZeroDivisionError:
+                pass
+            if channel is not None:
+                channel.close(0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert wait_until(lambda: calling.stats()["channels_open"] == 0)
+    assert wait_until(lambda: bound.stats()["channels_open"] == 0)
 
 
 def _interrupt(number: int, frame: object) -> None:
@@ -304,3 +429,22 @@ parent.close()
 other.close()
 print("fine")
 """
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
+def test_a_forked_child_cannot_use_a_channel_and_does_the_parent_no_harm() -> None:
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, str(find_free_port())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (result.returncode, result.stdout) == (0, "fine\n"), result.stderr
+
+
+def test_many_threads_may_close_a_binding_at_once(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    for _ in range(50):
+        binding = bus.bind("p")
+        for each in [InThread(binding.close) for _ in range(4)]:
+            each.result()
