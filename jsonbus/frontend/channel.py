@@ -200,7 +200,8 @@ class BaseChannel:
         # Perhaps it may be read again, or another one that waits for memory. Not if nothing was
         # taken: who waits for a message would be woken by that, and come here again.
         if item is not None and line is not None:
-            if not line.interest[0] or self._exchange.is_short:
+            is_unread = not (line.interest[0] or line.is_lent)
+            if is_unread or self._exchange.is_short:
                 self._exchange.request(line)
         return item
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 #: A line that nobody has read for so long goes back to the operator, who would notice its end.
 LENT_S = 0.05
 
-#: And one with so much of a message that is not complete.
-LENT_BYTES_MAX = 64 << 10
+#: And one with so much of a message that is not complete; who sends such messages sends more of
+#: them, so it is not lent again at once.
+LENT_BYTES_MAX = 256 << 10
+LENT_PAUSE_S = 1.0
 
 #: Pieces given to the kernel in one call: two for each large message, and far below its limit.
 PIECES_MAX = 64
@@ -39,6 +41,7 @@ class Line:
         "is_lent",
         "is_requested",
         "is_wanted",
+        "lent_from",
         "lock",
         "polled_at",
         "pollers",
@@ -61,6 +64,7 @@ class Line:
         # Under the lock. A line that is lent is read by who waits for messages (sync/direct.py).
         self.is_lent = False
         self.is_wanted = False  # somebody would read it
+        self.lent_from = 0.0  # not before that
         self.pollers = 0  # threads that wait for it by themselves
         self.polled_at = 0.0  # when one of them last did
         self.interest = (False, False)  # in reading, in writing: what is watched for
@@ -97,10 +101,12 @@ class Line:
 
     def reconsider_lending(self, now: float) -> None:
         """Lend it to who wants to read it, or take it back. Under the lock; by the operator."""
+        if self.end.partial_bytes >= LENT_BYTES_MAX:
+            self.lent_from = now + LENT_PAUSE_S
         if self.is_lent:
             is_in_use = self.pollers > 0 or now < self.polled_at + LENT_S
             self.is_lent = self.may_be_lent and is_in_use
-        elif self.is_wanted and self.may_be_lent:
+        elif self.is_wanted and self.may_be_lent and now >= self.lent_from:
             self.is_lent, self.polled_at = True, now
         self.is_wanted = False
 

@@ -21,7 +21,7 @@ import select
 from jsonbus.sync.bell import Bell
 
 #: What a receiver reads at once.
-READ_BYTES = 64 << 10
+READ_BYTES = 256 << 10
 
 
 #: Where there is no such call (Windows), nothing is lent.

@@ -158,11 +158,11 @@ def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others(open_bus:
     for number in range(100):
         here.send(number)
         assert there.receive(LONG_S) == number
-    here.send(bytes(300 << 10))  # that is too much now
+    here.send(bytes(600 << 10))  # that is too much now
     with pytest.raises(ChannelTimeoutError):
         there.receive(0.05)
     assert len(pair.there.receive(LONG_S)) == 1 << 20
-    assert len(there.receive(LONG_S)) == 300 << 10
+    assert len(there.receive(LONG_S)) == 600 << 10
     assert wait_until(lambda: not exchange.is_short)
 
 
