@@ -55,11 +55,11 @@ async def test_who_does_not_read_holds_up_who_sends_and_nothing_is_lost() -> Non
 async def test_small_messages_fill_a_channel_too() -> None:
     async with buses() as open_bus:
         here, there, *_ = await open_pair(open_bus)
-        for _ in range(40_000):
+        for _ in range(80_000):
             await here.send(None)
         assert await until(lambda: there._line is not None and not there._line.interest[0])
-        assert there.pending < 20_000
-        assert [await there.receive(LONG_S) for _ in range(40_000)] == [None] * 40_000
+        assert there.pending < 45_000
+        assert [await there.receive(LONG_S) for _ in range(80_000)] == [None] * 80_000
 
 
 @pytest.mark.parametrize("closes", ["here", "there", "calling", "bound"])
