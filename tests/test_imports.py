@@ -22,6 +22,11 @@ NOT_FOR_OPENING = """
     jsonbus.doctor jsonbus.frontend.gaps jsonbus.frontend.presence jsonbus.frontend.watch
     jsonbus.sync.watch jsonbus.sim jsonbus.topic_queue jsonbus.async_topic_queue
     jsonbus.core.queue_state jsonbus.subscription_store jsonbus.transport.memory
+    jsonbus.core.channel jsonbus.core.channel_budget jsonbus.core.channel_limits
+    jsonbus.core.channel_ports jsonbus.core.channel_wire jsonbus.core.connecting
+    jsonbus.frontend.binding jsonbus.frontend.calls jsonbus.frontend.channel
+    jsonbus.frontend.exchange jsonbus.frontend.line jsonbus.sync.channel jsonbus.sync.channels
+    jsonbus.sync.operator jsonbus.transport.streams
 """
 
 

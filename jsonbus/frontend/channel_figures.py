@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jsonbus.core.channel import ChannelEnd
+if TYPE_CHECKING:
+    from jsonbus.core.channel import ChannelEnd
 
 
 class Traffic(NamedTuple):

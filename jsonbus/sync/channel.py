@@ -177,7 +177,10 @@ class Channel(BaseChannel):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self.abort()  # the other side must not take it for all that was to come
 
     # What follows is for the bus, the exchange and the workers.
 

@@ -23,3 +23,16 @@ async def test_a_channel_that_is_given_up_is_lost_to_the_other_side() -> None:
         with pytest.raises(ChannelClosedError, match="it was given up here"):
             await ours.receive(timeout=30)
         assert not await ours.close()
+
+
+@asynctest
+async def test_a_block_that_fails_gives_its_channel_up() -> None:
+    async with buses() as open_bus:
+        binding = open_bus(name="garage").bind("files")
+        with pytest.raises(ZeroDivisionError):
+            async with await open_bus().connect("garage", "files", timeout=30):
+                theirs = await binding.accept(timeout=30)
+                _ = 1 / 0
+        with pytest.raises(ChannelClosedError) as there:
+            await theirs.receive(timeout=30)
+        assert there.value.is_lost

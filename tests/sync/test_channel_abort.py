@@ -54,3 +54,14 @@ def test_who_closed_it_first_is_told(open_bus: OpenBus) -> None:
         with pytest.raises(ChannelClosedError) as closed:
             channel.receive(timeout=30)
         assert (closed.value.is_closed_here, closed.value.is_lost) == (is_closed_here, False)
+
+
+def test_a_block_that_fails_gives_its_channel_up(open_bus: OpenBus) -> None:
+    ours, theirs = connected(open_bus)
+    with pytest.raises(ZeroDivisionError), ours:
+        ours.send(1)
+        assert theirs.receive(timeout=30) == 1
+        _ = 1 / 0
+    with pytest.raises(ChannelClosedError) as there:
+        theirs.receive(timeout=30)
+    assert there.value.is_lost
