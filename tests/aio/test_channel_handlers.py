@@ -372,4 +372,4 @@ async def test_nobody_keeps_a_channel_that_has_ended_because_it_had_handlers() -
         assert await until(lambda: bound.stats()["channels_open"] == 0)
         assert bound._loop.channels is not None
         exchange = bound._loop.channels.exchange
-        assert await until(lambda: not exchange.handled)
+        assert await until(lambda: not exchange.busy)
