@@ -193,7 +193,8 @@ async def test_a_node_that_does_not_answer_any_more_is_gone() -> None:
         error = await refusal_of(calling, "desk", "p")
         assert error.reason == "gone"
         assert str(error) == (
-            "desk does not answer (Connection refused): it left, cannot be reached, or is before 0.5.0"
+            "desk does not answer (Connection refused): "
+            "it left, cannot be reached, or is before 0.5.0"
         )
 
 
