@@ -21,7 +21,7 @@ from tests.channel_peers import BLOCK, LONG_S
 
 async def open_more(pair: Pair) -> tuple[Channel, Channel]:
     """Another channel between the same two."""
-    here = await pair.calling.connect("bound", "p", timeout=LONG_S)
+    here = await pair.calling.connect("bound", "p", timeout=LONG_S, retry=True)
     return here, await pair.binding.accept(LONG_S)
 
 

@@ -185,7 +185,7 @@ def test_iterating_raises_when_the_connection_is_lost(open_bus: OpenBus) -> None
             received.append(value)
     assert received == [1]
     assert caught.value.is_lost
-    assert bus.stats()["channels_lost"] == 1
+    assert wait_until(lambda: bus.stats()["channels_lost"] == 1)
 
 
 def test_nothing_received_in_time_is_a_timeout(open_bus: OpenBus) -> None:

@@ -22,7 +22,9 @@ from tests.sync.conftest import OpenBus
 
 def open_more(pair: Pair) -> tuple[Channel, Channel]:
     """Another channel between the same two."""
-    return pair.calling.connect("bound", "p", timeout=LONG_S), pair.binding.accept(LONG_S)
+    return pair.calling.connect("bound", "p", timeout=LONG_S, retry=True), pair.binding.accept(
+        LONG_S
+    )
 
 
 def test_who_does_not_read_holds_up_who_sends_and_nothing_is_lost(open_bus: OpenBus) -> None:
