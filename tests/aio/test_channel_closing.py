@@ -10,16 +10,22 @@ from typing import Any
 
 import pytest
 
+from jsonbus.aio.channel import Channel
 from jsonbus.core.channel_wire import CLOSE, END, JSON, Welcome, encode_welcome
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ClosedError, LocalError
 from tests.aio.channel_pair import InTask, fill, open_pair
 from tests.aio.running import asynctest, buses, until
-from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
+from tests.channel_peers import BLOCK, LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import find_free_port
 
 
 async def collect(source: AsyncIterable[Any]) -> list[Any]:
     return [each async for each in source]
+
+
+async def flood(channel: Channel) -> None:
+    while True:
+        await channel.send(BLOCK)
 
 
 @asynctest
@@ -214,7 +220,7 @@ async def test_closing_the_bus_ends_whatever_waits_for_its_channels() -> None:
         own = calling.bind("own")
         await fill(here, there)
         waiting = [
-            InTask(here.send(bytes(1 << 20))),
+            InTask(flood(here)),
             InTask(second.receive()),
             InTask(own.accept()),
             InTask(calling.connect("nobody", "p", timeout=LONG_S, retry=True)),

@@ -11,7 +11,7 @@ import pytest
 
 from jsonbus.core.channel_wire import CLOSE, END, JSON
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ClosedError
-from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
+from tests.channel_peers import BLOCK, LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import find_free_port, wait_until
 from tests.sync.channel_pair import InThread, fill, open_pair
 from tests.sync.conftest import OpenBus
@@ -177,7 +177,7 @@ def test_closing_the_bus_ends_whatever_waits_for_its_channels(open_bus: OpenBus)
     own = calling.bind("own")
     fill(here, there)
     waiting = [
-        InThread(here.send, bytes(1 << 20)),
+        InThread(lambda: [here.send(BLOCK) for _ in range(1000)]),
         InThread(second.receive),
         InThread(own.accept),
         InThread(lambda: calling.connect("nobody", "p", timeout=LONG_S, retry=True)),
