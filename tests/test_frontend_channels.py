@@ -135,7 +135,7 @@ def test_who_says_more_than_hello_before_it_is_welcome_is_dropped(bus: jsonbus.B
 def test_the_one_that_is_silent_for_longest_makes_room_for_others(
     bus: jsonbus.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jsonbus.frontend.exchange.STRANGERS_MAX", 3)
+    monkeypatch.setattr("jsonbus.frontend.reception.STRANGERS_MAX", 3)
     binding = bus.bind("p")
     with ExitStack() as stack:
         silent = [stack.enter_context(call(bus)) for _ in range(3)]
@@ -164,20 +164,20 @@ def test_a_caller_that_comes_in_single_bytes_is_answered(bus: jsonbus.Bus) -> No
 def test_a_listener_follows_the_addresses_of_the_bus(bus: jsonbus.Bus) -> None:
     bus.bind("p")
     exchange = exchange_of(bus)
-    place = exchange.own_place()
+    place = exchange.reception.own_place()
     assert place[0] == "127.0.0.1"
     addresses = ["127.0.0.2"]
-    exchange._addresses = lambda: addresses
-    exchange.follow_addresses()
-    assert wait_until(lambda: exchange.own_place() == ("127.0.0.2", place[1]))
+    exchange.reception._addresses = lambda: addresses
+    exchange.reception.follow_addresses()
+    assert wait_until(lambda: exchange.reception.own_place() == ("127.0.0.2", place[1]))
     join(bus, "p").close()
     addresses[:] = ["127.0.0.1"]
-    exchange.follow_addresses()
-    assert wait_until(lambda: exchange.own_place() == place)
+    exchange.reception.follow_addresses()
+    assert wait_until(lambda: exchange.reception.own_place() == place)
     join(bus, "p").close()
     bus.close()
     before = count_descriptors()
-    exchange.follow_addresses()
+    exchange.reception.follow_addresses()
     assert count_descriptors() == before
 
 

@@ -28,7 +28,7 @@ async def open_pair(open_bus: OpenBus, **settings: Any) -> Pair:
     calling = open_bus(name="calling", **settings)
     bound = open_bus(name="bound", **settings)
     binding = bound.bind("p")
-    here = await calling.connect("bound", "p", timeout=LONG_S)
+    here = await calling.connect("bound", "p", timeout=LONG_S, retry=True)
     return Pair(here, await binding.accept(LONG_S), calling, bound, binding)
 
 

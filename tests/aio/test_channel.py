@@ -209,7 +209,7 @@ async def test_iterating_raises_when_the_connection_is_lost() -> None:
                 received.append(value)
         assert received == [1]
         assert caught.value.is_lost
-        assert bus.stats()["channels_lost"] == 1
+        assert await until(lambda: bus.stats()["channels_lost"] == 1)
 
 
 @asynctest

@@ -42,7 +42,7 @@ async def test_a_cancelled_wait_leaves_everything_as_it_was() -> None:
         await there.send("back")
         assert await here.receive(LONG_S) == "back"
         assert await until(lambda: calling.stats()["channel_attempts_failed"] == 1)
-        await calling.connect("bound", "p", timeout=LONG_S)
+        await calling.connect("bound", "p", timeout=LONG_S, retry=True)
         await binding.accept(LONG_S)
 
 
@@ -52,7 +52,9 @@ async def test_a_connect_cancelled_anywhere_leaves_no_channel_open() -> None:
         calling, bound = open_bus(), open_bus(name="desk")
         bound.bind("p", lambda channel: None)
         for turns in range(40):
-            connecting = asyncio.create_task(calling.connect("desk", "p", timeout=LONG_S))
+            connecting = asyncio.create_task(
+                calling.connect("desk", "p", timeout=LONG_S, retry=True)
+            )
             for _ in range(turns):
                 await asyncio.sleep(0)
             connecting.cancel()

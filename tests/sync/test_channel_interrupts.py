@@ -45,14 +45,17 @@ def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> N
     there.send("back")
     assert here.receive(LONG_S) == "back"
     assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 1)
-    calling.connect("bound", "p", timeout=LONG_S)
+    calling.connect("bound", "p", timeout=LONG_S, retry=True)
     binding.accept(LONG_S)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus) -> None:
     calling, bound = open_bus(), open_bus(name="desk")
     bound.bind("p", lambda channel: None)
-    calling.connect("desk", "p", timeout=LONG_S).close(LONG_S)  # starts the thread of channels
+    calling.connect("desk", "p", timeout=LONG_S, retry=True).close(
+        LONG_S
+    )  # starts the thread of channels
     dice = random.Random(1)
 
     def interrupt(number: int, frame: object) -> None:
@@ -64,7 +67,7 @@ def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus
             channel = None
             try:
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.002))
-                channel = calling.connect("desk", "p", timeout=LONG_S)
+                channel = calling.connect("desk", "p", timeout=LONG_S, retry=True)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except ZeroDivisionError:
                 pass
@@ -81,6 +84,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_send_interrupted_anywhere_never_spoils_what_follows(open_bus: OpenBus) -> None:
     bus = open_bus(name="alone")
     binding = bus.bind("p")
@@ -88,7 +92,7 @@ def test_a_send_interrupted_anywhere_never_spoils_what_follows(open_bus: OpenBus
     before = signal.signal(signal.SIGALRM, _interrupt)
     try:
         for _ in range(60):
-            channel = bus.connect("alone", "p", timeout=LONG_S)
+            channel = bus.connect("alone", "p", timeout=LONG_S, retry=True)
             receiving = InThread(_receive_all, binding.accept(LONG_S))
             sent: list[int] = []
             numbers = itertools.count()
@@ -110,7 +114,8 @@ def _send_until_interrupted(
     """Send numbers; what is interrupted may or may not have been sent, but is not sent again."""
     try:
         signal.setitimer(signal.ITIMER_REAL, after_s)
-        for number in numbers:
+        # An interruption may be swallowed, if it comes while garbage is collected.
+        for number in itertools.islice(numbers, 100_000):
             channel.send(number)
             sent.append(number)
     except ChannelClosedError:  # by the interruption before

@@ -22,7 +22,9 @@ from tests.sync.conftest import OpenBus
 
 def open_more(pair: Pair) -> tuple[Channel, Channel]:
     """Another channel between the same two."""
-    return pair.calling.connect("bound", "p", timeout=LONG_S), pair.binding.accept(LONG_S)
+    return pair.calling.connect("bound", "p", timeout=LONG_S, retry=True), pair.binding.accept(
+        LONG_S
+    )
 
 
 def test_who_does_not_read_holds_up_who_sends_and_nothing_is_lost(open_bus: OpenBus) -> None:
@@ -60,7 +62,12 @@ def test_small_messages_fill_a_channel_too(open_bus: OpenBus) -> None:
 def test_who_waits_for_room_is_woken_when_somebody_closes(open_bus: OpenBus, closes: str) -> None:
     pair = open_pair(open_bus)
     fill(pair.here, pair.there)
-    sending = [InThread(pair.here.send, BLOCK) for _ in range(3)]
+
+    def send() -> None:
+        while True:  # who closes reads on until it is confirmed: there may be room before
+            pair.here.send(BLOCK)
+
+    sending = [InThread(send) for _ in range(3)]
     assert wait_until(lambda: pair.here._senders == 3)
     closing = InThread(getattr(pair, closes).close, 0.3)
     for each in sending:
