@@ -139,11 +139,11 @@ def test_the_one_that_is_silent_for_longest_makes_room_for_others(
     binding = bus.bind("p")
     with ExitStack() as stack:
         silent = [stack.enter_context(call(bus)) for _ in range(3)]
-        assert wait_until(lambda: len(exchange_of(bus)._strangers) == 3)
+        assert wait_until(lambda: len(exchange_of(bus).reception._strangers) == 3)
         with join(bus, "p"):
             assert silent[0].is_ended()
             binding.accept(LONG_S)
-        assert len(exchange_of(bus)._strangers) == 2
+        assert len(exchange_of(bus).reception._strangers) == 2
     assert wait_until(lambda: bus.stats()["channel_connections_dropped"] == 3)
 
 

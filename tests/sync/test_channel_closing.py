@@ -16,7 +16,7 @@ from jsonbus.errors import (
     ChannelTimeoutError,
     ClosedError,
 )
-from tests.channel_peers import LONG_S, PlainListener, count_descriptors, join
+from tests.channel_peers import BLOCK, LONG_S, PlainListener, count_descriptors, join
 from tests.helpers import find_free_port, wait_until
 from tests.sync.channel_pair import InThread, fill, open_pair
 from tests.sync.conftest import OpenBus
