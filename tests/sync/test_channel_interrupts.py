@@ -17,6 +17,10 @@ from tests.sync.channel_pair import InThread, fill, open_pair
 from tests.sync.conftest import OpenBus
 
 
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, which would end all tests if one of them let it out."""
+
+
 def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> None:
     here, there, calling, bound, binding = open_pair(open_bus)
     before = signal.signal(signal.SIGALRM, _interrupt)
@@ -26,11 +30,11 @@ def test_an_interrupted_wait_leaves_everything_as_it_was(open_bus: OpenBus) -> N
             lambda: binding.accept(LONG_S),
             lambda: calling.connect("nobody", "p", timeout=LONG_S, retry=True),
         ):
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(Interrupted):
                 signal.setitimer(signal.ITIMER_REAL, 0.02)
                 wait()
         count = fill(here, there)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Interrupted):
             signal.setitimer(signal.ITIMER_REAL, 0.02)
             here.send(b"not sent")
     finally:
@@ -71,6 +75,9 @@ def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except ZeroDivisionError:
                 pass
+            except RuntimeError as error:
+                # Python's own: an interruption just when a condition takes its lock again.
+                assert str(error) == "release unlocked lock"
             if channel is not None:
                 channel.close(0)
     finally:
@@ -81,7 +88,7 @@ def test_a_connect_interrupted_anywhere_leaves_no_channel_open(open_bus: OpenBus
 
 
 def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+    raise Interrupted
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -114,14 +121,16 @@ def _send_until_interrupted(
     """Send numbers; what is interrupted may or may not have been sent, but is not sent again."""
     try:
         signal.setitimer(signal.ITIMER_REAL, after_s)
-        # An interruption may be swallowed, if it comes while garbage is collected.
-        for number in itertools.islice(numbers, 100_000):
-            channel.send(number)
-            sent.append(number)
-    except ChannelClosedError:  # by the interruption before
+        try:
+            # An interruption may be swallowed, if it comes while garbage is collected.
+            for number in itertools.islice(numbers, 100_000):
+                channel.send(number)
+                sent.append(number)
+        except ChannelClosedError:
+            pass  # by the interruption before
         signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        pass
+    except Interrupted:
+        pass  # once for each time the timer is set, here or in any line above
 
 
 def _receive_all(channel: Channel) -> list[int]:
