@@ -12,6 +12,7 @@ be bounded but the messages, which are.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ ACCEPT, REFUSED, MESSAGE, CLOSE = "on_accept", "on_refused", "on_message", "on_c
 BINARY = (bytes, bytearray, memoryview)
 
 
-class BaseChannel:
+class BaseChannel(ABC):
     """A channel to another node; the base of `Channel` in both front ends."""
 
     def __init__(
@@ -127,9 +128,9 @@ class BaseChannel:
     def has_handlers(self) -> bool:
         return bool(self._handlers)
 
+    @abstractmethod
     def _schedule_handlers(self) -> None:
         """Have `run_handler` called, after `_is_due`. Lock not held."""
-        raise NotImplementedError
 
     def _is_due(self) -> bool:
         """Whether somebody has to see to the handlers; then nobody else has to."""
@@ -350,9 +351,9 @@ class BaseChannel:
             self.changed()
         self.rouse()
 
+    @abstractmethod
     def changed(self) -> None:
         """Messages came, there is room, or it is closing. Lock held; wakes whoever waits."""
-        raise NotImplementedError
 
     def rouse(self) -> None:
         """Have handlers run, if there is something for them and nobody sees to it yet."""

@@ -307,7 +307,7 @@ class Channel(BaseChannel):
                 end = line.end
                 if end.state != OPEN or end.output_bytes or end.partial_bytes >= LENT_BYTES_MAX:
                     self._exchange.request(line)
-            elif line.end.is_over and not line.pollers:
+            elif line.is_dropped and not line.pollers:
                 line.stream.close()
             self._seats.give_back(seat)
             if self._receivers:
