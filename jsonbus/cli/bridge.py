@@ -160,15 +160,15 @@ def command(
                     **settings,
                 )
             )
-            _introduce(bridge, patterns or ("**",), data_dir, token)
-            if metrics_port is not None:
-                from spark_bridge.metrics import Metrics
-
-                metrics = Metrics(bridge.stats, listen[0], metrics_port)
-                opened.callback(metrics.stop)
-                where = show_address(listen[0], metrics.port)
-                note(f"metrics are on http://{where}/metrics")
             try:
+                _introduce(bridge, patterns or ("**",), data_dir, token)
+                if metrics_port is not None:
+                    from spark_bridge.metrics import Metrics
+
+                    metrics = Metrics(bridge.stats, listen[0], metrics_port)
+                    opened.callback(metrics.stop)
+                    where = show_address(listen[0], metrics.port)
+                    note(f"metrics are on http://{where}/metrics")
                 _stay(bridge)
             except KeyboardInterrupt:
                 pass  # the usual end

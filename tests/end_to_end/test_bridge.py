@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tests.end_to_end.processes import Desk
+from tests.helpers import wait_until
 from tests.spark.bridges import Bridge
 from tests.spark_bridge.raw_client import RawClient, open_client
 
@@ -161,7 +163,9 @@ def test_suppression_goes_on_for_what_the_bridge_does_not_record(
 def test_a_status_pipe_that_nobody_reads_does_not_end_it(desk: Desk, tmp_path: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    arguments = ["--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    arguments = ["--data-dir", str(tmp_path / "data"), "--listen", "{}:{}".format(*address)]
     process = subprocess.Popen(
         [sys.executable, "-m", "jsonbus", "bridge", "--name", "mute", *arguments],
         env={**os.environ, "JSONBUS_PORT": str(desk.port), "JSONBUS_INTERFACE": "lo"},
@@ -170,9 +174,19 @@ def test_a_status_pipe_that_nobody_reads_does_not_end_it(desk: Desk, tmp_path: P
     )
     os.close(write)
     try:
+        # It is on the bus before it serves, and interrupted, not ended, by a signal until then.
+        assert wait_until(lambda: _is_served(address))
         desk.wait_for_node("mute")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
+
+
+def _is_served(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, timeout=10).close()
+    except OSError:
+        return False
+    return True
