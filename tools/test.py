@@ -26,7 +26,7 @@ GROUPS = (
 
 
 def main() -> int:
-    python = str(set_up(extras=("dev", "gateway", "spark")))
+    python = str(set_up(extras=("dev", "web", "mcap", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
     command = [python, "-m", "pytest", "--durations=10"]
     if sys.argv[1:]:
