@@ -18,6 +18,8 @@ from .accept_watch import AcceptWatch
 from .access import Access
 from .app import make_app
 from .event_streams import EventStreams
+from .home_page import NOT_INSTALLED, SWITCHED_OFF
+from .http_request import BodyRoom
 from .http_server import HttpServer
 from .hub import Hub
 from .services import Services
