@@ -1,21 +1,24 @@
 """Rates of what nodes count themselves.
 
-A node tells its totals every two seconds or so: a staircase to whoever looks more often. So a rate
-is taken between two moments at which the totals were seen to change, not between two looks.
+A node tells its totals every two seconds, on a large bus less often: a staircase to whoever looks
+more often. So a rate is taken between two moments at which the totals were seen to change, not
+between two looks.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jsonbus
 
 from .samples import WINDOW_S, per_second
 
-#: A node whose totals have not changed for so long has done nothing, rather than told nothing.
+#: A node whose totals have not changed for so long, and for longer than between the last two
+#: changes by so much, has done nothing, rather than told nothing.
 SILENT_S = 5.0
+SILENT_FACTOR = 1.5
 
 
 class Rates(NamedTuple):
@@ -33,13 +36,13 @@ class NodeRates:
 
     def __init__(self) -> None:
         #: By node and incarnation: when its totals changed, and what to; never empty.
-        self._told: dict[tuple[str, int], deque[tuple[float, Any]]] = {}
+        self._told: dict[tuple[str, int], deque[tuple[float, jsonbus.Totals]]] = {}
 
     def update(self, now: float, nodes: Sequence[jsonbus.NodeInfo]) -> None:
         """Look at what they tell now; forgets the nodes that have gone."""
         told = {}
         for info in nodes:
-            totals = totals_of(info)
+            totals = info.totals
             if totals is None:
                 continue
             key = (info.node, info.incarnation)
@@ -57,9 +60,10 @@ class NodeRates:
         if changes is None:
             return None
         (since, before), (until, after) = changes[0], changes[-1]
-        if now - until >= SILENT_S:
+        pause_s = until - changes[-2][0] if len(changes) > 1 else 0.0
+        if now - until >= max(SILENT_S, pause_s * SILENT_FACTOR):
             return Rates(0.0, 0.0, 0.0, 0.0, 0.0)
-        if since == until:
+        if len(changes) == 1:
             return None
         span_s = until - since
         return Rates(
@@ -69,11 +73,6 @@ class NodeRates:
             per_second(after.lost - before.lost, span_s),
             per_second(after.repaired - before.repaired, span_s),
         )
-
-
-def totals_of(info: jsonbus.NodeInfo) -> Any:
-    """What the node counts itself, as far as it told."""
-    return getattr(info, "totals", None)
 
 
 def loss_of(received: int, lost: int) -> float:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import jsonbus
 
-from .nodes import NodeRates, loss_of, totals_of
+from .nodes import NodeRates, loss_of
 from .samples import WINDOW_S, Samples, per_second
 from .subscribers import Subscribers
 from .topic import Publisher, Topic, without_value
@@ -217,7 +217,7 @@ class Survey:
         base, _ = self._samples.look(now, self._count)
         span_s = now - base.at
         messages_before, bytes_before, _ = base.counts
-        told = [each for each in (totals_of(view.info) for view in nodes) if each is not None]
+        told = [view.info.totals for view in nodes if view.info.totals is not None]
         sent = sum(each.sent for each in told)
         suppressed = sum(each.suppressed for each in told)
         received = sum(each.received for each in told)

@@ -224,6 +224,8 @@ def test_a_directory_that_is_deleted_while_the_bridge_runs_is_complained_of_once
     looked = 0
     assert wait_until(lambda: looked > 5)
     assert caplog.text.count("was moved or deleted") == 1
+    state = bridge.state()
+    assert state["is_failing"] and "was moved or deleted" in state["last_error"]
     # What is open can still be written and read.
     publish(publisher, "a", 1)
     assert wait_until(lambda: bridge.log.end() == [1])

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jsonbus
-
-
-class FakeTotals(NamedTuple):
-    """What a node tells of itself."""
-
-    sent: int = 0
-    suppressed: int = 0
-    received: int = 0
-    lost: int = 0
-    repaired: int = 0
-    shares: int = 0
 
 
 def make_message(
@@ -45,7 +34,7 @@ def make_message(
 
 
 def make_node(node: str = "n1", *patterns: str, **facts: Any) -> jsonbus.NodeInfo:
-    given = {
+    given: dict[str, Any] = {
         "node": node,
         "name": f"name of {node}",
         "host": None,
@@ -62,19 +51,7 @@ def make_node(node: str = "n1", *patterns: str, **facts: Any) -> jsonbus.NodeInf
         "lost": 0,
         "is_self": False,
         "is_plain": False,
+        "totals": None,
         **facts,
     }
-    totals = given.pop("totals", None)
-    if "totals" in jsonbus.NodeInfo.__dataclass_fields__:
-        given["totals"] = totals
-        return jsonbus.NodeInfo(**given)
-    return _TellingNode(jsonbus.NodeInfo(**given), totals)  # type: ignore[return-value]
-
-
-class _TellingNode:
-    def __init__(self, info: jsonbus.NodeInfo, totals: FakeTotals | None) -> None:
-        self._info = info
-        self.totals = totals
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._info, name)
+    return jsonbus.NodeInfo(**given)

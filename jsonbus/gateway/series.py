@@ -1,0 +1,150 @@
+"""Series: counters of many things, of which the busiest have a series each and the rest one.
+
+Theory of operation
+-------------------
+A node, a topic or a subscriber is a label of Prometheus, and every label costs whoever stores it.
+So at most `own_max` things have a series of their own; what all others count is added up in one
+more, under the label REST. Things come and go, and so they change sides. A counter must never fall
+nor count anything twice all the same: its users take differences. Therefore what is kept are not
+the figures that things tell, but their *growth*: between two updates it goes either to the thing's
+own series or to the rest, whichever side it was on before. While a thing has no series, its own
+figures stand still; so the sum of all series grows by what all things together have grown.
+
+Who is busiest: `weight` is what the first figure has grown by, half of it forgotten every
+HALF_LIFE_S. A thing takes another's series only if it is TWICE as busy, since a series that comes
+and goes is of no use.
+
+A first figure that falls means that the thing began anew, with all its figures. One of the others
+that falls (messages believed lost that came late) stays where it was until it is exceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+#: The label of the rest. No topic can be called so; what else is gets no series.
+REST = "*other*"
+
+#: Minutes, as people look at graphs.
+HALF_LIFE_S = 600.0
+#: Clearly busier.
+TWICE = 2.0
+
+
+class Shown(NamedTuple):
+    """A thing with a series of its own, and its counters."""
+
+    key: str
+    figures: list[int]
+
+
+class _Thing:
+    __slots__ = ("figures", "is_own", "last", "weight")
+
+    def __init__(self, last: list[int], figures: list[int]) -> None:
+        self.last = last  # as it told them
+        self.figures = figures  # those of its own series
+        self.weight = 0.0
+        self.is_own = False
+
+
+class Series:
+    """See the head of this file.
+
+    `width` is how many figures a thing has. `is_new_from_zero`: a thing that is new has counted
+    all that it tells since the last update; otherwise that was before, and is nobody's growth.
+    """
+
+    def __init__(self, width: int, own_max: int, *, is_new_from_zero: bool) -> None:
+        self._width = width
+        self._own_max = own_max
+        self._is_new_from_zero = is_new_from_zero
+        self._things: dict[str, _Thing] = {}
+        self._own: dict[str, _Thing] = {}
+        self._updated_at: float | None = None
+        #: What those without a series have counted.
+        self.rest = [0] * width
+
+    def update(self, told: Mapping[str, Sequence[int]], now: float) -> None:
+        """What all things tell now; who is not among them has gone. `now`: monotonic seconds."""
+        if self._updated_at is None or now <= self._updated_at:
+            fading = 1.0
+        else:
+            fading = 0.5 ** ((now - self._updated_at) / HALF_LIFE_S)
+        self._updated_at = now
+        things = self._things
+        if len(things) > len(told) or things.keys() - told.keys():
+            for key in [key for key in things if key not in told]:
+                del things[key]
+                self._own.pop(key, None)
+        for key, figures in told.items():
+            thing = things.get(key)
+            if thing is None:
+                self._add(key, figures)
+            elif figures[0] != thing.last[0] or thing.weight:
+                self._grow(thing, figures, fading)
+            elif figures != thing.last:
+                self._grow(thing, figures, fading)
+        self._share_out()
+
+    def own(self) -> list[Shown]:
+        """Those that have a series."""
+        return [Shown(key, thing.figures) for key, thing in self._own.items()]
+
+    @property
+    def rest_count(self) -> int:
+        """How many things have none."""
+        return len(self._things) - len(self._own)
+
+    def is_own(self, key: str) -> bool:
+        return key in self._own
+
+    def _add(self, key: str, figures: Sequence[int]) -> None:
+        thing = self._things[key] = _Thing(list(figures), list(figures))
+        thing.weight = float(figures[0]) if self._is_new_from_zero else 0.0
+        if len(self._own) < self._own_max and key != REST:
+            thing.is_own = True
+            self._own[key] = thing
+        elif self._is_new_from_zero:
+            # Its own figures begin at nothing then: these are counted.
+            thing.figures = [0] * self._width
+            _add_to(self.rest, figures)
+
+    def _grow(self, thing: _Thing, figures: Sequence[int], fading: float) -> None:
+        last = thing.last
+        if figures[0] < last[0]:
+            last[:] = [0] * self._width
+        growth = [max(0, now - before) for now, before in zip(figures, last, strict=True)]
+        last[:] = map(max, last, figures)
+        thing.weight = thing.weight * fading + growth[0]
+        _add_to(thing.figures if thing.is_own else self.rest, growth)
+
+    def _share_out(self) -> None:
+        """Give series to those that are due."""
+        waiting = [
+            (thing.weight, key)
+            for key, thing in self._things.items()
+            if not thing.is_own and key != REST
+        ]
+        if not waiting:
+            return
+        best = nlargest(self._own_max, waiting)
+        best.reverse()  # the busiest is the last
+        while best and len(self._own) < self._own_max:
+            self._give(best.pop()[1])
+        weakest = sorted(((thing.weight, key) for key, thing in self._own.items()), reverse=True)
+        while best and weakest and best[-1][0] > TWICE * weakest[-1][0]:
+            _, loser = weakest.pop()
+            self._own.pop(loser).is_own = False
+            self._give(best.pop()[1])
+
+    def _give(self, key: str) -> None:
+        thing = self._own[key] = self._things[key]
+        thing.is_own = True
+
+
+def _add_to(sums: list[int], growth: Iterable[int]) -> None:
+    for place, each in enumerate(growth):
+        sums[place] += each
