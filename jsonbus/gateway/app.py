@@ -25,9 +25,9 @@ from jsonbus.errors import LocalError
 from .answers import Answer
 from .docs_page import HEADERS, DocsPage
 from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
-from .http_request import HttpRequest, Refusal, connection_of
 from .home_page import HEADERS as HOME_HEADERS
 from .home_page import render_home
+from .http_request import HttpRequest, Refusal, connection_of
 from .hub import Published
 from .metrics import CONTENT_TYPE, Metrics
 from .openapi import make_document

@@ -21,7 +21,8 @@ def render_home(reason: str) -> bytes:
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>jsonbus gateway</title>
 <style>:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto;
+        padding: 0 1rem; }}
 </style></head><body><h1>jsonbus gateway</h1><p>{escape(reason)}</p>
 <p><a href="/docs">/docs</a> tells what else it offers.</p></body></html>
 """.encode()

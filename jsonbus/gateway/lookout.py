@@ -2,8 +2,8 @@
 
 One survey for all who look, fed by one passive subscription: it brings what travels for others
 anyway, so to look changes nothing on the bus. It begins with the first who looks, and ends some
-seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says so
-by `acquire`, and `release` when done.
+seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says
+so by `acquire`, and `release` when done.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Gone(NamedTuple):
 class Watched(Protocol):
     """What is needed of the bus; AsyncBus is one."""
 
-    def subscribe(self, pattern: str, handler: Any, **options: Any) -> Any: ...
+    def subscribe(
+        self, pattern: str, handler: Any, *, in_batches: bool, maxsize: int, passive: bool
+    ) -> Any: ...
 
     def on_node(self, handler: Any) -> Any: ...
 

@@ -17,6 +17,7 @@ from fastapi import Request
 from nicegui import Client, ui
 
 from ..access import Access
+from ..bridges import Bridges
 from ..http_request import BodyRoom
 from ..lookout import Lookout
 from ..seldom import Seldom
@@ -49,6 +50,7 @@ class Dashboard:
         *,
         node: str,
         lookout: Lookout,
+        bridges: Bridges,
         publisher: Publisher,
         subscribers: Callable[[], Sequence[ViewLike]],
         access: Access,
@@ -56,6 +58,7 @@ class Dashboard:
     ) -> None:
         self._node = node
         self._lookout = lookout
+        self._bridges = bridges
         self._publisher = publisher
         self._subscribers = subscribers
         self._access = access
@@ -132,6 +135,8 @@ class Dashboard:
             began_at = time.perf_counter()
             try:
                 self._show()
+                if any(page.shows_bridges for page in self._pages.values()):
+                    await self._bridges.look()  # asks at most every two seconds, and does not wait
             except Exception:  # a bug, which must not end all pages
                 if self._warns.is_due():
                     logger.exception("the dashboard was not brought up to date")
@@ -169,6 +174,7 @@ class Dashboard:
             events=tuple(self._lookout.events),
             gone=self._lookout.gone(),
             subscribers=self._subscribers,
+            bridges=self._bridges.states,
         )
 
 

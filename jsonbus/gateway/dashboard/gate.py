@@ -1,6 +1,6 @@
 """The gate: which requests reach NiceGUI, and what browsers may do with its pages.
 
-Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away already,
+Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
 websockets included. Of NiceGUI only three things can be reached: its page at `/`, its files below
 `/_nicegui/`, to be read, and its websocket. With tokens all of them need a session, which `/login`
 begins; the cookie opens nothing else of the gateway, so a request that a browser sends with it by
@@ -157,7 +157,7 @@ def _key_of(scope: Scope) -> str | None:
             for pair in value.decode("latin-1").split(";"):
                 found, _, key = pair.partition("=")
                 if found.strip() == wanted:
-                    return key.strip()
+                    return str(key.strip())
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import jsonbus
 from jsonbus.survey import Picture, TopicView
 
+from ..bridge_state import BridgeState
 from ..lookout import Gone
 from ..services import ViewLike
 from .history import RateHistory
@@ -27,6 +28,7 @@ class Look:
     gone: Sequence[Gone]
     #: Asked for by the tab that shows them alone.
     subscribers: Callable[[], Sequence[ViewLike]]
+    bridges: Callable[[], Sequence[BridgeState]]
 
 
 class Tab(Protocol):

@@ -1,4 +1,4 @@
-"""Nodes: who is on the bus, what each does and wants, who answers late joiners, and who just died."""
+"""Nodes: who is on the bus, what each does and wants, who answers late joiners, who just died."""
 
 from __future__ import annotations
 
@@ -118,9 +118,11 @@ def who_answers(infos: Sequence[jsonbus.NodeInfo]) -> str:
     if masters:
         names = ", ".join(clean(info.name) for info in masters[:3])
         return f"Late joiners are answered by {names}" + (f"; so far {told}" if told else "")
+    if told:
+        return f"Late joiners were answered by {told}"
     if any(info.mode == "delayed" for info in infos):
-        return f"Late joiners were answered by {told}" if told else "No late joiner was answered yet"
-    return f"Late joiners were answered by {told}" if told else "Nobody answers late joiners"
+        return "No late joiner was answered yet"
+    return "Nobody answers late joiners"
 
 
 def _node_row(view: NodeView) -> Row:

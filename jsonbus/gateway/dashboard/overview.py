@@ -112,7 +112,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
     gone_note = (
         f"{clean(just_gone[0].info.name)} expired {show_ago(look.at - just_gone[0].event.at)} ago"
         if just_gone
-        else "all of them are heard"
+        else "all are heard"
     )
     return [
         ("nodes", "Nodes", show_count(overview.nodes), "", gone_note, "bad" if just_gone else ""),
@@ -121,7 +121,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
             "Topics",
             show_count(overview.topics),
             "",
-            f"{show_count(forgotten)} forgotten" if forgotten else "heard since somebody looks",
+            f"{show_count(forgotten)} forgotten" if forgotten else "heard so far",
             "",
         ),
         (
@@ -138,7 +138,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
             "Not sent",
             show_share(overview.suppressed_share).removesuffix(" %"),
             "%",
-            of_all or "of what was published: nobody wanted it",
+            of_all or "nobody wanted it",
             "",
         ),
         (
@@ -154,7 +154,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
             "Repaired",
             show_count(overview.repaired),
             "",
-            "messages that were sent again",
+            "sent again",
             "",
         ),
     ]
@@ -162,7 +162,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
 
 def _loss_note(overview: Overview) -> str:
     if overview.dropped_here:
-        return f"{show_count(overview.dropped_here)} dropped by this gateway"
+        return f"{show_count(overview.dropped_here)} dropped here"
     if overview.lost:
-        return f"{show_count(overview.lost)} messages that nodes missed"
-    return "nothing that a node wanted"
+        return f"{show_count(overview.lost)} missed by nodes"
+    return "nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import Client, events, ui
@@ -71,6 +72,10 @@ class Page:
     def is_looking(self) -> bool:
         return self._is_looking
 
+    @property
+    def shows_bridges(self) -> bool:
+        return self.is_due and self._name == "webhooks"
+
     def show(self, look: Look) -> None:
         """Bring the tab in front up to date."""
         if self._tab is not None:
@@ -113,12 +118,11 @@ class Page:
                 ui.element("span").classes("logo")
                 ui.label("jsonbus").classes("brand-name")
                 ui.label(clean(node)).classes("brand-node")
-            with ui.tabs(value=self._name, on_change=self._turn).props(
-                "no-caps dense outside-arrows mobile-arrows shrink"
-            ) as self._tabs:
-                self._tabs.classes("nav")
+            with ui.tabs().props("no-caps dense outside-arrows mobile-arrows shrink") as self._tabs:
                 for name in self._makers:
                     ui.tab(name, label=name.capitalize())
+            self._tabs.classes("nav").set_value(self._name)
+            self._tabs.on_value_change(self._turn)
             with ui.element("div").classes("tools"):
                 Shell(self._note_visible)
                 if has_logout:
@@ -135,7 +139,7 @@ class Page:
             self._tab = self._makers[name]()
         self._refresh()
 
-    def _turn(self, event: events.ValueChangeEventArguments[str | None]) -> None:
+    def _turn(self, event: events.ValueChangeEventArguments[Any]) -> None:
         name = str(event.value)
         if name in self._makers and name != self._name:
             self._open(name)

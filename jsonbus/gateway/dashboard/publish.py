@@ -52,7 +52,7 @@ class PublishTab:
                     "outlined dense autogrow debounce=250 hide-bottom-space "
                     f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'"
                 )
-                .classes("field mono")
+                .classes("field")
             )
             with ui.element("div").classes("options"):
                 self._retain = ui.switch("Retain").props("dense")

@@ -35,7 +35,11 @@ class TopicsTab:
     """See the head of this file."""
 
     def __init__(
-        self, lookout: Lookout, topic: str, refresh: Callable[[], None], on_topic: Callable[[str], None]
+        self,
+        lookout: Lookout,
+        topic: str,
+        refresh: Callable[[], None],
+        on_topic: Callable[[str], None],
     ) -> None:
         """`topic` is chosen at first, if it is not empty; `on_topic` is told of every other."""
         self._refresh = refresh
@@ -94,7 +98,8 @@ class TopicsTab:
                 (look.topics[topic] for topic in topics), key=lambda view: (-view.rate, view.topic)
             )
             window = self._rows.window(len(views))
-            rows = [_topic_row(view.topic, view, look) for view in views[window.start : window.stop]]
+            seen = views[window.start : window.stop]
+            rows = [_topic_row(clean(view.topic), view, look) for view in seen]
             self._show(len(views), rows, window, len(views), total_topics)
             return
         self._tree.update(look.topics, self._wanted)
