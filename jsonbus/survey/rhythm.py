@@ -104,7 +104,8 @@ class Rhythm:
         self._duplicates = 0
         self._late = 0
         self._bytes = 0
-        self._last_at = 0.0
+        #: When the last message came, seconds since 1970.
+        self.last_at = 0.0
         self._intervals = Running()
         self._sizes = Running()
 
@@ -124,7 +125,7 @@ class Rhythm:
         if place == _DUPLICATE:
             self._duplicates += 1
             return
-        publisher.heard_at = self._last_at = origin.received_at
+        publisher.heard_at = self.last_at = origin.received_at
         self._messages += 1
         self._bytes += size
         self._sizes.add(size)
@@ -159,7 +160,7 @@ class Rhythm:
             self._sizes.spread(),
             self._bytes,
             bytes_per_s,
-            self._last_at,
+            self.last_at,
         )
 
     def _add(self, origin: jsonbus.Origin) -> _Publisher:
