@@ -100,8 +100,8 @@ class Watch:
         if self.patterns != (EVERYTHING,):
             what += f" that matches {', '.join(self.patterns)}"
         if self.is_subscribing:
-            return f"{what}: nobody publishes it"
-        return f"{what}: nobody publishes it, or nobody wants it; --subscribe asks for it"
+            return f"{what}: nobody publishes"
+        return f"{what}: nobody publishes, or nobody wants it; --subscribe asks for it"
 
     def tell_silence(self) -> None:
         """Tell that on standard error, once."""

@@ -8,6 +8,7 @@ that is not plain ASCII.
 from __future__ import annotations
 
 import json
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -104,17 +105,18 @@ def lay_out(
 def summarize(overview: Overview, frame: Frame) -> tuple[str, str]:
     """The bus in two lines."""
     title = (
-        f"jsonbus {frame.bus}  {overview.nodes} nodes  {overview.topics} topics  "
+        f"jsonbus {frame.bus}  {_several(overview.nodes, 'node')}  "
+        f"{_several(overview.topics, 'topic')}  "
         f"{count(overview.rate)} messages/s  {count(overview.bytes_per_s)} bytes/s"
     )
-    if frame.is_subscribing:
-        title += "  subscribed"
     totals = [
         f"sent {count(overview.sent)}",
         f"suppressed {count(overview.suppressed)} ({share(overview.suppressed_share)})",
         f"lost {count(overview.lost)} ({share(overview.loss)})",
         f"repaired {count(overview.repaired)}",
     ]
+    if frame.is_subscribing:
+        totals.append("subscribed")
     for number, text in (
         (overview.nodes - overview.nodes_telling, "nodes do not tell"),
         (overview.dropped_here, "not counted here"),
@@ -169,7 +171,7 @@ def _table(state: State, frame: Frame, columns: int, room: int, paint: Paint) ->
     )
     if not rows and room > 2:
         empty = f"nothing matches {place.pattern}" if place.pattern else frame.silence
-        lines += ["", fit(f"  {empty}", columns)] if empty else []
+        lines += ["", *(fit(each, columns) for each in textwrap.wrap(clean(empty), columns))]
     return lines[:room]
 
 
@@ -253,6 +255,10 @@ def _hint(state: State, frame: Frame) -> str:
             f"Tab {other}  Enter all  / filter  <> sort  i reverse  Space pause  ? help  q"
         )
     return "  ".join(parts)
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _share_out(columns: Sequence[Column], width: int) -> dict[str, int]:
