@@ -27,7 +27,7 @@ COMMANDS = {
     "node": "Stay on the bus and tell who joins, leaves and expires.",
     "nodes": "Show who is on the bus.",
     "topics": "Show what is subscribed to, and by whom.",
-    "top": "Watch topics, nodes, rates and losses, live.",
+    "top": "Show what flows on the bus, live: topics, nodes, rates, losses.",
     "hz": "Measure how often messages come, and how regularly.",
     "bw": "Measure how much data flows, and how large values are.",
     "explain": "Tell why a value would be sent, held or not sent.",

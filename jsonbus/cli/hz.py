@@ -30,7 +30,8 @@ def command(settings: BusSettings, patterns: tuple[str, ...], **options: Any) ->
     A line per topic and interval: messages per second; mean, standard deviation (jitter), least
     and most of the time between two messages; messages so far; and LOSS, the share of its
     publishers' messages, whatever their topic, that never came here. By that, a lossy network is
-    told from a slow publisher.
+    told from a slow publisher; in a pipe there is also publisher_rate, messages per second that the
+    publishers sent under all their topics, by their sequence: lost ones count.
 
     Times are by the publisher's clock, between messages in the order of its sequence; messages that
     share a datagram have no time between them. It looks on without changing anything.
@@ -53,10 +54,11 @@ def _as_json(view: RhythmView) -> dict[str, Any]:
     return {
         "rate": round(view.rate, 6),
         **{
-            name: round(each, 6) if spread.number else None
+            name: round(each, 9) if spread.number else None
             for name, each in zip(names, times, strict=True)
         },
         "window": spread.number,
+        "publisher_rate": round(view.publisher_rate, 6),
     }
 
 

@@ -7,8 +7,8 @@ from jsonbus.cli.output import Output
 from tests.cli.running import Run, json_lines, meanwhile
 
 KEYS = (
-    "at topic rate mean_s jitter_s min_s max_s window messages total publishers lost loss late"
-    " duplicates"
+    "at topic rate mean_s jitter_s min_s max_s window publisher_rate messages total publishers"
+    " lost loss late duplicates"
 ).split()
 
 

@@ -168,6 +168,17 @@ def test_what_is_on_screen_already_is_not_written_again(start: Start) -> None:
     assert_given_back(screen)
 
 
+def test_the_log_is_shown_below_and_written_afterwards(start: Start, desk: Desk) -> None:
+    screen = start("-v")
+    screen.expect("a/kitchen")
+    with jsonbus.Bus(port=desk.port, interface="lo", name="latecomer"):
+        assert wait_until(lambda: "latecomer" in screen.lines[-1]), screen.lines
+    screen.press(b"q")
+    assert_given_back(screen)
+    assert wait_until(lambda: b"latecomer" in screen.written.rpartition(LEAVE)[2])
+    assert len(screen.lines) == 24
+
+
 def test_it_does_not_change_what_is_sent(start: Start, desk: Desk) -> None:
     screen = start("--name", "looker")
     screen.expect("a/kitchen")

@@ -93,7 +93,8 @@ class Terminal:
         data = [] if self._shown else ["\x1b[2J"]
         for number, line in enumerate(lines):
             if not self._shown or self._shown[number] != line:
-                data.append(f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{line}")
+                # The line is erased first: what is blank at its end need not be sent.
+                data.append(f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{line.rstrip(' ')}")
         if data:
             self._write("".join(data).encode("utf-8", "replace"))
         self._shown = list(lines)
