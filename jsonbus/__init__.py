@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .aio.channel import Channel as AsyncChannel
     from .async_topic_queue import AsyncTopicQueue
     from .config import BusConfig
+    from .core.frames import Totals
     from .core.message import Message, Origin
     from .core.topics import check_pattern, check_topic, topic_matches
     from .core.views import Explanation, NodeInfo
@@ -46,6 +47,7 @@ __all__ = [
     "Origin",
     "SubscriptionStore",
     "TopicQueue",
+    "Totals",
     "__version__",
     "check_pattern",
     "check_topic",
@@ -69,6 +71,7 @@ _HOMES = {
     "Origin": ".core.message",
     "SubscriptionStore": ".subscription_store",
     "TopicQueue": ".topic_queue",
+    "Totals": ".core.frames",
     "check_pattern": ".core.topics",
     "check_topic": ".core.topics",
     "topic_matches": ".core.topics",

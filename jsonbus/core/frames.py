@@ -48,6 +48,17 @@ class About(NamedTuple):
 UNTOLD = About()
 
 
+class Totals(NamedTuple):
+    """What a node has counted since it started, in messages; told with where it runs."""
+
+    sent: int = 0
+    suppressed: int = 0  # published, and wanted by nobody
+    received: int = 0  # from others, whether wanted or not
+    lost: int = 0  # of others, and never came
+    repaired: int = 0  # sent again for who had missed them
+    shares: int = 0  # not messages: full lists sent, which is how late joiners are answered
+
+
 class Digest(NamedTuple):
     """Equal digests mean identical subscription lists."""
 
@@ -156,6 +167,7 @@ class PresenceFrame:
     receive_buffer_bytes: int | None = None  # as in an announcement
     about: About = UNTOLD
     is_answer: bool = False  # somebody asked where the sender is
+    totals: Totals | None = None
 
 
 @dataclass(slots=True)
@@ -262,6 +274,7 @@ class PongFrame:
     to: str
     ping_id: int
     about: About = UNTOLD
+    totals: Totals | None = None
 
 
 @dataclass(slots=True)

@@ -139,14 +139,16 @@ class Giving:
         self, topic: Any, value: Any, number: Any, sent_us: Any, peer: Peer, now: float
     ) -> None:
         route = self._router.find(topic)
-        if route is None or not route.inboxes or not _is_count(number) or not _is_count(sent_us):
+        if route is None or not route.subscribers:
+            return
+        if not _is_count(number) or not _is_count(sent_us):
             return
         wall = now + self._outbox.wall_offset_s
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, wall)
         message = make_message(route.topic, value, number or None, origin)
         if self._cache.is_new(message, sent_us):
             self._cache.note(message)
-            self._deliveries.add_to_all(route.inboxes, as_retained(message))
+            self._deliveries.add_to_all(route.subscribers, as_retained(message))
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:

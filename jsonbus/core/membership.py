@@ -31,6 +31,7 @@ from jsonbus.core.frames import (
     Entry,
     ListFrame,
     PresenceFrame,
+    Totals,
     bucket_of,
 )
 from jsonbus.core.joining import DOUBTING, Joining
@@ -59,7 +60,7 @@ class Membership:
 
     `on_entry(old, new, now)` is called for every change of another node's entry, `on_state(now)`
     after the state changed, `emit` for everything that a front end may want to know. `about(node)`
-    is what a node has told of itself.
+    is what a node has told of itself, `totals` what this one has counted.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Membership:
         *,
         emit: Callable[[Event], None],
         about: Callable[[str], About],
+        totals: Callable[[], Totals],
         on_entry: Callable[[Entry | None, Entry | None, float], None],
         on_state: Callable[[float], None],
     ) -> None:
@@ -83,7 +85,7 @@ class Membership:
         self._on_state = on_state
         self.list = SubscriptionList()
         self.joining = Joining()
-        self._speaker = Speaker(settings, self.list, self.joining, rng, outbox, counters)
+        self._speaker = Speaker(settings, self.list, self.joining, rng, outbox, counters, totals)
         self._sharing = Sharing(settings, self.list, rng, outbox, counters)
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)

@@ -28,7 +28,7 @@ from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import Event
 from jsonbus.core.express import Express
 from jsonbus.core.fragments import Fragments
-from jsonbus.core.frames import Entry, Frame
+from jsonbus.core.frames import Entry, Frame, Totals
 from jsonbus.core.giving import Giving
 from jsonbus.core.large_values import LargeValues
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
@@ -82,11 +82,14 @@ class Node:
             self.counters,
             emit=self._emit,
             about=self._roster.about,
+            totals=self._totals,
             on_entry=self._entry_changed,
             on_state=self._state_changed,
         )
         self._router = Router(self._other_entries, self.express)
-        self._pings = Pings(lambda: self._membership.about, self._outbox, rng, self._emit)
+        self._pings = Pings(
+            lambda: self._membership.about, self._totals, self._outbox, rng, self._emit
+        )
         self._deliveries = Deliveries()
         self._dialogue = Dialogue(
             settings,
@@ -349,18 +352,33 @@ class Node:
         """
         return self._reliable.room_at(topic, now)
 
-    def subscribe(self, pattern: str, sink: object, now: float) -> None:
-        """Deliver messages that match to `sink`; it may have several patterns."""
-        self.subscribe_all((pattern,), sink, now)
+    def subscribe(
+        self, pattern: str, sink: object, now: float, *, is_passive: bool = False
+    ) -> None:
+        """Deliver messages that match to `sink`; it may have several patterns.
 
-    def subscribe_all(self, patterns: tuple[str, ...], sink: object, now: float) -> None:
+        A passive one gets what is sent for others anyway: no other node hears of it, nothing is
+        sent, repaired or given because of it. A sink is passive with all its patterns, or none.
+        """
+        self.subscribe_all((pattern,), sink, now, is_passive=is_passive)
+
+    def subscribe_all(
+        self, patterns: tuple[str, ...], sink: object, now: float, *, is_passive: bool = False
+    ) -> None:
         """The same for several patterns: all of them, or none if one is refused."""
         self._check_open()
         patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
-        self._check_room(*patterns)
+        if not is_passive:
+            self._check_room(*patterns)
         inbox = self._inboxes.get(sink)
         if inbox is None:
-            inbox = self._inboxes[sink] = Inbox(sink)
+            inbox = self._inboxes[sink] = Inbox(sink, is_passive=is_passive)
+        assert inbox.is_passive is is_passive
+        if is_passive:
+            for pattern in patterns:
+                self._router.passive.subscribe(pattern, inbox)
+            self._router.forget()
+            return
         for pattern in patterns:
             self._reliable.subscribing(pattern)
             self._router.local.subscribe(pattern, inbox)
@@ -373,14 +391,18 @@ class Node:
 
     def unsubscribe_all(self, patterns: tuple[str, ...], sink: object, now: float) -> bool:
         """The same for several patterns; False if there was none of them."""
-        inbox, local = self._inboxes.get(sink), self._router.local
+        inbox = self._inboxes.get(sink)
         if inbox is None:
             return False
-        ended = [pattern for pattern in patterns if local.unsubscribe(pattern, inbox)]
+        store = self._router.passive if inbox.is_passive else self._router.local
+        ended = [pattern for pattern in patterns if store.unsubscribe(pattern, inbox)]
         if not ended:
             return False
-        if not local.patterns_of(inbox):
+        if not store.patterns_of(inbox):
             del self._inboxes[sink]
+        if inbox.is_passive:
+            self._router.forget()
+            return True
         for pattern in ended:
             self._reliable.unsubscribed(pattern)
         self._own_patterns_changed(now)
@@ -460,7 +482,7 @@ class Node:
 
     def has_subscribers(self, topic: str) -> bool:
         route = self._router.route(topic)
-        return bool(route.inboxes) or route.is_wanted_elsewhere
+        return bool(route.subscribers) or route.is_wanted_elsewhere
 
     def subscriptions(self) -> dict[str, list[str]]:
         """The ids of the nodes that want each pattern; this node's own included."""
@@ -472,7 +494,12 @@ class Node:
         from jsonbus.core import views
 
         return views.list_nodes(
-            self.settings, self._membership.about, self._membership.list, self._roster, now
+            self.settings,
+            self._membership.about,
+            self._totals(),
+            self._membership.list,
+            self._roster,
+            now,
         )
 
     def smallest_buffer(self, hosts: Container[str]) -> int | None:
@@ -496,7 +523,7 @@ class Node:
             mode=self.settings.mode,
             state=self.state,
             state_reason=self.state_reason,
-            local=len(route.inboxes),
+            local=len(route.subscribers),
             others=self._other_entries(),
         )
 
@@ -516,6 +543,19 @@ class Node:
         return counts
 
     # --- Inside ---------------------------------------------------------------------------------
+
+    def _totals(self) -> Totals:
+        counters = self.counters
+        return Totals(
+            sent=self._outbox.messages_sent,
+            suppressed=counters.messages_suppressed
+            + counters.held_suppressed
+            + self.express.count_suppressed(),
+            received=counters.messages_received,
+            lost=max(0, counters.messages_lost),
+            repaired=self._reliable.repaired,
+            shares=counters.list_shares_sent,
+        )
 
     def _make_origin(self, now: float) -> Origin:
         wall = now + self._outbox.wall_offset_s

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from jsonbus.core.events import Event, PongReceived
-from jsonbus.core.frames import About, PingFrame, PongFrame
+from jsonbus.core.frames import About, PingFrame, PongFrame, Totals
 from jsonbus.core.limits import PINGS_OPEN_MAX, PONG_AT_ONCE_NODES, PONG_SPREAD_S, PONGS_WAITING_MAX
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire_encode import encode_ping, encode_pong
@@ -19,16 +19,18 @@ class Pings:
     A pong tells about this node: whoever pings wants to know who is there.
     """
 
-    __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at")
+    __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at", "_totals")
 
     def __init__(
         self,
         about: Callable[[], About],
+        totals: Callable[[], Totals],
         outbox: Outbox,
         rng: random.Random,
         emit: Callable[[Event], None],
     ) -> None:
         self._about = about
+        self._totals = totals
         self._outbox = outbox
         self._rng = rng
         self._emit = emit
@@ -70,4 +72,7 @@ class Pings:
             self._send_pong(to, ping_id, now)
 
     def _send_pong(self, to: str, ping_id: int, now: float) -> None:
-        self._outbox.put_control(encode_pong, now, to=to, ping_id=ping_id, about=self._about())
+        about, totals = self._about(), self._totals()
+        self._outbox.put_control(
+            encode_pong, now, to=to, ping_id=ping_id, about=about, totals=totals
+        )

@@ -16,7 +16,7 @@ from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable import Reliable
 from jsonbus.core.retained import Kept, RetainedStore
-from jsonbus.core.routing import Deliveries, Route, Router
+from jsonbus.core.routing import Deliveries, Inbox, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ClosedError, PayloadTooLargeError
 
@@ -79,7 +79,7 @@ class Publisher:
         if is_retained:
             self._retain(route, value, payload, number, now)
         if route.inboxes:
-            self._deliver_own(route, payload, number, now)
+            self._deliver_own(route.inboxes, route.topic, payload, number, now)
         elif self._outbox.shares(now):
             self._express.lanes[route.topic] = route.lane
         return True
@@ -111,7 +111,7 @@ class Publisher:
         if self._is_closed:
             raise ClosedError("the bus is closed")
         is_joining = self._state == JOINING
-        if not is_joining and not route.inboxes and not is_retained:
+        if not is_joining and not route.subscribers and not is_retained:
             self._counters.messages_suppressed += 1
             self._express.lanes[route.topic] = b""
             return False
@@ -119,8 +119,8 @@ class Publisher:
         if is_retained:
             self._check_retained(route, value, payload)
             self._retain(route, value, payload, 0, now)
-        if route.inboxes:
-            self._deliver_own(route, payload, None, now)
+        if route.subscribers:
+            self._deliver_own(route.subscribers, route.topic, payload, None, now)
         if is_joining:
             self._counters.messages_held += 1
             self._send_held(self._hold.put(route.topic, payload, is_reliable, is_retained), now)
@@ -128,18 +128,23 @@ class Publisher:
             self._counters.messages_local += 1
         return True
 
-    def _deliver_own(self, route: Route, payload: bytes, number: int | None, now: float) -> None:
+    def _deliver_own(
+        self, inboxes: tuple[Inbox, ...], topic: str, payload: bytes, number: int | None, now: float
+    ) -> None:
         """Own subscriptions get what the others get: the value as JSON carries it."""
         wall = now + self._outbox.wall_offset_s
         settings = self._settings
         origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
-        message = make_message(route.topic, codec.loads(payload), number, origin)
-        self._deliveries.add_to_all(route.inboxes, message)
+        message = make_message(topic, codec.loads(payload), number, origin)
+        self._deliveries.add_to_all(inboxes, message)
 
     def _send_held(self, held: list[Held], now: float) -> None:
         for topic, payload, is_reliable, is_retained in held:
             self._counters.held_sent += 1
-            self._put(self._router.route(topic), payload, now, is_reliable, is_retained)
+            route = self._router.route(topic)
+            number = self._put(route, payload, now, is_reliable, is_retained)
+            if route.onlookers:  # subscribers had it when it was published
+                self._deliver_own(route.onlookers, topic, payload, number, now)
 
     def _put(
         self, route: Route, payload: bytes, now: float, is_reliable: bool, is_retained: bool

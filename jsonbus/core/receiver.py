@@ -364,9 +364,10 @@ class Receiver:
         if mark == GIFT:
             self._giving.receive_large(item, peer, now)
             return
-        if mark == 1:
+        if mark == 1 and route.subscribers:
             self._giving.note(message)
-        if type(item[2]) is int and item[2] > 0:
+        # Who only looks on has no claim: it gets what comes, as it comes.
+        if route.subscribers and type(item[2]) is int and item[2] > 0:
             if self._reliable.receive(peer, route, message, item[2], size, now) is not IN_TURN:
                 self.is_stirred = True  # it may have set a timer
         else:

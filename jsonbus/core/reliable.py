@@ -6,7 +6,7 @@ its topics are.
 
 Receiving side: a message with a sequence goes through its stream (streams.py) before it reaches
 inboxes. What a stream misses is asked for by NAKs, which all hear: publisher and fellow subscribers
-alike. Topics that nobody here wants have no stream.
+alike. Topics that nobody here subscribes to have no stream; passive subscriptions begin none.
 
 Where a stream begins. A subscriber has a claim to what was published since it subscribed, and hears
 of a stream for the first time at some sequence s. If nothing of that publisher got lost since, it
@@ -209,7 +209,7 @@ class Reliable:
     def receive_beat(self, frame: BeatFrame, peer: Peer, now: float) -> None:
         for topic, last, first in frame.beats:
             route = self._router.find(topic)
-            if route is None or not route.inboxes:
+            if route is None or not route.subscribers:
                 continue
             key = (peer.node, peer.incarnation, topic)
             if key not in self._streams:
@@ -279,6 +279,11 @@ class Reliable:
             self._expires_at = now + STREAMS_EXPIRY_S
             self._streams.expire(now)
             self._settle()
+
+    @property
+    def repaired(self) -> int:
+        """Own messages that were sent again."""
+        return self._history.repaired
 
     def figures(self) -> dict[str, int]:
         """What stats() shows of it."""

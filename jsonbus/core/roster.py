@@ -7,7 +7,7 @@ were lost; one that comes late is taken back from the count.
 
 from __future__ import annotations
 
-from jsonbus.core.frames import UNTOLD, About, Header
+from jsonbus.core.frames import UNTOLD, About, Header, Totals
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, MARKS_MAX, PEERS_MAX
 from jsonbus.core.wire_encode_messages import HEADER_END_BYTES, header_pattern
 
@@ -37,6 +37,7 @@ class Peer:
         "node",
         "received",
         "told_at",
+        "totals",
     )
 
     def __init__(self, header: Header, address: tuple[str, int]) -> None:
@@ -46,6 +47,7 @@ class Peer:
         self.address = address
         self.name = header.node
         self.about = UNTOLD
+        self.totals: Totals | None = None
         #: When it last told that; before any `now` if it never did.
         self.told_at = -1.0
         #: The same, because somebody had asked.

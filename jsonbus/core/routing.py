@@ -23,10 +23,12 @@ from jsonbus.core.wire_names import SERVED_PREFIX
 class Inbox:
     """The messages for one sink since the front end last took them."""
 
-    __slots__ = ("messages", "sink")
+    __slots__ = ("is_passive", "messages", "sink")
 
-    def __init__(self, sink: object) -> None:
+    def __init__(self, sink: object, *, is_passive: bool = False) -> None:
         self.sink = sink
+        #: It gets what travels for others anyway, and asks nobody for it.
+        self.is_passive = is_passive
         self.messages: list[Message] = []
 
 
@@ -68,15 +70,29 @@ class Deliveries:
 class Route:
     """A topic that may be published, and who wants it."""
 
-    __slots__ = ("generation", "inboxes", "is_wanted_elsewhere", "lane", "only", "topic")
+    __slots__ = (
+        "generation",
+        "inboxes",
+        "is_wanted_elsewhere",
+        "lane",
+        "only",
+        "onlookers",
+        "subscribers",
+        "topic",
+    )
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         #: How its messages begin in a batch: `["topic",`.
         self.lane = b"[%b," % dumps(topic)
         self.generation = -1
+        #: Whoever here gets what is sent: subscribers, then onlookers.
         self.inboxes: tuple[Inbox, ...] = ()
         self.only: Inbox | None = None  # if there is just one
+        #: Those that asked for it: the others know, and what is missed is asked for again.
+        self.subscribers: tuple[Inbox, ...] = ()
+        #: Those that are passive.
+        self.onlookers: tuple[Inbox, ...] = ()
         self.is_wanted_elsewhere = False
 
 
@@ -92,6 +108,7 @@ class Router:
         "current",
         "generation",
         "local",
+        "passive",
         "routes",
         "unwanted",
         "wanted",
@@ -99,6 +116,8 @@ class Router:
 
     def __init__(self, others: Callable[[], Iterable[Entry]], express: Express) -> None:
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
+        #: Subscriptions that no other node knows of.
+        self.passive: SubscriptionStore[Inbox] = SubscriptionStore()
         #: Raised whenever a subscription changes anywhere: routes of before have to be filled anew.
         self.generation = 0
         #: By topic, for the hot paths to look in; keyed by whatever comes, found only if a topic.
@@ -186,8 +205,9 @@ class Router:
         return route
 
     def _fill(self, route: Route) -> None:
-        inboxes = self.local.subscribers_of(route.topic)
-        route.inboxes = inboxes
+        route.subscribers = self.local.subscribers_of(route.topic)
+        route.onlookers = self.passive.subscribers_of(route.topic)
+        inboxes = route.inboxes = route.subscribers + route.onlookers
         route.only = inboxes[0] if len(inboxes) == 1 else None
         route.is_wanted_elsewhere = self.is_wanted_elsewhere(route.topic)
         route.generation = self.generation

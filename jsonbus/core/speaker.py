@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.frames import UNTOLD, About, Entry
+from jsonbus.core.frames import UNTOLD, About, Entry, Totals
 from jsonbus.core.joining import DOUBTING, Joining
 from jsonbus.core.limits import (
     HEARTBEAT_MIN_S,
@@ -61,8 +62,10 @@ class Speaker:
         rng: random.Random,
         outbox: Outbox,
         counters: Counters,
+        totals: Callable[[], Totals],
     ) -> None:
         self._settings = settings
+        self._totals = totals
         self._list = subscription_list
         self._joining = joining
         self._rng = rng
@@ -245,6 +248,7 @@ class Speaker:
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
             about=UNTOLD if suspects else self.about,
             is_answer=is_answer,
+            totals=None if suspects else self._totals(),
         )
 
     def say_goodbye(self, now: float) -> None:

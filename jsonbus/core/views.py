@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jsonbus.core.frames import PLAIN_PREFIX, About, Entry
+from jsonbus.core.frames import PLAIN_PREFIX, About, Entry, Totals
 from jsonbus.core.joining import DOUBTING, JOINING
 from jsonbus.core.roster import Roster
 from jsonbus.core.settings import NodeSettings
@@ -34,6 +34,7 @@ class NodeInfo:
     lost: int  # messages of it that never came
     is_self: bool
     is_plain: bool
+    totals: Totals | None  # as it told them last; None until it has, and of a plain one
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Explanation:
 def list_nodes(
     own: NodeSettings,
     own_about: About,
+    own_totals: Totals,
     subscription_list: SubscriptionList,
     roster: Roster,
     now: float,
@@ -86,6 +88,7 @@ def list_nodes(
                 lost=peer.lost if peer else 0,
                 is_self=is_self,
                 is_plain=entry.is_plain,
+                totals=own_totals if is_self else peer.totals if peer else None,
             )
         )
     return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))

@@ -81,6 +81,8 @@ class Whereabouts:
         now: float,
     ) -> bool:
         """Remember what a node says of itself; whether somebody waits for that."""
+        if not isinstance(frame, ListFrame) and frame.totals is not None:
+            peer.totals = frame.totals
         if isinstance(frame, PresenceFrame):
             if frame.suspects:
                 return False  # that leaves no room for introductions

@@ -47,13 +47,14 @@ own fields are further keys of `jb`:
                        host: what my machine is called, 1 to 64 bytes, sw: the version of my
                        software, 1 to 32 bytes, both without control characters, ch: the TCP
                        port at which I take channels (channel_wire.py), if I do, an: 1 if this
-                       answers jsonbus.where
+                       answers jsonbus.where, st: [sent, suppressed, received, lost, repaired,
+                       shares], what I have counted (Totals in frames.py)
     jsonbus.bye        I leave.     v: my entry's last version
     jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
                        failure, at most 250 characters, if serving failed
     jsonbus.ping       p: ping id
-    jsonbus.pong       p: ping id, to: node that asked, host, sw, ch as in presence
+    jsonbus.pong       p: ping id, to: node that asked, host, sw, ch, st as in presence
     jsonbus.where      who: id or name of a node, which answers with presence
     jsonbus.echo       payload: a text that makes up the size.   p: echo id, from 1
     jsonbus.echoed     payload: the same.   p: echo id, to: node that asked, got: [echoes of that

@@ -38,6 +38,7 @@ from jsonbus.core.wire_fields import (
     read_items,
     read_name,
     read_node,
+    read_totals,
 )
 from jsonbus.core.wire_limits import (
     ERROR_CHARS_MAX,
@@ -175,7 +176,7 @@ def _decode_ping(header: Header, payload: Any, jb: dict[str, Any]) -> PingFrame:
 
 def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
     to, ping_id = read_node(jb.get(KEY_TO)), read_integer(jb.get(KEY_PING), "id")
-    return PongFrame(header, to, ping_id, read_about(jb))
+    return PongFrame(header, to, ping_id, read_about(jb), read_totals(jb))
 
 
 def _decode_where(header: Header, payload: Any, jb: dict[str, Any]) -> WhereFrame:

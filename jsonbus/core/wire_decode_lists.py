@@ -24,6 +24,7 @@ from jsonbus.core.wire_fields import (
     read_name,
     read_receive_buffer,
     read_sums,
+    read_totals,
 )
 from jsonbus.core.wire_limits import (
     LIST_PARTS_MAX,
@@ -143,6 +144,7 @@ def decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> Presenc
         receive_buffer_bytes=read_receive_buffer(jb),
         about=read_about(jb),
         is_answer=read_flag(jb, KEY_ANSWER),
+        totals=read_totals(jb),
     )
 
 

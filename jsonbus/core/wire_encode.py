@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from jsonbus.core import codec
-from jsonbus.core.frames import ALL_BUCKETS, BUCKETS, UNTOLD, About, Digest, Entry, MissingOfTopic
+from jsonbus.core.frames import (
+    ALL_BUCKETS,
+    BUCKETS,
+    UNTOLD,
+    About,
+    Digest,
+    Entry,
+    MissingOfTopic,
+    Totals,
+)
 from jsonbus.core.wire_encode_messages import Stamp, longest
 from jsonbus.core.wire_limits import (
     AGE_MS_MAX,
@@ -50,6 +59,7 @@ from jsonbus.core.wire_names import (
     KEY_SUMS,
     KEY_SUSPECTS,
     KEY_TO,
+    KEY_TOTALS,
     KEY_VERSION,
     KEY_WHO,
     NAK,
@@ -133,6 +143,7 @@ def encode_presence(
     receive_buffer_bytes: int | None = None,
     about: About = UNTOLD,
     is_answer: bool = False,
+    totals: Totals | None = None,
 ) -> bytes:
     """I am here, and this is my digest."""
     fields: dict[str, Any] = {KEY_VERSION: version, KEY_NAME: name, KEY_MODE: mode}
@@ -148,6 +159,8 @@ def encode_presence(
     _add_about(fields, about)
     if is_answer:
         fields[KEY_ANSWER] = 1
+    if totals is not None:
+        fields[KEY_TOTALS] = [*totals]
     return _encode_control(stamp, first_message, sent_us, PRESENCE, b"null", fields)
 
 
@@ -238,10 +251,13 @@ def encode_pong(
     to: str,
     ping_id: int,
     about: About = UNTOLD,
+    totals: Totals | None = None,
 ) -> bytes:
     """I heard the ping of node `to`."""
     fields: dict[str, Any] = {KEY_PING: ping_id, KEY_TO: to}
     _add_about(fields, about)
+    if totals is not None:
+        fields[KEY_TOTALS] = [*totals]
     return _encode_control(stamp, first_message, sent_us, PONG, b"null", fields)
 
 

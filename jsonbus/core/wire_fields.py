@@ -13,6 +13,7 @@ from jsonbus.core.frames import (
     UNTOLD,
     About,
     Digest,
+    Totals,
 )
 from jsonbus.core.wire_limits import (
     INTEGER_MAX,
@@ -26,6 +27,7 @@ from jsonbus.core.wire_names import (
     KEY_RECEIVE_BUFFER,
     KEY_SOFTWARE,
     KEY_SUMS,
+    KEY_TOTALS,
     is_host_name,
     is_node_id,
     is_node_name,
@@ -102,6 +104,14 @@ def read_sums(jb: dict[str, Any]) -> int | None:
 def read_receive_buffer(jb: dict[str, Any]) -> int | None:
     value = jb.get(KEY_RECEIVE_BUFFER)
     return None if value is None else read_integer(value, "a receive buffer")
+
+
+def read_totals(jb: dict[str, Any]) -> Totals | None:
+    value = jb.get(KEY_TOTALS)
+    if value is None:
+        return None
+    items = read_items(value, len(Totals._fields), "totals")
+    return Totals(*[read_integer(each, "a total") for each in items])
 
 
 def read_about(jb: dict[str, Any]) -> About:

@@ -57,12 +57,14 @@ class Mail:
         maxsize: int,
         overflow: str,
         as_type: Any,
+        is_passive: bool,
         log: BusLog,
         discards: Discards,
     ) -> None:
         # What was subscribed to, nearly always one; a dict is an ordered set.
         given = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
         self._patterns = dict.fromkeys(given)
+        self._is_passive = is_passive
         self._log = log
         self._discards = discards
         self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
@@ -85,6 +87,11 @@ class Mail:
     def pattern(self) -> str:
         """The topic or pattern subscribed to; several are separated by commas."""
         return ", ".join(self._patterns)
+
+    @property
+    def is_passive(self) -> bool:
+        """Whether it gets only what travels for others anyway."""
+        return self._is_passive
 
     @property
     def pending(self) -> int:

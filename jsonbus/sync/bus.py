@@ -154,6 +154,7 @@ class Bus:
         overflow: str = "drop_oldest",
         as_type: Any = None,
         in_batches: bool = False,
+        passive: bool = False,
     ) -> Subscription:
         """Get the messages to a topic, or to all topics that a pattern, or one of several, matches.
 
@@ -170,6 +171,10 @@ class Bus:
         `in_batches`: the handler gets a list, of at least one message, all that came together; for
         who can do with many at once what costs much for each alone.
 
+        `passive`: get what travels for others anyway, and ask for nothing: no node learns of it,
+        so nothing is sent because of it; of a reliable topic nothing that got lost on the way here
+        is sent again, and no retained values are given. For who watches the bus.
+
         `as_type`, a dataclass, makes `message.value` an instance of it; messages that do not fit
         are dropped, counted, and warned of once.
 
@@ -184,10 +189,13 @@ class Bus:
             overflow=overflow,
             as_type=as_type,
             in_batches=in_batches,
+            passive=passive,
         )
         self._loop.attach(
             subscription,
-            lambda node, now: node.subscribe_all(subscription.patterns, subscription, now),
+            lambda node, now: node.subscribe_all(
+                subscription.patterns, subscription, now, is_passive=passive
+            ),
         )
         return subscription
 
@@ -395,6 +403,7 @@ class Bus:
         overflow: str = "drop_oldest",
         as_type: Any = None,
         in_batches: bool = False,
+        passive: bool = False,
     ) -> Subscription:
         if handler is not None:
             check_handler(handler, may_be_async=False)
@@ -406,6 +415,7 @@ class Bus:
             overflow=overflow,
             as_type=as_type,
             in_batches=in_batches,
+            is_passive=passive,
             log=self._loop.log,
             discards=self._loop.discards,
             schedule=self._loop.crew.schedule,
@@ -426,7 +436,7 @@ class Bus:
             if subscription.has_pattern(pattern) is is_wanted:
                 return False
             if is_wanted:
-                node.subscribe(pattern, subscription, now)
+                node.subscribe(pattern, subscription, now, is_passive=subscription.is_passive)
             else:
                 node.unsubscribe(pattern, subscription, now)
             subscription.note_pattern(pattern, is_wanted=is_wanted)

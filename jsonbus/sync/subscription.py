@@ -54,6 +54,7 @@ class Subscription(Mail):
         overflow: str,
         as_type: Any,
         in_batches: bool,
+        is_passive: bool,
         log: BusLog,
         discards: Discards,
         schedule: Callable[[Subscription], None],
@@ -67,6 +68,7 @@ class Subscription(Mail):
             maxsize=maxsize,
             overflow=overflow,
             as_type=as_type,
+            is_passive=is_passive,
             log=log,
             discards=discards,
         )

@@ -29,6 +29,7 @@ from jsonbus.core.frames import (
     ReplyFrame,
     RequestFrame,
     RetainedFrame,
+    Totals,
     WhereFrame,
 )
 
@@ -267,6 +268,18 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         PongFrame(HEADER, "k3v8", 5, About("desk")),
         b'{"topic":"jsonbus.pong","payload":null,' + _TAIL + b',"p":5,"to":"k3v8","host":"desk"}}',
     ),
+    (
+        PongFrame(HEADER, "k3v8", 5, totals=Totals(1, 2, 3, 4, 5, 6)),
+        b'{"topic":"jsonbus.pong","payload":null,'
+        + _TAIL
+        + b',"p":5,"to":"k3v8","st":[1,2,3,4,5,6]}}',
+    ),
+    (
+        PresenceFrame(HEADER, 4, "k", "basic", False, False, None, None, totals=Totals(sent=2**53)),
+        b'{"topic":"jsonbus.presence","payload":null,'
+        + _TAIL
+        + b',"v":4,"name":"k","mode":"basic","st":[9007199254740992,0,0,0,0,0]}}',
+    ),
 ]
 
 SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
@@ -332,6 +345,7 @@ def encode_frame(frame: Frame) -> bytes:
                 receive_buffer_bytes=frame.receive_buffer_bytes,
                 about=frame.about,
                 is_answer=frame.is_answer,
+                totals=frame.totals,
             )
         case FragmentFrame(_, number, index, count, text, sequence):
             slice_json = codec.dumps(text)[1:-1]
@@ -373,8 +387,9 @@ def encode_frame(frame: Frame) -> bytes:
             )
         case PingFrame(_, ping_id):
             return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
-        case PongFrame(_, to, ping_id, about):
-            return wire.encode_pong(stamp, first, sent_us, to=to, ping_id=ping_id, about=about)
+        case PongFrame(_, to, ping_id, about, totals):
+            asked = {"to": to, "ping_id": ping_id}
+            return wire.encode_pong(stamp, first, sent_us, **asked, about=about, totals=totals)
         case WhereFrame(_, who):
             return wire.encode_where(stamp, first, sent_us, who=who)
         case EchoFrame(_, echo_id):
