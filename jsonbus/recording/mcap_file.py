@@ -48,6 +48,7 @@ from .values import (
     message_to_line,
     parse_line,
     read_losses,
+    wrap,
 )
 
 #: What a crash may cost, and a reader has to unpack for one message. Chunks of 1 MB are an eighth
@@ -100,7 +101,7 @@ class McapSink:
         for count, message in enumerate(messages):
             value, sequence, origin = message.value, message.sequence, message.origin
             is_wrapped = type(value) is not dict
-            data = dumps({"value": value} if is_wrapped else value)
+            data = wrap(value) if is_wrapped else dumps(value)
             if size_max is not None and not self._has_room(len(data), size_max):
                 return count
             key = (

@@ -17,8 +17,6 @@ except ImportError:  # Windows: nobody looks after two recordings into one file
 #: encode it.
 BUFFER_BYTES = 64 << 10
 
-STDOUT = Path("-")
-
 
 class OutputFile:
     """Bytes on their way to the disk; each `write` brings whole records.
@@ -34,8 +32,6 @@ class OutputFile:
         self._descriptor = self._open(force)
 
     def _open(self, force: bool) -> int:
-        if self.path == STDOUT:
-            return os.dup(1)
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         try:
             descriptor = os.open(self.path, flags if force else flags | os.O_EXCL, 0o666)
@@ -81,8 +77,6 @@ class OutputFile:
             with memoryview(self._pending) as pending:
                 while written < len(pending):
                     written += os.write(self._descriptor, pending[written:])
-        except BrokenPipeError:
-            raise
         except OSError as error:
             self._cut(written)
             raise self._error(error) from error

@@ -113,6 +113,10 @@ class Player:
             self._begins_at += pass_s / speed
         return count
 
+    def topic_of(self, message: jsonbus.Message) -> str:
+        """The topic that a message is played to."""
+        return self._prefix + message.topic
+
     def _wait_until(self, due_at: float) -> None:
         while (wait_s := due_at - monotonic()) > 0:
             sleep(min(wait_s, CHECK_S))

@@ -59,8 +59,15 @@ def message_to_line(message: jsonbus.Message) -> bytes:
         line["retained"] = True
     try:
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError as error:
-        raise PayloadError(f"the value cannot be written as JSON: {error}") from error
+    except TypeError:
+        # Most likely a value that has as many levels as can be written: the line has one more.
+        line["value"] = orjson.Fragment(dumps(message.value))
+        return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def wrap(value: Any) -> bytes:
+    """{"value": …} as JSON; raises PayloadError."""
+    return b'{"value":' + dumps(value) + b"}"
 
 
 def losses_to_line(losses: Losses) -> bytes:

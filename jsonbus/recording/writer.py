@@ -20,7 +20,7 @@ from jsonbus.errors import (
 )
 
 from .formats import check_installed, format_of
-from .output_file import STDOUT, OutputFile
+from .output_file import OutputFile
 from .series import find_series, numbered
 from .values import Losses
 
@@ -64,12 +64,10 @@ class RecordingWriter:
         keep: int | None = None,
     ) -> None:
         self._path = Path(path)
-        self._format = format_of(self._path, format) if self._path != STDOUT else "jsonl"
+        self._format = format_of(self._path, format)
         self._is_series = rotate_bytes is not None or rotate_s is not None
         if keep is not None and not self._is_series:
             raise ConfigError("to keep some files only, the recording has to be in several")
-        if self._path == STDOUT and (self._is_series or format not in (None, "jsonl")):
-            raise ConfigError("standard output takes JSON lines, and no numbered files")
         if self._is_series and force:
             raise ConfigError("numbered files are never overwritten: there is nothing to force")
         check_installed(self._path, self._format)
@@ -81,7 +79,7 @@ class RecordingWriter:
         self._keep = keep
         self._lock = threading.Lock()
         self._is_closed = False
-        self._failure: BaseException | None = None
+        self._failure: JsonBusError | None = None
         self._messages_before = 0  # in files that are finished
         self._flushed = 0  # of the current file, those that are on disk
         self._bytes_before = 0
@@ -104,7 +102,7 @@ class RecordingWriter:
         return self._bytes_before + self._sink.size
 
     @property
-    def failure(self) -> BaseException | None:
+    def failure(self) -> JsonBusError | None:
         """Why it takes no more messages, if that is an error."""
         return self._failure
 
@@ -137,7 +135,7 @@ class RecordingWriter:
             self._check()
             try:
                 self._sink.note_losses(losses)
-            except (RecordingError, BrokenPipeError) as error:
+            except RecordingError as error:
                 self._fail(error)
 
     def flush(self) -> None:
@@ -146,7 +144,7 @@ class RecordingWriter:
             self._check()
             try:
                 self._sink.flush()
-            except (RecordingError, BrokenPipeError) as error:
+            except RecordingError as error:
                 self._fail(error)
             self._flushed = self.messages - self._messages_before
 
@@ -181,7 +179,7 @@ class RecordingWriter:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, error: JsonBusError | BrokenPipeError) -> None:
+    def _fail(self, error: JsonBusError) -> None:
         self._failure = error
         raise error
 
@@ -195,7 +193,7 @@ class RecordingWriter:
             taken = self._sink.write(messages, size_max)
             if taken == 0 and not is_last and not self._has_messages:
                 taken = self._sink.write(messages[:1])  # larger than a file: it gets its own
-        except (RecordingError, LocalError, BrokenPipeError) as error:
+        except (RecordingError, LocalError) as error:
             if isinstance(error, PayloadError):
                 raise  # the caller's mistake, and the recording may go on
             self._fail(error)
@@ -239,7 +237,7 @@ class RecordingWriter:
     def _finish_file(self) -> None:
         try:
             self._sink.finish()
-        except (RecordingError, BrokenPipeError) as error:
+        except RecordingError as error:
             self._fail(error)
         self._bytes_before += self._output.tell()
         self._messages_before = self.messages
