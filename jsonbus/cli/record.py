@@ -17,7 +17,7 @@ from . import signals
 from .command import BusCommand, note
 from .exit_codes import INTERRUPTED, TIMED_OUT
 from .parameters import Figure, read_size
-from .traffic_bar import Figures, TrafficBar
+from .traffic_bar import Figures, TrafficBar, show_seconds
 
 #: Messages that wait for the disk: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
@@ -220,11 +220,13 @@ class _Recorder:
         shares = [part / whole for part, whole in zip(parts, self.limits, strict=True) if whole]
         losses = self._losses
         named = {"lost": losses.lost, "given up": losses.given_up, "dropped": losses.dropped}
+        troubles = [f"{count:,} {name}" for name, count in named.items() if count]
         return Figures(
             writer.messages,
             writer.bytes,
             max(shares) if shares else None,
-            troubles=[f"{count:,} {name}" for name, count in named.items() if count],
+            facts=[show_seconds(monotonic() - self._began_at), *(() if troubles else ("0 lost",))],
+            troubles=troubles,
         )
 
     def report(self) -> None:

@@ -233,8 +233,8 @@ def _figures(recording: Recording, player: Player) -> Figures:
     share = min(1.0, recording.position / recording.size) if recording.size else None
     facts = [f"at {show_seconds(player.position_s)}"]
     troubles = []
-    if player.lag_s > LAG_TOLD_S:
-        troubles.append(f"{player.lag_s:.1f} s late")
+    late = f"{player.lag_s * 1e3:,.1f} ms late"
+    (troubles if player.lag_s > LAG_TOLD_S else facts).append(late)
     if player.refused or recording.skipped:
         troubles.append(f"{player.refused + recording.skipped:,} left out")
     return Figures(player.played, None, share, facts, troubles)

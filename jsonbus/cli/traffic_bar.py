@@ -40,7 +40,6 @@ class TrafficBar:
         self._title = title
         self._figures = figures
         self._is_shown = sys.stderr.isatty() and not is_quiet() if is_wanted is None else is_wanted
-        self._began_at = monotonic()
         self._samples: deque[tuple[float, int]] = deque()
 
     def __enter__(self) -> TrafficBar:
@@ -80,7 +79,7 @@ class TrafficBar:
         cells = [f"{figures.messages:,} messages", f"{self._rate(now, figures.messages):,.0f}/s"]
         if figures.size is not None:
             cells.append(decimal(figures.size))
-        cells += [*figures.facts, show_seconds(now - self._began_at)]
+        cells += figures.facts
         line = Table.grid(padding=(0, 1))
         line.add_row(
             Text(self._title),

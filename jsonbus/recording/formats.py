@@ -41,11 +41,10 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 def detect(head: bytes) -> str:
     """The format of a file that begins like this, whatever it is called."""
-    if head.startswith(GZIP_MAGIC):
-        return "jsonl.gz"
     # A recording that was torn in its first bytes is one, too.
-    if head[: len(MCAP_MAGIC)] == MCAP_MAGIC[: max(1, len(head))]:
-        return "mcap"
+    for magic, name in ((GZIP_MAGIC, "jsonl.gz"), (MCAP_MAGIC, "mcap")):
+        if head and head[: len(magic)] == magic[: len(head)]:
+            return name
     return "jsonl"
 
 

@@ -13,6 +13,7 @@ from jsonbus.errors import RecordingError
 
 BLOCK_BYTES = 64 << 10
 UNKNOWN_BYTES = 1 << 62
+_GZIP_WINDOW = 31  # the largest one, 15, and gzip's header and end: 16
 
 
 class InputFile(io.RawIOBase):
@@ -69,7 +70,9 @@ class GunzipFile(io.RawIOBase):
         self._stream = stream
         self._path = path
         self._read = 0
-        self._decompressor = zlib.decompressobj(31)
+        self._decompressor = zlib.decompressobj(_GZIP_WINDOW)
+        self._ready = b""
+        self._damage: RecordingError | None = None
         self._has_begun = False  # the current member
         self._is_at_end = False
         self.is_torn = False
@@ -79,32 +82,46 @@ class GunzipFile(io.RawIOBase):
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         size = len(buffer)
-        data = b""
-        while not data and not self._is_at_end:
-            data = self._decompress(size)
+        while not self._ready and not self._is_at_end:
+            self._ready = self._decompress(size)
+        data, self._ready = self._ready[:size], self._ready[size:]
         buffer[: len(data)] = data
         return len(data)
 
     def _decompress(self, size: int) -> bytes:
-        decompressor = self._decompressor
-        block = decompressor.unconsumed_tail
-        if decompressor.eof:
-            block = decompressor.unused_data
-            self._decompressor = decompressor = zlib.decompressobj(31)
+        if self._damage is not None:
+            raise self._damage
+        if self._decompressor.eof:
+            block = self._decompressor.unused_data
+            self._decompressor = zlib.decompressobj(_GZIP_WINDOW)
             self._has_begun = False
+        else:
+            block = self._decompressor.unconsumed_tail
         # The decompressor may still hold what did not fit; asked for without more, it gives it.
         if not block:
             block = self._stream.read1(BLOCK_BYTES)
             self._read += len(block)
+        before = self._decompressor.copy()
         try:
-            data = decompressor.decompress(block, size)
-        except zlib.error as error:
-            raise RecordingError(
-                str(self._path), f"it is damaged near byte {self._read:,}: {error}"
-            ) from error
+            data = self._decompressor.decompress(block, size)
+        except zlib.error:
+            return self._decompress_up_to_damage(before, block)
         if block:
             self._has_begun = True
         elif not data:
             self._is_at_end = True
             self.is_torn = self._has_begun
         return data
+
+    def _decompress_up_to_damage(self, decompressor: Any, block: bytes) -> bytes:
+        """What the decompressor forgot when it found the damage; the error is for the next call."""
+        data, index = bytearray(), 0
+        try:
+            for index in range(len(block)):
+                data += decompressor.decompress(block[index : index + 1])
+        except zlib.error as error:
+            place = self._read - len(block) + index
+            self._damage = RecordingError(
+                str(self._path), f"it is damaged at byte {place:,}: {error}"
+            )
+        return bytes(data)

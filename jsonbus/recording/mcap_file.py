@@ -231,8 +231,6 @@ class McapSource:
                 metadata = Metadata.read(ReadDataStream(BytesIO(data)))
                 if metadata.name == LOSSES_KEY:
                     yield read_losses(metadata.metadata)
-        except GeneratorExit:
-            raise
         except Exception as error:  # the decompressors have errors of their own
             self._bad(place, f"{type(error).__name__}: {error}")
 
