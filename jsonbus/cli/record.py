@@ -81,9 +81,6 @@ Examples:
     metavar="N",
     help="Of the numbered files, delete all but the last N.",
 )
-@click.option(
-    "--progress/--no-progress", default=None, help="Show figures meanwhile [on a terminal]."
-)
 def command(
     settings: BusSettings,
     file: Path,
@@ -97,7 +94,6 @@ def command(
     rotate_size: str | None,
     rotate_every: float | None,
     keep: int | None,
-    progress: bool | None,
 ) -> None:
     """Record messages into a file.
 
@@ -130,7 +126,7 @@ def command(
             note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
             was_interrupted = False
             try:
-                with TrafficBar("recording", recorder.figures, is_wanted=progress):
+                with TrafficBar("recording", recorder.figures):
                     recorder.run()
             except KeyboardInterrupt:
                 was_interrupted = True

@@ -118,9 +118,6 @@ Examples:
     metavar="SECONDS",
     help="Wait so long for a subscriber before the beginning; exit code 3 if none comes.",
 )
-@click.option(
-    "--progress/--no-progress", default=None, help="Show figures meanwhile [on a terminal]."
-)
 def command(
     settings: BusSettings,
     files: tuple[Path, ...],
@@ -133,7 +130,6 @@ def command(
     topic_prefix: str,
     retain: bool,
     wait: float | None,
-    progress: bool | None,
 ) -> None:
     """Publish what was recorded, at its times.
 
@@ -182,7 +178,7 @@ def command(
         was_interrupted = False
         sys.setswitchinterval(SWITCH_S)
         try:
-            with TrafficBar("replaying", lambda: _figures(recording, player), is_wanted=progress):
+            with TrafficBar("replaying", lambda: _figures(recording, player)):
                 for _ in passes:
                     if not player.play(chosen()):
                         break  # it would go on for ever
@@ -232,7 +228,7 @@ def _wait_for_subscriber(
 def _figures(recording: Recording, player: Player) -> Figures:
     share = min(1.0, recording.position / recording.size) if recording.size else None
     facts = [f"at {show_seconds(player.position_s)}"]
-    troubles = []
+    troubles: list[str] = []
     late = f"{player.lag_s * 1e3:,.1f} ms late"
     (troubles if player.lag_s > LAG_TOLD_S else facts).append(late)
     if player.refused or recording.skipped:

@@ -6,13 +6,21 @@ The figures are pulled by a thread of rich's: who records and replays does not w
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .command import is_quiet
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+#: What is over sooner needs no bar.
+SHOWN_AFTER_S = 1.0
 
 #: Over how long the rate is taken.
 RATE_S = 3.0
@@ -32,29 +40,30 @@ class Figures:
 
 
 class TrafficBar:
-    """Shows figures while it is entered, if there is a screen for it or `is_wanted`."""
+    """Shows figures while it is entered, if standard error is a terminal; not with -q."""
 
-    def __init__(
-        self, title: str, figures: Callable[[], Figures], *, is_wanted: bool | None
-    ) -> None:
+    def __init__(self, title: str, figures: Callable[[], Figures]) -> None:
         self._title = title
         self._figures = figures
-        self._is_shown = sys.stderr.isatty() and not is_quiet() if is_wanted is None else is_wanted
         self._samples: deque[tuple[float, int]] = deque()
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> TrafficBar:
-        if self._is_shown:
-            # Imported by those who look at it: it takes as long as all the rest together.
+        if sys.stderr.isatty() and not is_quiet():
+            # Imported by those who look at it: it takes as long as all the rest together. And now,
+            # not while messages are due.
             from rich.console import Console
             from rich.live import Live
 
             self._live = Live(
-                get_renderable=self._render,
+                get_renderable=self.render,
                 console=Console(stderr=True),
                 refresh_per_second=RENEWED_PER_S,
                 transient=True,
             )
-            self._live.start(refresh=True)
+            self._timer = threading.Timer(SHOWN_AFTER_S, self._live.start, (True,))
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
     def __exit__(
@@ -63,10 +72,13 @@ class TrafficBar:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._is_shown:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
             self._live.stop()
 
-    def _render(self):  # type: ignore[no-untyped-def]  # of a package that is not imported above
+    def render(self) -> RenderableType:
+        """The line as it is now."""
         from rich.filesize import decimal
         from rich.progress_bar import ProgressBar
         from rich.table import Table

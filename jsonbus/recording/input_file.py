@@ -104,8 +104,8 @@ class GunzipFile(io.RawIOBase):
         before = self._decompressor.copy()
         try:
             data = self._decompressor.decompress(block, size)
-        except zlib.error:
-            return self._decompress_up_to_damage(before, block)
+        except zlib.error as error:
+            return self._decompress_up_to_damage(before, block, error)
         if block:
             self._has_begun = True
         elif not data:
@@ -113,15 +113,16 @@ class GunzipFile(io.RawIOBase):
             self.is_torn = self._has_begun
         return data
 
-    def _decompress_up_to_damage(self, decompressor: Any, block: bytes) -> bytes:
+    def _decompress_up_to_damage(
+        self, decompressor: Any, block: bytes, reason: zlib.error
+    ) -> bytes:
         """What the decompressor forgot when it found the damage; the error is for the next call."""
         data, index = bytearray(), 0
         try:
             for index in range(len(block)):
                 data += decompressor.decompress(block[index : index + 1])
-        except zlib.error as error:
-            place = self._read - len(block) + index
-            self._damage = RecordingError(
-                str(self._path), f"it is damaged at byte {place:,}: {error}"
-            )
+        except zlib.error:
+            pass  # known by now
+        place = self._read - len(block) + index
+        self._damage = RecordingError(str(self._path), f"it is damaged at byte {place:,}: {reason}")
         return bytes(data)
