@@ -41,6 +41,7 @@ from .formats import MCAP_MAGIC
 from .output_file import OutputFile
 from .values import (
     LOSSES_KEY,
+    Bad,
     Losses,
     dumps,
     loads,
@@ -185,7 +186,7 @@ class McapSource:
     `bad` is called with the place and the reason of what cannot be read.
     """
 
-    def __init__(self, stream: IO[bytes], size: int, bad: Any) -> None:
+    def __init__(self, stream: IO[bytes], size: int, bad: Bad) -> None:
         self._stream = stream
         self._size = size
         self._bad = bad

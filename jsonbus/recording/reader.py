@@ -14,7 +14,7 @@ from jsonbus.errors import RecordingError
 from .formats import check_installed, detect, peek
 from .input_file import BLOCK_BYTES, GunzipFile, InputFile
 from .series import find_series
-from .values import Losses, parse_line
+from .values import Bad, Losses, parse_line
 
 #: More than the largest value may have, with what else is in its line.
 LINE_BYTES_MAX = 80 << 20
@@ -24,12 +24,6 @@ STEP_S = 1.0
 
 #: When a message is due, seconds since 1970, and the message.
 Timed = tuple[float, jsonbus.Message]
-
-
-class Bad(Protocol):
-    """Told of what cannot be read: its place and why."""
-
-    def __call__(self, place: str, reason: str, *, is_told: bool = True) -> None: ...
 
 
 class Recording:

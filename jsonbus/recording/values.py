@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -17,6 +17,12 @@ import jsonbus
 from jsonbus.errors import PayloadError
 
 LOSSES_KEY = "jsonbus.losses"
+
+
+class Bad(Protocol):
+    """Told of what cannot be read: its place and why."""
+
+    def __call__(self, place: str, reason: str, *, is_told: bool = True) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
