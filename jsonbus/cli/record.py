@@ -230,7 +230,7 @@ class _Recorder:
         from rich.filesize import decimal
 
         writer, losses = self._writer, self._losses
-        count = writer.messages - writer.unwritten
+        count = writer.written
         place = str(writer.paths[0])
         if len(writer.paths) > 1:
             place += f" to {writer.paths[-1].name}"

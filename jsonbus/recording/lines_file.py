@@ -34,6 +34,11 @@ class LinesSink:
         """How many bytes the file would have, were it closed now."""
         return self._output.tell()
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether all that was written survives the end of this process."""
+        return not self._output.has_pending
+
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
         """Add messages as long as the file does not get larger than that; returns how many."""
         lines = list(map(message_to_line, messages))
@@ -81,6 +86,10 @@ class GzipLinesSink(LinesSink):
     def size(self) -> int:
         # What the compressor still has is counted as if it could not be compressed.
         return self._output.tell() + self._unsynced
+
+    @property
+    def is_on_disk(self) -> bool:
+        return not (self._unsynced or self._output.has_pending)
 
     def flush(self) -> None:
         self._sync()

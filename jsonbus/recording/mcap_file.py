@@ -1,8 +1,10 @@
 """MCAP, as Foxglove and PlotJuggler open it: both ways. The only place that imports mcap.
 
-A channel of the file is what one publisher sent to one topic. The messages are JSON without a
-schema; `log_time` is when they were received here, `publish_time` when they were sent. What MCAP
-has no field for is in the channel's metadata:
+A channel of the file is what one publisher sent to one topic. The messages are JSON; `log_time` is
+when they were received here, `publish_time` when they were sent. All have the same schema, which
+says no more than that they are objects: MCAP needs none, but PlotJuggler 3 opens no file without,
+and Foxglove none whose schema lacks the list of properties, be it empty. What MCAP has no field for
+is in the channel's metadata:
 
     jsonbus         the version of this list, "1"
     node, name, incarnation      the publisher
@@ -60,6 +62,7 @@ CHUNK_BYTES = 128 << 10
 CHUNK_BYTES_MIN = 16 << 10
 
 VERSION = "1"
+SCHEMA = b'{"type":"object","properties":{}}'
 CHANNELS_MAX = 65_000
 MORE_TOPIC = "jsonbus.recording/more"
 
@@ -68,7 +71,7 @@ MORE_TOPIC = "jsonbus.recording/more"
 MESSAGE_EXTRA = 47
 CHUNK_EXTRA = 160
 CHANNEL_EXTRA = 40
-FILE_EXTRA = 400
+FILE_EXTRA = 500
 
 _MESSAGE_HEAD = struct.Struct("<HIQQ")
 _RECORD_HEAD = struct.Struct("<BQ")
@@ -86,6 +89,7 @@ class McapSink:
         self._output = output
         self._writer = Writer(output, chunk_size=CHUNK_BYTES)  # type: ignore[arg-type]
         self._writer.start(library=f"jsonbus {jsonbus.__version__}")
+        self._schema = self._writer.register_schema("jsonbus", "jsonschema", SCHEMA)
         self._channels: dict[Key, int] = {}
         self._more: int | None = None
         self._chunk_bytes = 0  # of the chunk in progress, not compressed
@@ -97,12 +101,19 @@ class McapSink:
         """How many bytes the file would have, were it closed now; or somewhat fewer."""
         return self._output.tell() + self._chunk_bytes + self._summary_bytes
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether all that was written survives the end of this process."""
+        return not (self._chunk_bytes or self._output.has_pending)
+
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
         """Add messages as long as the file does not get larger than that; returns how many."""
-        for count, message in enumerate(messages):
-            value, sequence, origin = message.value, message.sequence, message.origin
-            is_wrapped = type(value) is not dict
-            data = wrap(value) if is_wrapped else dumps(value)
+        # All of them first: if one has no JSON, none is added.
+        encoded = [
+            dumps(each.value) if type(each.value) is dict else wrap(each.value) for each in messages
+        ]
+        for count, (message, data) in enumerate(zip(messages, encoded, strict=True)):
+            sequence, origin = message.sequence, message.origin
             if size_max is not None and not self._has_room(len(data), size_max):
                 return count
             key = (
@@ -112,7 +123,7 @@ class McapSink:
                 origin.incarnation,
                 origin.is_retained,
                 None if sequence is None else sequence >> 32,
-                is_wrapped,
+                type(message.value) is not dict,
             )
             channel = self._channels.get(key)
             if channel is None:
@@ -161,7 +172,7 @@ class McapSink:
         size += sum(8 + len(key) + len(each.encode()) for key, each in metadata.items())
         self._chunk_bytes += size
         self._summary_bytes += size + CHANNEL_EXTRA
-        return self._writer.register_channel(topic, "json", 0, metadata)
+        return self._writer.register_channel(topic, "json", self._schema, metadata)
 
     def _channel_for_more(self) -> int:
         if self._more is None:

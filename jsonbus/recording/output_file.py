@@ -63,6 +63,11 @@ class OutputFile:
         """How many bytes were given to it."""
         return self._written + len(self._pending)
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether some of them are not written yet."""
+        return bool(self._pending)
+
     def write(self, data: bytes) -> int:
         """Add whole records."""
         self._pending += data

@@ -31,6 +31,9 @@ class Sink(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def is_on_disk(self) -> bool: ...
+
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int: ...
 
     def note_losses(self, losses: Losses) -> None: ...
@@ -83,6 +86,7 @@ class RecordingWriter:
         self._messages_before = 0  # in files that are finished
         self._flushed = 0  # of the current file, those that are on disk
         self._bytes_before = 0
+        self._refused = 0  # messages that came with the failure, and after it
         series = find_series(self._path) if self._is_series else []
         # After those of a recording before, which belong to the series: nothing is overwritten,
         # and a recorder that is started again goes on.
@@ -107,9 +111,16 @@ class RecordingWriter:
         return self._failure
 
     @property
+    def written(self) -> int:
+        """How many messages are in the files; after a failure, only those that are on disk."""
+        return self.messages if self._failure is None else self._messages_before + self._flushed
+
+    @property
     def unwritten(self) -> int:
-        """After a failure, how many of the messages are not on disk."""
-        return self.messages - self._messages_before - self._flushed if self._failure else 0
+        """After a failure, how many of the messages that it was given are not on disk."""
+        if self._failure is None:
+            return 0
+        return self._refused + self.messages - self.written
 
     def write(self, messages: Sequence[jsonbus.Message]) -> int:
         """Add messages, in order; returns how many were taken: less than all if it `is_full`.
@@ -118,13 +129,16 @@ class RecordingWriter:
         value that is not JSON, in which case none is added; ClosedError.
         """
         with self._lock:
-            self._check()
-            wanted = len(messages)
-            if self._count_max is not None:
-                messages = messages[: self._count_max - self.messages]
-            taken = 0
-            while taken < len(messages) and not self.is_full:
-                taken += self._write_to_file(messages[taken:] if taken else messages)
+            taken, wanted = 0, len(messages)
+            try:
+                self._check()
+                if self._count_max is not None:
+                    messages = messages[: self._count_max - self.messages]
+                while taken < len(messages) and not self.is_full:
+                    taken += self._write_to_file(messages[taken:] if taken else messages)
+            except JsonBusError:
+                self._refused += len(messages) - taken
+                raise
             if taken < wanted or self.messages == self._count_max:
                 self.is_full = True
             return taken
@@ -198,6 +212,8 @@ class RecordingWriter:
                 raise  # the caller's mistake, and the recording may go on
             self._fail(error)
         self.messages += taken
+        if self._sink.is_on_disk:
+            self._flushed = self.messages - self._messages_before
         if taken < len(messages):
             if is_last:
                 self.is_full = True
@@ -249,6 +265,7 @@ class _NoSink:
     """There is no file; the one before is finished."""
 
     size = 0
+    is_on_disk = True
 
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
         raise AssertionError("nothing is written without a file")

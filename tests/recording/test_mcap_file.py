@@ -49,7 +49,8 @@ def test_every_reader_of_the_library_finds_all_messages(tmp_path: Path) -> None:
         with path.open("rb") as file:
             times = []
             for schema, channel, message in kind(file, validate_crcs=True).iter_messages():
-                assert schema is None
+                assert schema is not None and schema.encoding == "jsonschema"
+                assert json.loads(schema.data) == {"type": "object", "properties": {}}
                 assert channel.message_encoding == "json"
                 assert isinstance(json.loads(message.data), dict)
                 times.append(message.log_time)
