@@ -12,7 +12,9 @@ from mcap.reader import NonSeekingReader, SeekingReader, make_reader
 from mcap.stream_reader import StreamReader
 from mcap.writer import CompressionType, Writer
 
-from jsonbus.recording import Recording, create_recording, mcap_file, open_recording
+from jsonbus.recording import Recording, create_recording, open_recording
+from jsonbus.recording.mcap_file import sink
+from jsonbus.recording.mcap_file.channels import to_nanoseconds
 from tests.recording.samples import BEGAN_AT, facts, make_messages, read_all
 
 
@@ -94,14 +96,14 @@ def test_sequences_have_64_bits(tmp_path: Path) -> None:
 
 @given(st.floats(0, 1e10) | st.floats(1.7e9, 1.9e9))
 def test_a_time_comes_back_from_its_nanoseconds(at: float) -> None:
-    again = mcap_file._to_nanoseconds(at) / 1_000_000_000
+    again = to_nanoseconds(at) / 1_000_000_000
     assert again == at or abs(again - at) < 1e-9
 
 
 def test_more_publishers_and_topics_than_channels_are_recorded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcap_file, "CHANNELS_MAX", 5)
+    monkeypatch.setattr(sink, "CHANNELS_MAX", 5)
     path = tmp_path / "run.mcap"
     record(path, 200)
     assert read_all(path) == [facts(each) for each in make_messages(200)]
