@@ -2,7 +2,7 @@
 
 A compressed file is one gzip member. After at most SYNC_BYTES of lines, and at every flush, the
 compressor puts out all that it has, on a byte boundary (a sync flush): up to there the file can be
-read, whatever becomes of the rest. To compress each piece by itself would make it twice as large.
+read, whatever becomes of the rest. That costs less than 0.5 % of the size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .values import Losses, losses_to_line, message_to_line
 #: Lines between two points from which a torn file cannot lose any.
 SYNC_BYTES = 128 << 10
 
-#: zlib's own default takes twice the time for files of the same size.
+#: zlib's own default, 6, takes twice the time for files that are a tenth smaller.
 GZIP_LEVEL = 3
 _GZIP_WINDOW = 31  # the largest one, 15, and gzip's header and end: 16
 

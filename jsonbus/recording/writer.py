@@ -285,7 +285,7 @@ _NO_SINK = _NoSink()
 
 def _make_sink(name: str, output: OutputFile) -> Sink:
     if name == "mcap":
-        from .mcap_file import McapSink  # few need it, and it takes as long as all the rest
+        from .mcap_file import McapSink  # few need it, and it may not be installed
 
         return McapSink(output)
     from .lines_file import GzipLinesSink, LinesSink

@@ -10,8 +10,8 @@ from ..output_file import OutputFile
 from ..values import LOSSES_KEY, Losses, dumps, message_to_line, wrap
 from .channels import MORE_TOPIC, VERSION, Key, to_metadata, to_nanoseconds
 
-#: What a crash may cost, and a reader has to unpack for one message. Chunks of 1 MB are an eighth
-#: smaller.
+#: What a crash may cost, and a reader has to unpack for one message. With chunks of 1 MB, a file of
+#: 200,000 sensor readings was smaller by less than 1 %.
 CHUNK_BYTES = 128 << 10
 
 #: A chunk that has less is not worth its overhead.
