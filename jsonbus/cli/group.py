@@ -35,6 +35,8 @@ COMMANDS = {
     "serve": "Answer requests.",
     "channel": "Connect standard input and output to another node.",
     "ping": "Measure the round trip to every node.",
+    "record": "Record messages into a file: JSON lines or MCAP.",
+    "replay": "Publish what was recorded, at its times.",
     "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
     "bridge": "Record what is on the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
