@@ -17,9 +17,12 @@ from jsonbus.errors import ConfigError
 from .accept_watch import AcceptWatch
 from .access import Access
 from .app import make_app
+from .bridges import Bridges
 from .event_streams import EventStreams
 from .http_server import HttpServer
 from .hub import Hub
+from .lookout import Lookout
+from .observation import Observation
 from .services import Services
 from .targets import Targets
 from .text_server import TextServer
@@ -117,6 +120,8 @@ class Gateway:
             "text": self.text,
             "http": self._http,
             "sockets": self._accepts,
+            "lookout": self.lookout,
+            "bridges": self.bridges,
             "bus": self.bus,
         }
         return {name: part.stats() for name, part in parts.items() if part is not None}
@@ -149,6 +154,12 @@ class Gateway:
         await self.webhooks.start()
         self.events = EventStreams(self.hub)
         self.hub.add_sink(self.events.take)
+        self.lookout = Lookout(self.bus)
+        stack.callback(self.lookout.close)
+        self.bridges = Bridges(self.bus)
+        stack.push_async_callback(self.bridges.close)
+        self._observation = Observation(self.lookout, self.bridges, self.ledger.subscribers)
+        stack.callback(self._observation.close)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
         self.text: TextServer | None = None
         if text_port is not None:
@@ -172,6 +183,7 @@ class Gateway:
             subscribers=self.ledger.subscribers,
             visitors=self._visitors,
             stats=self.stats,
+            observe=self._observation.scrape,
             access=self._access,
             trouble=self._find_trouble,
             body_bytes_max=self._body_bytes_max,

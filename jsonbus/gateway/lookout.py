@@ -42,7 +42,9 @@ class Gone(NamedTuple):
 class Watched(Protocol):
     """What is needed of the bus; AsyncBus is one."""
 
-    def subscribe(self, pattern: str, handler: Any, **options: Any) -> Any: ...
+    def subscribe(
+        self, pattern: str, handler: Any, *, in_batches: bool, maxsize: int, passive: bool
+    ) -> Any: ...
 
     def on_node(self, handler: Any) -> Any: ...
 
