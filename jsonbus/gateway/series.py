@@ -49,7 +49,7 @@ class _Thing:
 
     def __init__(self, told: tuple[int, ...]) -> None:
         self.told = told
-        self.last = list(told)  # the most that it told
+        self.last = told  # the most that it told
         self.figures = list(told)  # those of its own series
         self.growth: list[int] | None = None  # at this update, in its own series
         self.weight = 0.0
@@ -130,13 +130,18 @@ class Series:
     def _grow(self, thing: _Thing, figures: tuple[int, ...], scale: float) -> None:
         last = thing.last
         if figures[0] < last[0]:
-            last[:] = [0] * self._width
-        growth = [max(0, now - before) for now, before in zip(figures, last, strict=True)]
-        last[:] = map(max, last, figures)
+            last = (0,) * self._width
+        growth = [now - before for now, before in zip(figures, last, strict=True)]
+        if min(growth) < 0:
+            growth = [max(0, each) for each in growth]
+            figures = tuple(map(max, figures, last))
+        thing.last = figures
         thing.weight += growth[0] * scale
         if thing.is_own:
             thing.growth = growth
-        _add_to(thing.figures if thing.is_own else self.rest, growth)
+            _add_to(thing.figures, growth)
+        else:
+            _add_to(self.rest, growth)
 
     def _share_out(self) -> None:
         """Give series to those that are due."""
