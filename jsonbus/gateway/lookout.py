@@ -2,8 +2,8 @@
 
 One survey for all who look, fed by one passive subscription: it brings what travels for others
 anyway, so to look changes nothing on the bus. It begins with the first who looks, and ends some
-seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says so
-by `acquire`, and `release` when done.
+seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says
+so by `acquire`, and `release` when done.
 """
 
 from __future__ import annotations

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from .access import Access
 from .event_streams import EventStreams
+from .home_page import SWITCHED_OFF
 from .http_request import BodyRoom
 from .hub import Published
 from .metrics import Observe, Stats
@@ -68,6 +71,15 @@ class ViewLike(Protocol):
     def created_at(self) -> float: ...
 
 
+class GateLike(Protocol):
+    """The dashboard as a browser reaches it; `Gate` is one."""
+
+    login: ASGIApp
+    logout: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the application stands on."""
@@ -88,3 +100,5 @@ class Services:
     body_bytes_max: int = BODY_BYTES_MAX
     #: For the bodies of all requests together.
     room: BodyRoom = field(default_factory=BodyRoom)
+    #: What is at `/`: the dashboard, or the reason why there is none.
+    dashboard: GateLike | str = SWITCHED_OFF

@@ -13,6 +13,9 @@ COLOURS = ("#1098ad", "#f08c00", "#7950f2", "#2f9e44", "#e64980", "#4c6ef5")
 _INK = "#8a95a8"
 _LINE = "rgba(138, 149, 168, 0.22)"
 
+#: What a chart shows at least.
+SPAN_MS_MIN = 60_000
+
 #: (seconds since 1970 in ms, number)
 Points = tuple[tuple[int, float], ...]
 
@@ -47,7 +50,7 @@ class LiveChart:
     """Lines over the last minutes; only its data is sent when it moves on."""
 
     def __init__(self, span_s: float, axes: Sequence[str]) -> None:
-        """`axes` are the names of the scales: one at the left, one at the right if there are two."""
+        """`axes` are the names of the scales: at the left, and at the right if there are two."""
         self._span_ms = round(span_s * 1000)
         self._axes = axes
         self._shown: object = None
@@ -60,14 +63,20 @@ class LiveChart:
             return
         self._shown = shown
         drawn = [each.options(points) for each, points in series]
-        self._element._props["options"] = self._options(drawn, round(now * 1000))
+        now_ms = round(now * 1000)
+        oldest_ms = min((points[0][0] for _, points in series if points), default=now_ms)
+        # The first minute is not squeezed into a corner.
+        span_ms = min(self._span_ms, max(SPAN_MS_MIN, now_ms - oldest_ms))
+        self._element._props["options"] = self._options(drawn, now_ms, span_ms)
 
-    def _options(self, series: list[dict[str, Any]], now_ms: int) -> dict[str, Any]:
+    def _options(
+        self, series: list[dict[str, Any]], now_ms: int, span_ms: int = SPAN_MS_MIN
+    ) -> dict[str, Any]:
         return {
             "animation": False,
             "grid": {
                 "left": 8,
-                "right": 8,
+                "right": 20 if len(self._axes) == 1 else 8,
                 "top": 26,
                 "bottom": 4,
                 "containLabel": True,
@@ -83,11 +92,17 @@ class LiveChart:
             },
             "xAxis": {
                 "type": "time",
-                "min": now_ms - self._span_ms,
+                "min": now_ms - span_ms,
                 "max": now_ms,
                 "axisLine": {"lineStyle": {"color": _LINE}},
                 "axisTick": {"show": False},
-                "axisLabel": {"color": _INK, "fontSize": 11, "hideOverlap": True},
+                "splitNumber": 4,
+                "axisLabel": {
+                    "color": _INK,
+                    "fontSize": 11,
+                    "hideOverlap": True,
+                    "formatter": "{HH}:{mm}" if span_ms > 200_000 else "{HH}:{mm}:{ss}",
+                },
                 "splitLine": {"show": False},
             },
             "yAxis": [

@@ -1,8 +1,8 @@
 """Our own elements of a page. Their other halves, what the browser does, are in assets/.
 
-Each is sent as a whole, when something of it has changed, and only the newest state of it: a browser
-that is slow skips what it did not get in time. Everything goes as tuples, which NiceGUI does not
-watch for changes.
+Each is sent as a whole, when something of it has changed, and only the newest state of it: a slow
+browser skips what it did not get in time. Everything goes as tuples, which NiceGUI does not watch
+for changes.
 """
 
 from __future__ import annotations

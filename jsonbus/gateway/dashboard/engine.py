@@ -1,8 +1,8 @@
 """NiceGUI, which has one application, one socket.io server and one set of clients in a process.
 
-It wants to be told once where it runs (`ui.run_with`), and to live as long as the process. A gateway
-begins and ends inside a process, in tests several one after the other, each with an event loop of
-its own. So `run_with` is done once, for an application of ours that is never served itself: of it
+It wants to be told once where it runs (`ui.run_with`), and to live as long as the process. Gateways
+begin and end inside a process, in tests several one after the other, each with an event loop of its
+own. So `run_with` is done once, for an application of ours that is never served itself: of it
 only the lifespan is used, from which NiceGUI starts and ends its tasks, once per gateway. What
 NiceGUI, socket.io and engine.io do not put back at the end is put back here.
 """
@@ -71,7 +71,7 @@ def _set_up() -> FastAPI:
         storage_secret=None,
         show_welcome_message=False,
     )
-    # Long polling sends messages by POST, which is one thing more to guard; all browsers have these.
+    # Long polling sends messages by POST: one thing more to guard. All browsers have websockets.
     app.config.socket_io_js_transports = ["websocket"]
     # A browser may not write into our log.
     core.sio.handlers["/"].pop("log", None)

@@ -1,6 +1,6 @@
 """The gate: which requests reach NiceGUI, and what browsers may do with its pages.
 
-Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away already,
+Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
 websockets included. Of NiceGUI only three things can be reached: its page at `/`, its files below
 `/_nicegui/`, to be read, and its websocket. With tokens all of them need a session, which `/login`
 begins; the cookie opens nothing else of the gateway, so a request that a browser sends with it by
@@ -16,7 +16,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -54,7 +53,6 @@ class Gate:
         sessions: Sessions,
         room: BodyRoom,
         node: str,
-        cookie: str,
         has_room: Callable[[], bool],
         session_of: Callable[[str], Session | None],
     ) -> None:
@@ -64,7 +62,6 @@ class Gate:
         self._access = access
         self._sessions = sessions
         self._node = node
-        self._cookie = cookie
         self._has_room = has_room
         self._session_of = session_of
         # Everybody's session while there are no tokens.
@@ -73,7 +70,7 @@ class Gate:
         self.logout = Endpoint(self._log_out, methods=("POST",), access=access, room=room)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        session = self._open or self._sessions.find(self._key_of(scope))
+        session = self._open or self._sessions.find(_key_of(scope))
         if self._open is not None:
             self._open.use()
         inner = {name: value for name, value in scope.items() if name not in _ROUTED}
@@ -133,11 +130,11 @@ class Gate:
         return self._to_page(self._sessions.begin(rights), request)
 
     async def _log_out(self, request: HttpRequest) -> Answer:
-        self._sessions.end(self._key_of(request.scope))
+        self._sessions.end(_key_of(request.scope))
         return self._to_page("", request)
 
     def _to_page(self, key: str, request: HttpRequest) -> Answer:
-        cookie = f"{self._cookie}={key}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{_cookie_name(request.scope)}={key}; Path=/; HttpOnly; SameSite=Strict"
         if not key:
             cookie += "; Max-Age=0"
         # The gateway speaks no TLS itself; where a proxy in front does, the browser tells so here.
@@ -145,22 +142,31 @@ class Gate:
             cookie += "; Secure"
         return Answer(b"", 303, headers=((b"location", b"/"), (b"set-cookie", cookie.encode())))
 
-    def _key_of(self, scope: Scope) -> str | None:
-        for name, value in scope["headers"]:
-            if name == b"cookie" and self._cookie.encode() in value:
-                try:
-                    found = SimpleCookie(value.decode("latin-1")).get(self._cookie)
-                except CookieError:
-                    continue
-                if found is not None:
-                    return found.value
-        return None
-
     def _is_own(self, scope: Scope, session: Session) -> bool:
         """Whether a websocket is for a page of the same session, or for none that is still open:
         NiceGUI has such a browser load its page anew."""
         ids = parse_qs(scope["query_string"].decode("latin-1")).get("client_id", [])
         return len(ids) == 1 and self._session_of(ids[0]) in (None, session)
+
+
+def _key_of(scope: Scope) -> str | None:
+    """What the browser shows of its session, if it has one."""
+    wanted = _cookie_name(scope)
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            for pair in value.decode("latin-1").split(";"):
+                found, _, key = pair.partition("=")
+                if found.strip() == wanted:
+                    return str(key.strip())
+    return None
+
+
+def _cookie_name(scope: Scope) -> str:
+    """One for each port: browsers give a cookie to all of them, and two gateways on one machine
+    would log each other's visitors out."""
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+    port = host.rpartition(b":")[2]
+    return f"jsonbus-{port.decode()}" if port.isdigit() else "jsonbus"
 
 
 class _Sealed:

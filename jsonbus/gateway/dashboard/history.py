@@ -37,9 +37,7 @@ class RateHistory:
             return False
         self._next_at = picture.at + 1.0
         overview = picture.overview
-        self.points.append(
-            (at, overview.rate, overview.bytes_per_s, overview.suppressed_per_s)
-        )
+        self.points.append((at, overview.rate, overview.bytes_per_s, overview.suppressed_per_s))
         return True
 
     def clear(self) -> None:

@@ -34,9 +34,7 @@ class Session:
     @property
     def is_over(self) -> bool:
         now = self._clock()
-        return (
-            self._is_ended or now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
-        )
+        return self._is_ended or now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
 
     def use(self) -> None:
         """Somebody is there: the session does not become idle."""

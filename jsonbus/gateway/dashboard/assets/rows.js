@@ -15,14 +15,14 @@ export default {
       </div>
       <div v-if="total === 0" class="rows-empty">{{ empty }}</div>
       <div v-else class="rows-body" role="rowgroup" :style="{ height: total * height + 'px' }">
-        <div v-for="(row, index) in rows" :key="row.k" role="row" tabindex="0" class="row"
+        <div v-for="(row, index) in rows" :key="row.k" role="row" tabindex="0" class="line"
              :class="[row.s, { 'is-chosen': row.k === chosen }]" :data-key="row.k"
              :aria-expanded="row.x === null ? undefined : row.x"
              :style="{ transform: 'translateY(' + (first + index) * height + 'px)', height: height + 'px' }"
              @click="pick(row)" @keydown.enter="pick(row)" @keydown.space.prevent="pick(row)">
           <div v-for="(cell, number) in row.c" :key="number" role="cell" class="cell"
                :class="['c-' + columns[number][0], Array.isArray(cell) ? cell[1] : '']"
-               :style="number === 0 && row.d ? { paddingLeft: row.d * indent + 'px' } : null">
+               :style="row.d && inset(number) ? { paddingLeft: row.d * indent + 'px' } : null">
             <span v-if="number === 0 && row.x !== null" class="twig" :class="{ open: row.x }"></span>
             <span v-else-if="number === 0 && tree" class="twig none"></span>
             <span class="text" :title="Array.isArray(cell) ? cell[0] : cell">{{ Array.isArray(cell) ? cell[0] : cell }}</span>
@@ -68,6 +68,10 @@ export default {
     clearTimeout(this.timer);
   },
   methods: {
+    inset(number) {
+      // On a narrow screen the value stands below the name.
+      return number === 0 || (this.narrow && this.columns[number][0] === "value");
+    },
     pick(row) {
       this.$emit("pick", row.k);
     },
