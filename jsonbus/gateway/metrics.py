@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from .endpoint import BUCKETS_S, Tally
 from .families import COUNTER, Family
+from .help_texts import help_text
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 
@@ -87,10 +88,9 @@ def _collect(
 ) -> Iterator[Metric]:
     for part, figures in stats().items():
         prefix = "jsonbus_bus" if part == "bus" else f"jsonbus_gateway_{part}"
-        owner = "the gateway's node on the bus" if part == "bus" else f"the gateway's {part}"
         for name, value in figures.items():
             kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
-            text = f"{name.replace('_', ' ')} of {owner}"
+            text = help_text(part, name)
             yield kind(f"{prefix}_{name}", text, value=value)
             if name in MISNAMED:
                 yield GaugeMetricFamily(f"{prefix}_{name}", text, value=value)

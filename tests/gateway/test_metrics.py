@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 
 from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.help_texts import TEXTS
 from tests.aio.running import asynctest, until
 from tests.gateway.scraped import Scraped
 from tests.gateway.scraped import read_metrics as read
@@ -84,4 +85,10 @@ async def test_no_name_that_was_ever_told_has_vanished() -> None:
     # What is new shall not vanish either: add it to metric_names.txt.
     assert sorted(set(names) - pinned) == []
     assert len(names) == len(set(names))
-    assert len(re.findall(r"^# HELP \S+ \S", text, re.MULTILINE)) == len(names)
+    explained = dict(re.findall(r"^# HELP (\S+) (.+)$", text, re.MULTILINE))
+    assert explained.keys() == set(names)
+    # Figures of parts are explained, not spelled out; and nothing is explained that is not there.
+    stats = gateway.stats()
+    assert {(part, name) for part in stats for name in stats[part]} <= TEXTS.keys()
+    if has_dashboard:
+        assert TEXTS.keys() <= {(part, name) for part in stats for name in stats[part]}
