@@ -34,7 +34,7 @@ def test_the_overview_counts_and_its_chart_moves(window: Window) -> None:
 
         def publish() -> None:
             sensor.publish("counted", 1)
-            sensor.publish("unwanted", 1)
+            reader.publish("unwanted", 1)
 
         window.wait(lambda: publish() or len(window.chart_points()) >= 3)
         window.wait(lambda: publish() or max(rate for _, rate in window.chart_points()) > 0)
