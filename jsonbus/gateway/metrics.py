@@ -59,7 +59,7 @@ class Metrics:
         """All figures in Prometheus' text format."""
         families = [] if self._observe is None else await self._observe()
         # Counted here, where nothing changes meanwhile; written down in a thread, since that takes
-        # 40 ms if the bus is large, for which clients should not wait.
+        # 20 ms if the bus is large, for which clients should not wait.
         metrics = list(_collect(self._stats, self._tallies, families))
         return await asyncio.to_thread(_write_down, metrics)
 

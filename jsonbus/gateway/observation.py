@@ -88,7 +88,7 @@ class Observation:
         families: list[Family] = []
         if self._lookout.is_looking:  # the gateway may have begun to close meanwhile
             picture = self._lookout.picture()
-            # On a large bus each of these takes some 10 ms, between which others have a turn.
+            # On a large bus each of these takes some 20 ms, between which others have a turn.
             await asyncio.sleep(0)
             nodes = [view.info for view in picture.nodes]
             families += self._nodes.collect(nodes, now, wall)
