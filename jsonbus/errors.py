@@ -22,6 +22,7 @@ JsonBusError
     MessageTooLargeError         also a ValueError: the channel goes on without the message
   BacklogFullError             the gateway keeps no more messages for a webhook
   StoreError                   the gateway's store cannot be opened, read or written
+  RecordingError               a recording cannot be written, or is none
 
 Facts are attributes; the text is one sentence with the value, the limit and what to do.
 """
@@ -271,3 +272,15 @@ class BacklogFullError(JsonBusError):
 
 class StoreError(JsonBusError):
     """What the gateway keeps on disk cannot be opened, read or written."""
+
+
+class RecordingError(JsonBusError):
+    """A recording cannot be written or read; `path` is its file, `reason` what is wrong with it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"

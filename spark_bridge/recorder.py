@@ -145,6 +145,7 @@ class Recorder:
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
+            "is_failing": int(self._is_refused),
         }
 
     def _note_gap(self, event: jsonbus.GapEvent) -> None:

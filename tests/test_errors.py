@@ -15,6 +15,7 @@ from jsonbus import errors
         errors.ChannelTimeoutError("garage", "files", "garage did not answer", 1.5),
         errors.MessageTooLargeError("garage", "files", 70_000_000, 67_108_864),
         errors.RequestTimeoutError("add", 1.5),
+        errors.RecordingError("run.mcap", "it is no recording"),
     ],
     ids=lambda error: type(error).__name__,
 )

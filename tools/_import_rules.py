@@ -67,6 +67,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "spark_bridge.spark": ("spark_bridge.source",),
     "spark_bridge.pipeline": ("spark_bridge.source", "spark_bridge.spark"),
     "tools": PUBLIC,
+    # What runs on other machines knows nothing of ours.
+    "tools.examples": (),
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
     "tools.bench*": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
 }
@@ -95,6 +97,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("jsonbus.gateway",),
     "httpx": ("jsonbus.gateway",),
     "httpcore": ("jsonbus.gateway.webhook_post",),
+    # Of MicroPython.
+    "machine": ("tools.examples",),
+    "network": ("tools.examples",),
     "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.

@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from .command import note
-from .values import is_printed_message, parse_json, shorten
+from .values import LOSSES_KEY, is_printed_message, parse_json, shorten
 
 #: A topic and the value to publish to it.
 Pair = tuple[str, Any]
@@ -19,6 +19,10 @@ LINE_BYTES_MAX = 32 << 20
 
 #: Refused lines that are told one by one; a binary file has a million of them.
 REFUSALS_TOLD_MAX = 10
+
+
+#: How a line of a recording begins that is no value.
+_LOSSES = f'{{"{LOSSES_KEY}":'.encode()
 
 
 class ValueReader:
@@ -76,7 +80,7 @@ class ValueReader:
                     line = self._read_line(stream)
                 continue
             line = line.rstrip(b"\r\n")
-            if line.strip():
+            if line.strip() and not line.startswith(_LOSSES):
                 yield line
 
     def _read_line(self, stream: IO[bytes]) -> bytes:

@@ -37,7 +37,8 @@ def command(settings: BusSettings) -> None:
     master, the version of its software, how long ago it was heard, and how many of its messages
     this command received and lost. A wide terminal shows what it subscribes to and serves, as does
     `jsonbus topics`. In a pipe there is more: channel_port, for example, the TCP port at which it
-    takes channels, if it does. This command's own node is left out.
+    takes channels, if it does, and totals, what the node has counted itself. This command's own
+    node is left out.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:
@@ -83,6 +84,7 @@ def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
     wanted, served = split_served(info.patterns)
     facts = dataclasses.asdict(info)
     facts["heard_s_ago"] = round(info.heard_s_ago, 3)
+    facts["totals"] = None if info.totals is None else info.totals._asdict()
     return {**facts, "patterns": wanted, "serves": served}
 
 

@@ -18,6 +18,12 @@ MESSAGE_KEYS = ("topic", "value", "node", "name", "sequence", "sent_at", "receiv
 #: Only in a message that is retained: true. The others look as they always did.
 RETAINED_KEY = "retained"
 
+#: What messages may have besides: the second is in recordings.
+FURTHER_KEYS = frozenset({RETAINED_KEY, "incarnation"})
+
+#: The only key of a line in a recording that is no message, but tells how many are missing.
+LOSSES_KEY = "jsonbus.losses"
+
 #: How a node's list names a topic that the node serves; part of the wire format.
 SERVED_PREFIX = "jsonbus.request/"
 
@@ -83,9 +89,9 @@ def message_to_json(message: jsonbus.Message) -> str:
 
 
 def is_printed_message(value: dict[str, Any]) -> bool:
-    """Whether it is what `message_to_json` made of a message."""
+    """Whether it is what `message_to_json` made of a message, or a recording did."""
     keys = value.keys()
-    return keys - {RETAINED_KEY} == set(MESSAGE_KEYS) and isinstance(value["topic"], str)
+    return keys - FURTHER_KEYS == set(MESSAGE_KEYS) and isinstance(value["topic"], str)
 
 
 def split_served(patterns: Iterable[str]) -> tuple[list[str], list[str]]:

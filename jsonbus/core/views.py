@@ -34,7 +34,7 @@ class NodeInfo:
     lost: int  # messages of it that never came
     is_self: bool
     is_plain: bool
-    totals: Totals | None  # as it told them last; None until it has, and of a plain one
+    totals: Totals | None = None  # as it told them last; None until it has, and of a plain one
 
 
 @dataclass(frozen=True, slots=True)

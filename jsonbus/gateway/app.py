@@ -88,6 +88,7 @@ def make_app(services: Services) -> FastAPI:
         tallies[path] = endpoint.tally
         app.router.routes.append(Route(path, endpoint, include_in_schema=False))
 
+    metrics = Metrics(services.stats, tallies, services.observe)
     # The busiest first: they are tried in this order.
     add("/publish", routes.publish, "GET POST", "publish")
     add("/v1/topics/{topic:path}", routes.publish_value, "POST", "publish")
@@ -95,7 +96,7 @@ def make_app(services: Services) -> FastAPI:
     add("/unsubscribe", routes.unsubscribe, "GET POST", "subscribe")
     add("/events", routes.events, "GET", "subscribe", takes_token_in_query=True)
     add("/subscribers", routes.subscribers, "GET HEAD", "admin")
-    add("/metrics", _make_metrics(Metrics(services.stats, tallies)), "GET HEAD", "admin")
+    add("/metrics", _make_metrics(metrics), "GET HEAD", "admin")
     add("/health", routes.health, "GET HEAD")
     add("/docs", _make_docs(DocsPage(document)), "GET HEAD")
     add("/openapi.json", _make_constant(to_json_line(document)), "GET HEAD")
@@ -208,7 +209,7 @@ class _Routes:
 
 def _make_metrics(metrics: Metrics) -> Handler:
     async def answer(request: HttpRequest) -> Answer:
-        return Answer(metrics.expose(), content_type=CONTENT_TYPE)
+        return Answer(await metrics.expose(), content_type=CONTENT_TYPE)
 
     return answer
 

@@ -90,6 +90,14 @@ class Bridges:
         if self._round is not None and wait_s > 0:
             await asyncio.wait([self._round], timeout=wait_s)
 
+    def stats(self) -> dict[str, int]:
+        return {
+            "known": len(self._known),
+            "left_out": self.left_out,
+            "answers_refused": self.refused,
+            "questions_unanswered": self.unanswered,
+        }
+
     async def close(self) -> None:
         if self._round is not None:
             self._round.cancel()

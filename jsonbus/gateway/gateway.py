@@ -25,6 +25,7 @@ from .http_request import BodyRoom
 from .http_server import HttpServer
 from .hub import Hub
 from .lookout import Lookout
+from .observation import Observation
 from .services import Services
 from .targets import Targets
 from .text_server import TextServer
@@ -134,6 +135,7 @@ class Gateway:
             "http": self._http,
             "sockets": self._accepts,
             "lookout": self.lookout,
+            "bridges": self.bridges,
             "dashboard": self.dashboard,
             "bus": self.bus,
         }
@@ -171,6 +173,8 @@ class Gateway:
         stack.callback(self.lookout.close)
         self.bridges = Bridges(self.bus)
         stack.push_async_callback(self.bridges.close)
+        self._observation = Observation(self.lookout, self.bridges, self.ledger.subscribers)
+        stack.callback(self._observation.close)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
         self.text: TextServer | None = None
         if text_port is not None:
@@ -221,6 +225,7 @@ class Gateway:
             subscribers=self.ledger.subscribers,
             visitors=self._visitors,
             stats=self.stats,
+            observe=self._observation.scrape,
             access=self._access,
             trouble=self._find_trouble,
             body_bytes_max=self._body_bytes_max,

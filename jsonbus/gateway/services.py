@@ -13,7 +13,7 @@ from .event_streams import EventStreams
 from .home_page import SWITCHED_OFF
 from .http_request import BodyRoom
 from .hub import Published
-from .metrics import Stats
+from .metrics import Observe, Stats
 from .visitors import Visitors
 
 #: The longest body of POST /v1/topics/… unless told otherwise.
@@ -92,6 +92,8 @@ class Services:
     visitors: Visitors
     #: Figures by part, for /metrics.
     stats: Stats
+    #: What /metrics tells of the bus as a whole; None: nothing.
+    observe: Observe | None = None
     access: Access = field(default_factory=Access)
     #: Why the gateway does not work at the moment, in one sentence; None: it does.
     trouble: Callable[[], str | None] = lambda: None

@@ -10,6 +10,7 @@ Nothing here has a clock, a thread or a socket: it is told messages, nodes and t
 from __future__ import annotations
 
 from .rhythm import Rhythm, RhythmView, Spread
+from .rhythms import Rhythms
 from .survey import PUBLISHERS_MAX, TOPICS_MAX, WINDOW_S, Survey
 from .values import size_of
 from .views import NodeView, Overview, Picture, TopicView
@@ -23,6 +24,7 @@ __all__ = [
     "Picture",
     "Rhythm",
     "RhythmView",
+    "Rhythms",
     "Spread",
     "Survey",
     "TopicView",

@@ -49,6 +49,9 @@ class RhythmView(NamedTuple):
     #: Messages per second in the window by the publishers' clocks, summed over the publishers; one
     #: that has stopped counts no more.
     rate: float
+    #: Messages per second that these publishers send under all their topics, by their sequence:
+    #: what was lost on the way counts as well.
+    publisher_rate: float
     #: Ids of the publishers, in the order in which they were first heard.
     publishers: tuple[str, ...]
     #: Seconds between messages: in the window, and since the beginning.
@@ -104,7 +107,8 @@ class Rhythm:
         self._duplicates = 0
         self._late = 0
         self._bytes = 0
-        self._last_at = 0.0
+        #: When the last message came, seconds since 1970.
+        self.last_at = 0.0
         self._intervals = Running()
         self._sizes = Running()
 
@@ -124,7 +128,7 @@ class Rhythm:
         if place == _DUPLICATE:
             self._duplicates += 1
             return
-        publisher.heard_at = self._last_at = origin.received_at
+        publisher.heard_at = self.last_at = origin.received_at
         self._messages += 1
         self._bytes += size
         self._sizes.add(size)
@@ -135,7 +139,7 @@ class Rhythm:
 
     def view(self, now: float) -> RhythmView:
         """The figures at this moment: `now` in seconds since 1970, the clock of `received_at`."""
-        rate = bytes_per_s = 0.0
+        rate = publisher_rate = bytes_per_s = 0.0
         intervals: list[float] = []
         sizes: list[int] = []
         for publisher in self._publishers.values():
@@ -146,12 +150,14 @@ class Rhythm:
             # Two intervals without a message, rather than one: no rhythm is perfect.
             if mean_s > 0 and now - publisher.heard_at <= max(2 * mean_s, 1.0):
                 rate += 1 / mean_s
+                publisher_rate += publisher.steps(self._window) / sum(own)
                 bytes_per_s += sum(own_sizes) / len(own_sizes) / mean_s
         return RhythmView(
             self._messages,
             self._duplicates,
             self._late,
             rate,
+            publisher_rate,
             tuple(self._publishers),
             spread_of(intervals),
             self._intervals.spread(),
@@ -159,7 +165,7 @@ class Rhythm:
             self._sizes.spread(),
             self._bytes,
             bytes_per_s,
-            self._last_at,
+            self.last_at,
         )
 
     def _add(self, origin: jsonbus.Origin) -> _Publisher:
@@ -232,3 +238,8 @@ class _Publisher:
         times = self._times[-count:].tolist()
         intervals = [max(0.0, b - a) for a, b in zip(times, times[1:], strict=False)]
         return intervals, self._sizes[-count:].tolist()
+
+    def steps(self, count: int) -> int:
+        """How far the sequence went with the last so many messages."""
+        sequences = self._sequences[-count:]
+        return sequences[-1] - sequences[0] if sequences else 0

@@ -17,6 +17,9 @@ WINDOW_S = 4.0
 #: Samples are at least so far apart. Each is a copy of all counters: of 10,000 topics, 1 MB.
 APART_S = 1.0
 
+#: Less time than this says nothing about a rate: a single message would seem to be thousands.
+SPAN_S_MIN = 0.1
+
 T = TypeVar("T")
 
 
@@ -50,4 +53,4 @@ class Samples(Generic[T]):
 
 
 def per_second(added: float, span_s: float) -> float:
-    return added / span_s if span_s > 0 and added > 0 else 0.0
+    return added / span_s if span_s >= SPAN_S_MIN and added > 0 else 0.0

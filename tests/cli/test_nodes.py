@@ -87,6 +87,19 @@ def make_info(**changes: Any) -> jsonbus.NodeInfo:
     return jsonbus.NodeInfo(**{**facts, **changes})
 
 
+def test_pipe_tells_what_a_node_has_counted_under_its_names() -> None:
+    counted = jsonbus.Totals(sent=3, suppressed=2, shares=1)
+    assert nodes._as_dict(make_info(totals=counted))["totals"] == {
+        "sent": 3,
+        "suppressed": 2,
+        "received": 0,
+        "lost": 0,
+        "repaired": 0,
+        "shares": 1,
+    }
+    assert nodes._as_dict(make_info())["totals"] is None
+
+
 def table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -60,6 +60,15 @@ def test_publishers_do_not_disturb_each_other() -> None:
     assert (shown.rate, shown.publishers) == (2.0, ("n1", "n2"))
 
 
+def test_the_publishers_own_rate_counts_what_was_lost() -> None:
+    """Ten messages a second, every second one of another topic; then half of them get lost."""
+    messages = [make_message("a", 1, n, sent_at=n / 10) for n in range(0, 100, 2)]
+    shown = view(messages, now=9.8)
+    assert (shown.rate, shown.publisher_rate) == (pytest.approx(5), pytest.approx(10))
+    shown = view(messages[::2], now=9.8)
+    assert (shown.rate, shown.publisher_rate) == (pytest.approx(2.5), pytest.approx(10))
+
+
 def test_a_publisher_that_stopped_has_no_rate() -> None:
     messages = at(*range(10))
     assert view(messages, now=10.9).rate == 1.0

@@ -37,6 +37,14 @@ def test_the_first_picture_has_no_rates_yet() -> None:
     assert (topics["a"].messages, topics["a"].rate, picture.overview.rate) == (1, 0.0, 0.0)
 
 
+def test_a_moment_is_no_basis_for_a_rate() -> None:
+    taken = Survey()
+    look(taken, 0.0)
+    taken.take([make_message(sequence=1)])
+    assert look(taken, 0.001)[1]["a"].rate == 0.0
+    assert look(taken, 0.5)[1]["a"].rate == 2.0
+
+
 def test_rates_are_about_the_last_seconds() -> None:
     taken = Survey()
     number = 0

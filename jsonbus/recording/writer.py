@@ -1,0 +1,293 @@
+"""Writing a recording: one file or several, until it is full or closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Protocol
+
+import jsonbus
+from jsonbus.errors import (
+    ClosedError,
+    ConfigError,
+    JsonBusError,
+    LocalError,
+    PayloadError,
+    RecordingError,
+)
+
+from .formats import check_installed, format_of
+from .output_file import OutputFile
+from .series import find_series, numbered
+from .values import Losses
+
+
+class Sink(Protocol):
+    """One file in one format."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def is_on_disk(self) -> bool: ...
+
+    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int: ...
+
+    def note_losses(self, losses: Losses) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class RecordingWriter:
+    """A recording that grows; `create_recording` makes one.
+
+        with jsonbus.Bus() as bus, create_recording("run.mcap") as recording:
+            bus.subscribe("**", recording.write, in_batches=True, overflow="block")
+            ...
+
+    May be used from any thread. What `write` was given is on disk after at most 128 KB more, or
+    after `flush`, which is to be called now and then: a crash costs what came since.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,
+        force: bool = False,
+        count_max: int | None = None,
+        bytes_max: int | None = None,
+        rotate_bytes: int | None = None,
+        rotate_s: float | None = None,
+        keep: int | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._format = format_of(self._path, format)
+        self._is_series = rotate_bytes is not None or rotate_s is not None
+        if keep is not None and not self._is_series:
+            raise ConfigError("to keep some files only, the recording has to be in several")
+        if self._is_series and force:
+            raise ConfigError("numbered files are never overwritten: there is nothing to force")
+        check_installed(self._path, self._format)
+        self._force = force
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._rotate_bytes = rotate_bytes
+        self._rotate_s = rotate_s
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._failure: JsonBusError | None = None
+        self._messages_before = 0  # in files that are finished
+        self._flushed = 0  # of the current file, those that are on disk
+        self._bytes_before = 0
+        self._refused = 0  # messages that came with the failure, and after it
+        series = find_series(self._path) if self._is_series else []
+        # After those of a recording before, which belong to the series: nothing is overwritten,
+        # and a recorder that is started again goes on.
+        self._number = series[-1][0] + 1 if series else 0
+        self._kept = [each for _, each in series]
+        #: How many messages were taken.
+        self.messages = 0
+        #: Whether a limit is reached: it takes no more.
+        self.is_full = False
+        #: The files written so far, the current one last.
+        self.paths: list[Path] = []
+        self._open_file()
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all files have, were they closed now."""
+        return self._bytes_before + self._sink.size
+
+    @property
+    def failure(self) -> JsonBusError | None:
+        """Why it takes no more messages, if that is an error."""
+        return self._failure
+
+    @property
+    def written(self) -> int:
+        """How many messages are in the files; after a failure, only those that are on disk."""
+        return self.messages if self._failure is None else self._messages_before + self._flushed
+
+    @property
+    def unwritten(self) -> int:
+        """After a failure, how many of the messages that it was given are not on disk."""
+        if self._failure is None:
+            return 0
+        return self._refused + self.messages - self.written
+
+    def write(self, messages: Sequence[jsonbus.Message]) -> int:
+        """Add messages, in order; returns how many were taken: less than all if it `is_full`.
+
+        Raises RecordingError (the disk is full, say), then and ever after; PayloadError for a
+        value that is not JSON, in which case none is added; ClosedError.
+        """
+        with self._lock:
+            taken, wanted = 0, len(messages)
+            try:
+                self._check()
+                if self._count_max is not None:
+                    messages = messages[: self._count_max - self.messages]
+                while taken < len(messages) and not self.is_full:
+                    taken += self._write_to_file(messages[taken:] if taken else messages)
+            except JsonBusError:
+                self._refused += len(messages) - taken
+                raise
+            if taken < wanted or self.messages == self._count_max:
+                self.is_full = True
+            return taken
+
+    def note_losses(self, losses: Losses) -> None:
+        """Tell readers how many messages are missing so far."""
+        with self._lock:
+            self._check()
+            try:
+                self._sink.note_losses(losses)
+            except RecordingError as error:
+                self._fail(error)
+
+    def flush(self) -> None:
+        """What was written so far survives the end of this process, but not of the machine."""
+        with self._lock:
+            self._check()
+            try:
+                self._sink.flush()
+            except RecordingError as error:
+                self._fail(error)
+            self._flushed = self.messages - self._messages_before
+
+    def close(self) -> None:
+        """Finish the file. A second call does nothing. Raises RecordingError."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                if self._failure is None:
+                    self._finish_file()
+            finally:
+                self._output.close()
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What follows is done with the lock held.
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"the recording {self._path} is closed")
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: JsonBusError) -> None:
+        self._failure = error
+        raise error
+
+    def _write_to_file(self, messages: Sequence[jsonbus.Message]) -> int:
+        """Add as many as the current file takes, and see to what follows if those are not all."""
+        try:
+            if self._is_file_over():
+                self._finish_file()
+                self._open_file()
+            size_max, is_last = self._size_max()
+            taken = self._sink.write(messages, size_max)
+            if taken == 0 and not is_last and not self._has_messages:
+                taken = self._sink.write(messages[:1])  # larger than a file: it gets its own
+        except (RecordingError, LocalError) as error:
+            if isinstance(error, PayloadError):
+                raise  # the caller's mistake, and the recording may go on
+            self._fail(error)
+        self.messages += taken
+        if self._sink.is_on_disk:
+            self._flushed = self.messages - self._messages_before
+        if taken < len(messages):
+            if is_last:
+                self.is_full = True
+            else:
+                self._ends_at = 0.0
+        return taken
+
+    @property
+    def _has_messages(self) -> bool:
+        return self.messages > self._messages_before
+
+    def _is_file_over(self) -> bool:
+        return self._has_messages and monotonic() >= self._ends_at
+
+    def _size_max(self) -> tuple[int | None, bool]:
+        """How large the current file may get, and whether that ends the whole recording."""
+        if self._bytes_max is None:
+            return self._rotate_bytes, False
+        left = self._bytes_max - self._bytes_before
+        if self._rotate_bytes is None or left <= self._rotate_bytes:
+            return left, True
+        return self._rotate_bytes, False
+
+    def _open_file(self) -> None:
+        path = numbered(self._path, self._number) if self._is_series else self._path
+        self._output = OutputFile(path, force=self._force)
+        self._number += 1
+        self._sink = _make_sink(self._format, self._output)
+        self._flushed = 0
+        self._ends_at = float("inf") if self._rotate_s is None else monotonic() + self._rotate_s
+        self.paths.append(path)
+        self._kept.append(path)
+        if self._keep is not None:
+            while len(self._kept) > self._keep:
+                self._kept.pop(0).unlink(missing_ok=True)
+
+    def _finish_file(self) -> None:
+        try:
+            self._sink.finish()
+        except RecordingError as error:
+            self._fail(error)
+        self._bytes_before += self._output.tell()
+        self._messages_before = self.messages
+        self._output.close()
+        self._sink = _NO_SINK
+
+
+class _NoSink:
+    """There is no file; the one before is finished."""
+
+    size = 0
+    is_on_disk = True
+
+    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
+        raise AssertionError("nothing is written without a file")
+
+    def note_losses(self, losses: Losses) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+_NO_SINK = _NoSink()
+
+
+def _make_sink(name: str, output: OutputFile) -> Sink:
+    if name == "mcap":
+        from .mcap_file import McapSink  # few need it, and it may not be installed
+
+        return McapSink(output)
+    from .lines_file import GzipLinesSink, LinesSink
+
+    return GzipLinesSink(output) if name == "jsonl.gz" else LinesSink(output)
