@@ -53,6 +53,8 @@ ANY_LINES = "…"
 _VARIABLE = (
     (re.compile(r"\b\d\d:\d\d:\d\d\.\d{3}\b"), "TIME"),
     (re.compile(r"\b\d+\.\d{3,}\b"), "NUMBER"),
+    # The same in JSON, where a number that ends in zeros has fewer digits.
+    (re.compile(r'("(?:at|rate|\w+_rate|\w+_s|\w+_at)":)\d[\d.e-]*'), r"\1NUMBER"),
     (re.compile(r"\b[a-z2-7]{16}\b"), "ID"),
     (re.compile(r"\b[A-Za-z][\w.-]*-\d+\b"), "NAME"),
 )

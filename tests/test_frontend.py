@@ -227,6 +227,7 @@ def make_mail(maxsize: int, overflow: str) -> Mail:
         maxsize=maxsize,
         overflow=overflow,
         as_type=None,
+        is_passive=False,
         log=BusLog("kitchen"),
         discards=Discards(),
     )

@@ -95,7 +95,7 @@ def command(
     rotate_every: float | None,
     keep: int | None,
 ) -> None:
-    """Record messages into a file.
+    """Record messages into a file: JSON lines or MCAP.
 
     The name of FILE tells the format: .jsonl, a JSON object a line as `jsonbus sub` prints it into
     a pipe, .jsonl.gz, the same compressed, or .mcap. Without a PATTERN everything is recorded.
