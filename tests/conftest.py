@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from tests.helpers import wait_until
 for _variable in [each for each in os.environ if each.startswith("JSONBUS_")]:
     del os.environ[_variable]
 os.environ["JSONBUS_INTERFACE"] = "lo"
+
+# A shell ignores Ctrl-C for what it starts in the background, and so would every command that the
+# tests interrupt: commands leave ignored what their caller ignores.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOLDERS_WITH_MARKER = ("simulation", "netns", "end_to_end", "spark", "browser")
 TESTS = Path(__file__).parent
