@@ -27,6 +27,7 @@ from .recorder import Recorder
 from .requests import Requests
 from .server import Server
 from .sink.sink import Sink
+from .state import Terms, Trouble, describe_state, state_topic
 
 logger = logging.getLogger("jsonbus.bridge")
 
@@ -64,6 +65,8 @@ class Bridge:
     ) -> None:
         self._groups = Groups()
         self._stopping = threading.Event()
+        self._complaint: Trouble | None = None  # the keeper's last
+        self._is_complaining = False
         with ExitStack() as opened:
             self.log = opened.enter_context(
                 OffsetLog(
@@ -107,6 +110,17 @@ class Bridge:
             except OSError as error:
                 host, port = listen
                 raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
+            self._terms = Terms(
+                name=self.bus.name,
+                node=self.bus.id,
+                version=jsonbus.__version__,
+                address=self.address,
+                has_token=token is not None,
+                log=self.log.id,
+                retention_s=retention_s,
+                retention_bytes=retention_bytes,
+            )
+            self.bus.serve(state_topic(self.bus.id), lambda _: self.state())
             self._keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")
             self._keeper.start()
             opened.callback(self._keeper.join)
@@ -123,6 +137,26 @@ class Bridge:
             "bus": self.bus.stats(),
             "groups": self._groups.describe(self.log.end(), monotonic()),
         }
+
+    def state(self) -> dict[str, Any]:
+        """What whoever asks over the bus is told; see state.py. Never waits for a disk."""
+        now = monotonic()
+        ends = self.log.end()
+        stats: dict[str, dict[str, Any]] = {
+            "log": self.log.stats(),
+            "recorder": self._recorder.stats(),
+            "server": self._server.stats(),
+            "groups": self._groups.describe(ends, now),
+        }
+        troubles = [each for each in (self._recorder.trouble, self._complaint) if each is not None]
+        return describe_state(
+            self._terms,
+            stats,
+            list(zip(self.log.first(), ends, strict=True)),
+            max(troubles, default=None),
+            is_failing=self._recorder.is_refused or self._is_complaining,
+            now=now,
+        )
 
     def close(self) -> None:
         """Stop serving, record what was received, leave the bus. A second call does nothing."""
@@ -155,8 +189,11 @@ class Bridge:
         complaint = None
         while not self._stopping.wait(EXPIRE_S):
             before, complaint = complaint, self._tend_log()
-            if complaint is not None and complaint != before:
-                logger.error("%s", complaint)
+            if complaint is not None:
+                self._complaint = Trouble(monotonic(), complaint)
+                if complaint != before:
+                    logger.error("%s", complaint)
+            self._is_complaining = complaint is not None
 
     def _tend_log(self) -> str | None:
         """What is wrong, in one sentence."""
@@ -171,6 +208,7 @@ class Bridge:
             )
         except (BridgeError, OSError) as error:
             return f"old segments cannot be removed: {error}"
-        except Exception:
+        except Exception as error:
             logger.exception("old segments cannot be removed: this is a bug")
+            return f"old segments cannot be removed: {error}"
         return None

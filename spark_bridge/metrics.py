@@ -22,9 +22,12 @@ GAUGES = frozenset(
     bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
     staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair
     messages_waiting_to_be_sure nodes_known values_retained receive_buffer_asked_bytes
-    receive_buffer_obtained_bytes
+    receive_buffer_obtained_bytes is_failing
     """.split()
 )
+
+#: Gauges that were told as counters, with a `_total`. Names stay, so they are told twice.
+MISNAMED = frozenset({"channels_open"})
 
 
 class Metrics:
@@ -59,7 +62,10 @@ class _BridgeCollector(Collector):
             for name, value in figures.items():
                 full = f"{PREFIX}_{part}_{name}"
                 kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
-                yield kind(full, f"{name.replace('_', ' ')} of the bridge's {part}", value=value)
+                text = f"{name.replace('_', ' ')} of the bridge's {part}"
+                yield kind(full, text, value=value)
+                if name in MISNAMED:
+                    yield GaugeMetricFamily(full, text, value=value)
         lag = GaugeMetricFamily(
             f"{PREFIX}_lag_rows", "rows that a group has not committed yet", labels=["group"]
         )

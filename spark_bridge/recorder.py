@@ -28,6 +28,7 @@ import jsonbus
 from .errors import LogWriteError
 from .log.offset_log import OffsetLog
 from .rows import Gap, Lot, RowMaker
+from .state import Trouble
 
 logger = logging.getLogger("jsonbus.bridge")
 
@@ -85,6 +86,7 @@ class Recorder:
         self._bell = threading.Event()
         self._is_full = threading.Event()  # the handler waits for a flush; or this one ends
         self._is_refused = False
+        self._trouble: Trouble | None = None
         self._messages = 0  # that were handled
         self._rows_flushing = 0
         self._rows_recorded = self._rows_unrecorded = self._gaps_recorded = self._flushes = 0
@@ -127,6 +129,11 @@ class Recorder:
         """Whether the disk did not take the last rows."""
         return self._is_refused
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why something was not recorded, the last time that it happened."""
+        return self._trouble
+
     def stats(self) -> dict[str, int]:
         """Any thread."""
         return {
@@ -138,6 +145,7 @@ class Recorder:
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
+            "is_failing": int(self._is_refused),
         }
 
     def _note_gap(self, event: jsonbus.GapEvent) -> None:
@@ -197,8 +205,9 @@ class Recorder:
             self._record_gaps()  # in front of what came after them
             try:
                 self._append(self._maker.make(lot))
-            except Exception:
+            except Exception as error:
                 logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
+                self._trouble = Trouble(monotonic(), f"{type(error).__name__}: {error}")
                 self._note_unrecorded(Counter(lot.topics))
             self._rows_flushing -= len(lot.topics)
         if not lots:
@@ -249,6 +258,7 @@ class Recorder:
 
     def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
         """Rows of some partitions were not taken: count them, and say so once."""
+        self._trouble = Trouble(monotonic(), str(error))
         for rows in refused:
             counts = pc.value_counts(rows.column("topic")).to_pylist()
             self._note_unrecorded({each["values"]: each["counts"] for each in counts})

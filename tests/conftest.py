@@ -17,7 +17,7 @@ for _variable in [each for each in os.environ if each.startswith("JSONBUS_")]:
     del os.environ[_variable]
 os.environ["JSONBUS_INTERFACE"] = "lo"
 
-FOLDERS_WITH_MARKER = ("simulation", "netns", "end_to_end", "spark")
+FOLDERS_WITH_MARKER = ("simulation", "netns", "end_to_end", "spark", "browser")
 TESTS = Path(__file__).parent
 
 

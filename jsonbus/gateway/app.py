@@ -5,6 +5,7 @@ endpoint.py ........ methods, rights, errors to answers: around every route
 parameters.py ...... what the client sent
 this file .......... what each route does
 openapi.py ......... what each route promises; docs_page.py shows it
+dashboard .......... a package of its own, behind its gate.py
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import Send
 
 import jsonbus
@@ -24,6 +25,8 @@ from jsonbus.errors import LocalError
 from .answers import Answer
 from .docs_page import HEADERS, DocsPage
 from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
+from .home_page import HEADERS as HOME_HEADERS
+from .home_page import render_home
 from .http_request import HttpRequest, Refusal, connection_of
 from .hub import Published
 from .metrics import CONTENT_TYPE, Metrics
@@ -39,7 +42,7 @@ from .parameters import (
     text_of,
     texts_of_query,
 )
-from .services import Services
+from .services import GateLike, Services
 from .values import parse_json, to_json_line
 from .visitors import VisitorsMiddleware
 
@@ -85,6 +88,7 @@ def make_app(services: Services) -> FastAPI:
         tallies[path] = endpoint.tally
         app.router.routes.append(Route(path, endpoint, include_in_schema=False))
 
+    metrics = Metrics(services.stats, tallies, services.observe)
     # The busiest first: they are tried in this order.
     add("/publish", routes.publish, "GET POST", "publish")
     add("/v1/topics/{topic:path}", routes.publish_value, "POST", "publish")
@@ -92,11 +96,24 @@ def make_app(services: Services) -> FastAPI:
     add("/unsubscribe", routes.unsubscribe, "GET POST", "subscribe")
     add("/events", routes.events, "GET", "subscribe", takes_token_in_query=True)
     add("/subscribers", routes.subscribers, "GET HEAD", "admin")
-    add("/metrics", _make_metrics(Metrics(services.stats, tallies)), "GET HEAD", "admin")
+    add("/metrics", _make_metrics(metrics), "GET HEAD", "admin")
     add("/health", routes.health, "GET HEAD")
     add("/docs", _make_docs(DocsPage(document)), "GET HEAD")
     add("/openapi.json", _make_constant(to_json_line(document)), "GET HEAD")
+    if isinstance(services.dashboard, str):
+        add("/", _make_home(render_home(services.dashboard)), "GET HEAD")
+    else:
+        _add_dashboard(app, services.dashboard)
     return app
+
+
+def _add_dashboard(app: FastAPI, gate: GateLike) -> None:
+    """Routes, not a mount: what a mounted application finds is its path without ours."""
+    for path in ("/", "/_nicegui/{rest:path}"):
+        app.router.routes.append(Route(path, gate, include_in_schema=False))
+    app.router.routes.append(WebSocketRoute("/_nicegui_ws/{rest:path}", gate))
+    app.router.routes.append(Route("/login", gate.login, include_in_schema=False))
+    app.router.routes.append(Route("/logout", gate.logout, include_in_schema=False))
 
 
 class _Routes:
@@ -192,7 +209,7 @@ class _Routes:
 
 def _make_metrics(metrics: Metrics) -> Handler:
     async def answer(request: HttpRequest) -> Answer:
-        return Answer(metrics.expose(), content_type=CONTENT_TYPE)
+        return Answer(await metrics.expose(), content_type=CONTENT_TYPE)
 
     return answer
 
@@ -201,6 +218,13 @@ def _make_docs(page: DocsPage) -> Handler:
     async def answer(request: HttpRequest) -> Answer:
         host = request.headers.get(b"host", b"").decode("latin-1")
         return Answer(page.render(host), content_type=b"text/html; charset=utf-8", headers=HEADERS)
+
+    return answer
+
+
+def _make_home(page: bytes) -> Handler:
+    async def answer(request: HttpRequest) -> Answer:
+        return Answer(page, content_type=b"text/html; charset=utf-8", headers=HOME_HEADERS)
 
     return answer
 

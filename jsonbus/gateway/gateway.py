@@ -6,6 +6,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
@@ -17,9 +18,14 @@ from jsonbus.errors import ConfigError
 from .accept_watch import AcceptWatch
 from .access import Access
 from .app import make_app
+from .bridges import Bridges
 from .event_streams import EventStreams
+from .home_page import NOT_INSTALLED, SWITCHED_OFF
+from .http_request import BodyRoom
 from .http_server import HttpServer
 from .hub import Hub
+from .lookout import Lookout
+from .observation import Observation
 from .services import Services
 from .targets import Targets
 from .text_server import TextServer
@@ -37,7 +43,8 @@ class Gateway:
     """See `jsonbus gateway`. Open it with `async with`; it serves until that ends.
 
     `data_dir` None keeps webhooks and their backlog in memory: they end with the gateway.
-    `text_port` None serves no text clients. Port 0 is any free one: see `http_address` and
+    `text_port` None serves no text clients. `dashboard`: serve one at `/`, if NiceGUI is installed;
+    one gateway of a process can have it at a time. Port 0 is any free one: see `http_address` and
     `text_address`. Raises ConfigError, TransportError (also for a port in use), StoreError.
     """
 
@@ -59,6 +66,7 @@ class Gateway:
         body_bytes_max: int = 1 << 20,
         webhook_timeout_s: float = 10.0,
         retry_s_max: float = 60.0,
+        dashboard: bool = False,
         **settings: Unpack[BusSettings],
     ) -> None:
         self._host = host
@@ -78,6 +86,11 @@ class Gateway:
         self._body_bytes_max = body_bytes_max
         self._webhook_times_s = webhook_timeout_s, retry_s_max
         self._settings = settings
+        self._dashboard_class: Any = None
+        self._why_no_dashboard = SWITCHED_OFF
+        if dashboard:
+            self._import_dashboard()
+        self._room = BodyRoom()
         self._accepts = AcceptWatch()
         self._opened = AsyncExitStack()
         #: Where it listens, while it is open.
@@ -107,6 +120,10 @@ class Gateway:
         """Whether whoever reaches its ports may do everything."""
         return self._access.is_open and not self._is_local
 
+    @property
+    def has_dashboard(self) -> bool:
+        return self._dashboard_class is not None
+
     def stats(self) -> dict[str, dict[str, int]]:
         """The figures of all parts, by part."""
         parts: dict[str, Any] = {
@@ -117,6 +134,9 @@ class Gateway:
             "text": self.text,
             "http": self._http,
             "sockets": self._accepts,
+            "lookout": self.lookout,
+            "bridges": self.bridges,
+            "dashboard": self.dashboard,
             "bus": self.bus,
         }
         return {name: part.stats() for name, part in parts.items() if part is not None}
@@ -149,6 +169,12 @@ class Gateway:
         await self.webhooks.start()
         self.events = EventStreams(self.hub)
         self.hub.add_sink(self.events.take)
+        self.lookout = Lookout(self.bus)
+        stack.callback(self.lookout.close)
+        self.bridges = Bridges(self.bus)
+        stack.push_async_callback(self.bridges.close)
+        self._observation = Observation(self.lookout, self.bridges, self.ledger.subscribers)
+        stack.callback(self._observation.close)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
         self.text: TextServer | None = None
         if text_port is not None:
@@ -157,12 +183,39 @@ class Gateway:
             stack.push_async_callback(self.text.close)
             await self.text.start(self._host, text_port)
             self.text_address = self.text.address
+        self.dashboard = None
+        if self._dashboard_class is not None:
+            self.dashboard = await stack.enter_async_context(self._make_dashboard())
         self._http = HttpServer(
-            make_app(self._services()), self._host, http_port, on_close=self.events.close
+            make_app(self._services()),
+            self._host,
+            http_port,
+            on_close=self.events.close,
+            has_websockets=self.dashboard is not None,
         )
         stack.push_async_callback(self._http.close)
         await self._http.start()
         self.http_address = self._http.address
+
+    def _import_dashboard(self) -> None:
+        """Before there is a node, whose event loop would stand still meanwhile: half a second."""
+        if find_spec("nicegui") is None:
+            self._why_no_dashboard = NOT_INSTALLED
+            return
+        from .dashboard.dashboard import Dashboard
+
+        self._dashboard_class = Dashboard
+
+    def _make_dashboard(self) -> Any:
+        return self._dashboard_class(
+            node=self.bus.name,
+            lookout=self.lookout,
+            bridges=self.bridges,
+            publisher=self.hub,
+            subscribers=self.ledger.subscribers,
+            access=self._access,
+            room=self._room,
+        )
 
     def _services(self) -> Services:
         return Services(
@@ -172,9 +225,12 @@ class Gateway:
             subscribers=self.ledger.subscribers,
             visitors=self._visitors,
             stats=self.stats,
+            observe=self._observation.scrape,
             access=self._access,
             trouble=self._find_trouble,
             body_bytes_max=self._body_bytes_max,
+            room=self._room,
+            dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.gate,
         )
 
     def _find_trouble(self) -> str | None:

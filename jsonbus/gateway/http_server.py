@@ -31,6 +31,9 @@ KEEP_ALIVE_S = 75
 #: What was sent and not acknowledged within this time ends a connection: its client is gone.
 UNACKNOWLEDGED_MS_MAX = 60_000
 
+#: The longest message of a browser: what somebody pastes into a field of the dashboard.
+WEBSOCKET_BYTES_MAX = 1 << 20
+
 CLOSE_S = 3.0
 
 
@@ -73,6 +76,7 @@ class HttpServer:
             self._app,
             http=protocol_class(self._parser),
             ws="auto" if self._has_websockets else "none",
+            ws_max_size=WEBSOCKET_BYTES_MAX,
             lifespan="off",
             log_config=None,
             # What uvicorn has to say of a malformed request is said to the client.

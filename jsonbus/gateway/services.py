@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from .access import Access
 from .event_streams import EventStreams
+from .home_page import SWITCHED_OFF
 from .http_request import BodyRoom
 from .hub import Published
-from .metrics import Stats
+from .metrics import Observe, Stats
 from .visitors import Visitors
 
 #: The longest body of POST /v1/topics/… unless told otherwise.
@@ -68,6 +71,15 @@ class ViewLike(Protocol):
     def created_at(self) -> float: ...
 
 
+class GateLike(Protocol):
+    """The dashboard as a browser reaches it; `Gate` is one."""
+
+    login: ASGIApp
+    logout: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the application stands on."""
@@ -80,9 +92,13 @@ class Services:
     visitors: Visitors
     #: Figures by part, for /metrics.
     stats: Stats
+    #: What /metrics tells of the bus as a whole; None: nothing.
+    observe: Observe | None = None
     access: Access = field(default_factory=Access)
     #: Why the gateway does not work at the moment, in one sentence; None: it does.
     trouble: Callable[[], str | None] = lambda: None
     body_bytes_max: int = BODY_BYTES_MAX
     #: For the bodies of all requests together.
     room: BodyRoom = field(default_factory=BodyRoom)
+    #: What is at `/`: the dashboard, or the reason why there is none.
+    dashboard: GateLike | str = SWITCHED_OFF

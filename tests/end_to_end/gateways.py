@@ -51,7 +51,9 @@ class Gateway:
         self.kill()
 
     def _launch(self) -> None:
-        self.process = self._desk.start("gateway", "0", "--tcp-port", "0", *self._arguments)
+        # Without the dashboard, whose start takes as long as the rest: tests/browser has it.
+        options = ("--tcp-port", "0", "--no-dashboard")
+        self.process = self._desk.start("gateway", "0", *options, *self._arguments)
 
     def _introduction(self) -> re.Match[str] | None:
         text = "\n".join(self.process.complaints)

@@ -21,10 +21,13 @@ from fastapi import FastAPI
 import jsonbus
 from jsonbus.gateway.access import Access, read_token
 from jsonbus.gateway.app import make_app
+from jsonbus.gateway.bridges import Bridges
 from jsonbus.gateway.event_streams import EventStreams
 from jsonbus.gateway.http_request import BodyRoom
 from jsonbus.gateway.http_server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
+from jsonbus.gateway.lookout import Lookout
+from jsonbus.gateway.observation import Observation
 from jsonbus.gateway.services import BODY_BYTES_MAX, Services
 from jsonbus.gateway.targets import Targets
 from jsonbus.gateway.visitors import Visitors
@@ -63,6 +66,8 @@ class Site:
     hub: WatchedHub
     ledger: WebhookLedger
     streams: EventStreams
+    lookout: Lookout
+    bridges: Bridges
     app: FastAPI
     server: HttpServer
     http: httpx.AsyncClient
@@ -115,6 +120,9 @@ async def site(
         streams = EventStreams(hub, **(stream_options or {}))
         hub.add_sink(webhooks.take)
         hub.add_sink(streams.take)
+        lookout = Lookout(bus)
+        bridges = Bridges(bus)
+        observation = Observation(lookout, bridges, ledger.subscribers)
         trouble: list[str] = []
         app = make_app(
             Services(
@@ -131,6 +139,7 @@ async def site(
                     "events": streams.stats(),
                     "http": server.stats(),
                 },
+                observe=observation.scrape,
                 access=Access(map(read_token, tokens)),
                 trouble=lambda: trouble[0] if trouble else None,
                 body_bytes_max=body_bytes_max,
@@ -145,9 +154,14 @@ async def site(
             host, port = server.address
             base = f"http://{host}:{port}"
             async with httpx.AsyncClient(base_url=base, timeout=30, trust_env=False) as http:
-                yield Site(bus, other, hub, ledger, streams, app, server, http, trouble)
+                yield Site(
+                    bus, other, hub, ledger, streams, lookout, bridges, app, server, http, trouble
+                )
         finally:
             await server.close()
+            observation.close()
+            lookout.close()
+            await bridges.close()
             await webhooks.close()
             await ledger.close()
 

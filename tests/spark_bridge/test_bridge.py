@@ -224,6 +224,8 @@ def test_a_directory_that_is_deleted_while_the_bridge_runs_is_complained_of_once
     looked = 0
     assert wait_until(lambda: looked > 5)
     assert caplog.text.count("was moved or deleted") == 1
+    state = bridge.state()
+    assert state["is_failing"] and "was moved or deleted" in state["last_error"]
     # What is open can still be written and read.
     publish(publisher, "a", 1)
     assert wait_until(lambda: bridge.log.end() == [1])
@@ -271,6 +273,11 @@ def test_metrics_tell_the_counters_that_move(
         assert after["jsonbus_bridge_server_connections"] == 1
         assert after["jsonbus_bridge_server_requests_total"] == 2
         assert after["jsonbus_bridge_bus_nodes_known"] >= 1
+        assert after["jsonbus_bridge_recorder_is_failing"] == 0
+        assert after["jsonbus_bridge_bus_channels_open"] == 0
+        # Names stay; a new one is to be added to the list.
+        names = Path(__file__).with_name("metric_names.txt").read_text(encoding="utf-8").split()
+        assert {name.partition("{")[0] for name in after} == set(names)
         label = r'{group="my \"query\"\n"}'
         assert after[f"jsonbus_bridge_lag_rows{label}"] == 3
         assert after[f"jsonbus_bridge_misfits_total{label}"] == 3

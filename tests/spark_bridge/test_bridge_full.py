@@ -13,6 +13,7 @@ import jsonbus
 from spark_bridge import recorder as recorder_module
 from spark_bridge.bridge import Bridge
 from spark_bridge.errors import BridgeError
+from spark_bridge.state import state_topic
 from tests.helpers import find_free_port, wait_until
 from tests.spark_bridge.raw_client import open_client
 from tests.spark_bridge.test_requests import STAGE, make_stream
@@ -76,6 +77,9 @@ def test_a_full_disk_stops_recording_and_nothing_else(
             assert publisher.flush(30)
             assert published < 20_000
         assert wait_until(lambda: count("rows_recorded") + count("rows_unrecorded") == published)
+        state = publisher.request(state_topic(bridge.bus.id), timeout=30)
+        assert state["is_failing"] and "no room" in state["last_error"]
+        assert state["rows_unrecorded"] >= 100 and state["last_error_s_ago"] >= 0
         # Reading, and all else, goes on.
         stats = client.ask({"op": "stats"})
         assert stats["recorder"]["rows_unrecorded"] >= 100
@@ -105,6 +109,8 @@ def test_a_full_disk_stops_recording_and_nothing_else(
         assert messages[-1]["value"] == '"room again"'
         assert messages[: len(kept[place])] == kept[place]
         assert "recording goes on" in caplog.text
+        state = publisher.request(state_topic(bridge.bus.id), timeout=30)
+        assert not state["is_failing"] and "no room" in state["last_error"]
 
 
 def test_a_bridge_starts_on_a_disk_that_has_become_full_and_serves_what_it_has(

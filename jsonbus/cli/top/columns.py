@@ -1,0 +1,147 @@
+"""What the two tables of `top` show, and in which order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jsonbus.survey import NodeView, Picture, TopicView
+
+from ..figures import age, count, share
+from ..values import split_served
+from .preview import preview
+
+
+class Column(NamedTuple):
+    """One column. A width of 0 takes what the others leave; `weight` says how much of that."""
+
+    key: str
+    heading: str
+    width: int
+    show: Callable[[Any, int], str]
+    #: What the rows are sorted by; None: they cannot be.
+    order: Callable[[Any], Any] | None
+    is_figure: bool = True
+    #: Whether the largest comes first.
+    is_descending: bool = True
+    #: Left out first where it is narrow; 0 never is.
+    rank: int = 0
+    weight: int = 1
+    #: Only from this many columns of the terminal on.
+    columns_min: int = 0
+
+
+def _optional(number: float | None) -> str:
+    return "-" if number is None else count(number)
+
+
+def _show_value(view: TopicView, width: int) -> str:
+    if not view.is_value_kept:
+        return f"({count(view.size)} bytes)"
+    return preview(view.value, width)
+
+
+def _totals(view: NodeView, name: str) -> int | None:
+    return None if view.info.totals is None else getattr(view.info.totals, name)
+
+
+def _total_column(name: str, heading: str, rank: int, columns_min: int = 0) -> Column:
+    return Column(
+        name,
+        heading,
+        max(6, len(heading)),
+        lambda view, _: _optional(_totals(view, name)),
+        lambda view: _totals(view, name) or 0,
+        rank=rank,
+        columns_min=columns_min,
+    )
+
+
+def _name(view: NodeView) -> str:
+    return f"{view.info.name} (this)" if view.info.is_self else view.info.name
+
+
+def _wanted(view: NodeView) -> str:
+    wanted, served = split_served(view.info.patterns)
+    return ", ".join([*wanted, *(f"serves {each}" for each in served)])
+
+
+TOPIC_COLUMNS = (
+    Column("topic", "TOPIC", 0, lambda view, _: view.topic, lambda view: view.topic,
+           is_figure=False, is_descending=False, weight=4),
+    Column("rate", "RATE/s", 6, lambda view, _: count(view.rate), lambda view: view.rate),
+    Column("bytes", "BYTES/s", 7, lambda view, _: count(view.bytes_per_s),
+           lambda view: view.bytes_per_s, rank=2),
+    Column("publishers", "PUB", 3, lambda view, _: str(len(view.publishers)),
+           lambda view: len(view.publishers), rank=3),
+    Column("subscribers", "SUB", 3, lambda view, _: str(len(view.subscribers)),
+           lambda view: len(view.subscribers), rank=4),
+    Column("loss", "LOSS", 5, lambda view, _: share(view.loss), lambda view: view.loss, rank=5),
+    Column("age", "AGE", 4, lambda view, _: age(time.time() - view.last_at),
+           lambda view: -view.last_at, is_descending=False, rank=6),
+    Column("messages", "MESSAGES", 8, lambda view, _: count(view.messages),
+           lambda view: view.messages, rank=7, columns_min=120),
+    Column("value", "VALUE", 0, _show_value, None, is_figure=False, rank=1, weight=5),
+    Column("names", "PUBLISHERS", 0, lambda view, _: ", ".join(view.publishers), None,
+           is_figure=False, rank=8, weight=3, columns_min=120),
+    Column("wanted", "SUBSCRIBERS", 0, lambda view, _: ", ".join(view.subscribers), None,
+           is_figure=False, rank=9, weight=3, columns_min=150),
+)  # fmt: skip
+
+NODE_COLUMNS = (
+    Column("name", "NODE", 0, lambda view, _: _name(view),
+           lambda view: view.info.name, is_figure=False, is_descending=False, weight=4),
+    Column("mode", "MODE", 7, lambda view, _: view.info.mode, lambda view: view.info.mode,
+           is_figure=False, is_descending=False, rank=4),
+    Column("sent_per_s", "SENT/s", 6, lambda view, _: _optional(view.sent_per_s),
+           lambda view: view.sent_per_s or 0.0),
+    Column("received_per_s", "RECV/s", 6, lambda view, _: _optional(view.received_per_s),
+           lambda view: view.received_per_s or 0.0, rank=2),
+    _total_column("sent", "SENT", 9, 110),
+    _total_column("received", "RECEIVED", 10, 110),
+    _total_column("suppressed", "SUPPRESSED", 1),
+    _total_column("lost", "LOST", 3),
+    _total_column("repaired", "REPAIRED", 6),
+    _total_column("shares", "SHARES", 7),
+    Column("age", "AGE", 4, lambda view, _: age(view.info.heard_s_ago),
+           lambda view: view.info.heard_s_ago, rank=5),
+    Column("host", "HOST", 12, lambda view, _: view.info.host or "-",
+           lambda view: view.info.host or "", is_figure=False, is_descending=False, rank=11,
+           columns_min=110),
+    Column("version", "VERSION", 7, lambda view, _: view.info.version or "-",
+           lambda view: view.info.version or "", is_figure=False, is_descending=False, rank=12,
+           columns_min=130),
+    Column("wanted", "SUBSCRIBES TO", 0, lambda view, _: _wanted(view), None, is_figure=False,
+           rank=13, weight=5, columns_min=140),
+)  # fmt: skip
+
+
+class Table(NamedTuple):
+    """A kind of rows: how they are taken from a picture, and known again in the next one."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Picture], list[Any]]
+    identity: Callable[[Any], str]
+    #: What a filter looks at.
+    words: Callable[[Any], str]
+    order: str
+
+
+TOPICS = Table(
+    "topics",
+    TOPIC_COLUMNS,
+    lambda picture: picture.topics,
+    lambda view: view.topic,
+    lambda view: view.topic,
+    "rate",
+)
+NODES = Table(
+    "nodes",
+    NODE_COLUMNS,
+    lambda picture: picture.nodes,
+    lambda view: view.info.node,
+    lambda view: f"{view.info.name} {view.info.node} {view.info.host} {view.info.address}",
+    "name",
+)

@@ -1,0 +1,146 @@
+"""The three ways to look: a screen with keys, one picture, one picture per interval."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic, time
+
+from jsonbus.config import BusSettings
+from jsonbus.survey import Picture, Survey, TopicView
+
+from .. import signals
+from ..command import wait_until_sure
+from ..output import Output
+from ..watching import SILENCE_S, Watch, open_watch
+from . import LINES_S, ONCE_S, SCREEN_S
+from .state import State
+
+#: Nodes tell their totals when asked, and answer within milliseconds.
+ASK_S = 0.2
+
+
+class Look:
+    """One run of the command."""
+
+    def __init__(
+        self,
+        settings: BusSettings,
+        patterns: Sequence[str],
+        *,
+        is_subscribing: bool,
+        order: str,
+        duration_s: float | None,
+    ) -> None:
+        self._settings = settings
+        self._patterns = patterns
+        self._is_subscribing = is_subscribing
+        self._duration_s = duration_s
+        self._state = State(order)
+        self._survey = Survey()
+        self._output = Output()
+
+    def print_once(self, *, is_json: bool) -> None:
+        """Look for a while, and print one picture."""
+        duration_s = ONCE_S if self._duration_s is None else self._duration_s
+        with self._open() as watch:
+            wait_until_sure(watch.bus)
+            # Asked at the beginning and the end, nodes that tell rarely have rates, too.
+            watch.bus.ping(timeout=ASK_S)
+            self._look(watch)
+            began_at = monotonic()
+            while (left_s := began_at + duration_s - monotonic()) > 0:
+                signals.pause(left_s)
+            watch.bus.ping(timeout=ASK_S)
+            picture = self._look(watch)
+            self._print(watch, picture, is_json=is_json)
+
+    def run(self, interval_s: float | None, *, is_json: bool) -> None:
+        """Look until Ctrl-C, `q`, the end of the time, or until nobody reads."""
+        if not is_json and self._has_screen():
+            from .screen import show_screen
+
+            with self._open() as watch:
+                show_screen(
+                    watch,
+                    self._state,
+                    lambda: self._look(watch),
+                    interval_s or SCREEN_S,
+                    self._duration_s,
+                )
+        else:
+            try:
+                self._print_pictures(interval_s or LINES_S, is_json=is_json)
+            except KeyboardInterrupt:
+                self._output.let_go()  # the usual end
+
+    def _print_pictures(self, interval_s: float, *, is_json: bool) -> None:
+        with self._open() as watch:
+            wait_until_sure(watch.bus)
+            self._look(watch)
+            began_at = monotonic()
+            due_at = began_at + interval_s
+            while True:
+                end_at = due_at
+                if self._duration_s is not None:
+                    end_at = min(due_at, began_at + self._duration_s)
+                while (left_s := end_at - monotonic()) > 0:
+                    signals.pause(left_s)
+                    if not self._output.has_reader():
+                        return
+                if end_at < due_at:
+                    return
+                self._print(watch, self._look(watch), is_json=is_json)
+                due_at += interval_s
+                if self._duration_s is not None and monotonic() >= began_at + self._duration_s:
+                    return
+
+    def _print(self, watch: Watch, picture: Picture, *, is_json: bool) -> None:
+        if not picture.topics and monotonic() - self._opened_at >= SILENCE_S:
+            watch.tell_silence()
+        if is_json or not self._output.is_terminal:
+            from .shape import shape
+
+            self._state.look(picture)
+            topics: list[TopicView] = self._state.rows
+            self._output.write_result(shape(picture, topics, time()))
+        else:
+            for line in self._table_lines(watch, picture):
+                self._output.write_line(line)
+        self._output.flush()
+
+    def _table_lines(self, watch: Watch, picture: Picture) -> Iterator[str]:
+        """Both tables as on the screen, but as long as they are."""
+        from .layout import Frame, Paint, lay_out_rows, summarize
+
+        frame = Frame(watch.address, watch.is_subscribing)
+        yield from summarize(picture.overview, frame)
+        paint = Paint(is_plain=True)
+        for place in self._state.places:
+            rows = place.select(picture)
+            yield ""
+            for line in lay_out_rows(place.table.columns, rows, self._output.columns, paint):
+                yield line.rstrip()
+
+    def _look(self, watch: Watch) -> Picture:
+        return self._survey.picture(monotonic(), watch.nodes(), watch.bus.stats())
+
+    @contextmanager
+    def _open(self) -> Iterator[Watch]:
+        self._opened_at = monotonic()
+        with open_watch(
+            self._settings,
+            self._patterns,
+            self._survey.take,
+            is_subscribing=self._is_subscribing,
+        ) as watch:
+            try:
+                yield watch
+            finally:
+                watch.report_losses()
+
+    def _has_screen(self) -> bool:
+        """Whether a table can change in place."""
+        is_dumb = os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+        return self._output.is_terminal and not is_dumb

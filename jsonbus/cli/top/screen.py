@@ -1,0 +1,103 @@
+"""The screen: a picture a few times a second, and keys."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from jsonbus.survey import Picture
+
+from .. import signals
+from ..watching import SILENCE_S, Watch
+from .layout import Frame, Paint, lay_out
+from .state import State
+from .terminal import Terminal, TerminalGoneError
+
+#: So many lines of the log are kept, and written when the screen is over.
+LOG_LINES_MAX = 20
+
+#: A line of the log is shown for so long.
+LOG_SHOWN_S = 10.0
+
+
+def show_screen(
+    watch: Watch,
+    state: State,
+    look: Callable[[], Picture],
+    interval_s: float,
+    duration_s: float | None,
+) -> None:
+    """Show the bus until `q`, Ctrl-C or the end of the time."""
+    paint = Paint(has_colours=not os.environ.get("NO_COLOR"))
+    began_at = monotonic()
+    end_at = None if duration_s is None else began_at + duration_s
+    try:
+        with _log_kept() as log, Terminal() as terminal:
+            picture = look()
+            due_at = began_at + min(interval_s, 1.0)
+            while not state.is_done and (end_at is None or monotonic() < end_at):
+                state.look(picture)
+                is_silent = monotonic() - began_at >= SILENCE_S
+                frame = Frame(
+                    watch.address,
+                    watch.is_subscribing,
+                    watch.silence if is_silent else "",
+                    log.newest(monotonic()),
+                )
+                lines = lay_out(picture, state, frame, terminal.size, paint)
+                terminal.paint(lines, is_all=state.is_stale)
+                state.is_stale = False
+                until = due_at if end_at is None else min(due_at, end_at)
+                for key in terminal.wait(min(signals.CHECK_S, max(0.0, until - monotonic()))):
+                    state.press(key)
+                    state.look(picture)
+                signals.check()
+                if monotonic() >= due_at:
+                    # A machine that is too slow for the interval does not try to catch up.
+                    due_at = max(due_at + interval_s, monotonic())
+                    if not state.is_paused:
+                        picture = look()
+    except (KeyboardInterrupt, TerminalGoneError):
+        pass  # usual ends, too
+
+
+class _KeptLog(logging.Handler):
+    """The last lines of the log, instead of lines in the middle of the screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: deque[logging.LogRecord] = deque(maxlen=LOG_LINES_MAX)
+        self._newest_at = -LOG_SHOWN_S
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+        self._newest_at = monotonic()
+
+    def newest(self, now: float) -> str:
+        """The last line, while it is new."""
+        if not self.records or now - self._newest_at >= LOG_SHOWN_S:
+            return ""
+        return self.records[-1].getMessage()
+
+
+@contextmanager
+def _log_kept() -> Iterator[_KeptLog]:
+    """Keep what would be logged onto the screen, and log it afterwards."""
+    kept = _KeptLog()
+    if not sys.stderr.isatty():
+        yield kept
+        return
+    log = logging.getLogger("jsonbus")
+    before = log.handlers[:]
+    log.handlers[:] = [kept]
+    try:
+        yield kept
+    finally:
+        log.handlers[:] = before
+        for record in kept.records:
+            log.handle(record)

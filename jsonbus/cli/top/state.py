@@ -1,0 +1,219 @@
+"""What the keys do: which table is shown, in which order, filtered how, from where on.
+
+Pure: told keys and rows, it says what to show. A place is remembered by what stands there, not by
+its number: rows change theirs with every picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonbus
+from jsonbus.errors import InvalidTopicError
+from jsonbus.survey import Picture
+
+from .columns import NODES, TOPICS, Column, Table
+
+#: A key, and the column that it sorts by; each table takes those that it has.
+ORDER_KEYS = {
+    "t": ("topic",),
+    "n": ("name",),
+    "r": ("rate", "sent_per_s"),
+    "b": ("bytes",),
+    "p": ("publishers", "suppressed"),
+    "s": ("subscribers", "received_per_s"),
+    "l": ("loss", "lost"),
+    "a": ("age",),
+    "m": ("messages", "mode"),
+}
+
+
+@dataclass
+class Place:
+    """What is chosen in one table; kept while the other is shown."""
+
+    table: Table
+    order: str
+    is_reversed: bool = False
+    pattern: str = ""
+    #: The row that is chosen, by identity; None: the first one.
+    chosen: str | None = None
+    #: The number of that row when it was last seen, and of the first row that is shown.
+    index: int = 0
+    first: int = 0
+
+    @property
+    def column(self) -> Column:
+        return next(each for each in self.table.columns if each.key == self.order)
+
+    def select(self, picture: Picture) -> list[Any]:
+        """The rows to show, in order."""
+        rows = self.table.rows(picture)
+        if self.pattern:
+            rows = [each for each in rows if self._fits(self.table.words(each))]
+        else:
+            rows = list(rows)
+        rows.sort(key=self.table.identity)
+        column = self.column
+        rows.sort(key=column.order, reverse=column.is_descending is not self.is_reversed)
+        self._follow(rows)
+        return rows
+
+    def _follow(self, rows: list[Any]) -> None:
+        """Find the chosen row again; if it has gone, take the one in its place."""
+        if not rows:
+            self.index = self.first = 0
+            return
+        identity = self.table.identity
+        if self.chosen is not None:
+            for index, row in enumerate(rows):
+                if identity(row) == self.chosen:
+                    self.index = index
+                    return
+            self.chosen = identity(rows[min(self.index, len(rows) - 1)])
+        self.index = min(self.index, len(rows) - 1)
+
+    def _fits(self, words: str) -> bool:
+        """Part of the name, whatever the case; with a wildcard, a pattern as subscriptions have."""
+        if "*" in self.pattern:
+            try:
+                return jsonbus.topic_matches(self.pattern, words)
+            except InvalidTopicError:
+                return False
+        return self.pattern.lower() in words.lower()
+
+
+@dataclass
+class State:
+    """All that the keys may change."""
+
+    order: str = "rate"
+    is_paused: bool = False
+    is_help_shown: bool = False
+    is_detail_shown: bool = False
+    is_done: bool = False
+    #: Everything has to be drawn again.
+    is_stale: bool = False
+    #: Lines of the detail above the first one that is shown.
+    detail_first: int = 0
+    #: The filter while it is typed; None while it is not.
+    typed: str | None = None
+    #: How many rows fit; told by whoever draws.
+    page: int = 20
+    rows: list[Any] = field(default_factory=list)
+    places: list[Place] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.places = [Place(TOPICS, self.order), Place(NODES, NODES.order)]
+
+    @property
+    def place(self) -> Place:
+        return self.places[0]
+
+    def look(self, picture: Picture) -> None:
+        """Choose and sort the rows of a picture."""
+        self.rows = self.place.select(picture)
+
+    def scroll(self, page: int) -> list[Any]:
+        """The rows of a page on which the chosen one is."""
+        self.page = max(1, page)
+        place = self.place
+        place.first = max(0, min(place.first, len(self.rows) - self.page))
+        place.first = min(place.first, place.index)
+        place.first = max(place.first, place.index - self.page + 1)
+        return self.rows[place.first : place.first + self.page]
+
+    def press(self, key: str) -> None:
+        """Do what a key means; one that means nothing is ignored."""
+        if self.typed is not None:
+            self._type(key)
+        elif key == "redraw":
+            self.is_stale = True
+        elif self.is_help_shown:
+            self.is_help_shown = False
+        elif key == "q":
+            self.is_done = True
+        elif key in ("?", "h"):
+            self.is_help_shown = True
+        elif key == " ":
+            self.is_paused = not self.is_paused
+        elif key in ("tab", "backtab"):
+            self.is_detail_shown = False
+            self.places.reverse()
+            self.rows = []  # until the next look
+        elif key in ("enter", "escape") and self.is_detail_shown:
+            self.is_detail_shown = False
+        elif key == "enter":
+            self.is_detail_shown = bool(self.rows)
+            self.detail_first = 0
+        elif key == "escape":
+            self.place.pattern = ""
+        elif key == "/":
+            self.is_detail_shown = False
+            self.typed = self.place.pattern
+        elif self.is_detail_shown:
+            self._move_detail(key)
+        elif key in ("<", ">", "left", "right"):
+            self._shift_order(-1 if key in ("<", "left") else 1)
+        elif key == "i":
+            self.place.is_reversed = not self.place.is_reversed
+        elif key in ORDER_KEYS:
+            self._sort_by(key)
+        else:
+            self._move(key)
+
+    def _type(self, key: str) -> None:
+        assert self.typed is not None
+        if key == "enter":
+            self.typed = None
+        elif key == "escape":
+            self.typed, self.place.pattern = None, ""
+        else:
+            if key == "backspace":
+                self.typed = self.typed[:-1]
+            elif key == "clear":
+                self.typed = ""
+            elif len(key) == 1:
+                self.typed += key
+            self.place.pattern = self.typed  # seen at once
+
+    def _move(self, key: str) -> None:
+        index = _moved(key, self.place.index, len(self.rows), self.page)
+        if index is None or not self.rows:
+            return
+        self.place.index = index
+        self.place.chosen = self.place.table.identity(self.rows[index])
+
+    def _move_detail(self, key: str) -> None:
+        # Whoever draws knows how many lines there are, and corrects what is too much.
+        moved = _moved(key, self.detail_first, 1 << 30, self.page)
+        self.detail_first = self.detail_first if moved is None else moved
+
+    def _sort_by(self, key: str) -> None:
+        known = {each.key for each in self.place.table.columns}
+        for name in ORDER_KEYS[key]:
+            if name in known:
+                if self.place.order == name:
+                    self.place.is_reversed = not self.place.is_reversed
+                else:
+                    self.place.order, self.place.is_reversed = name, False
+                return
+
+    def _shift_order(self, step: int) -> None:
+        orders = [each.key for each in self.place.table.columns if each.order is not None]
+        at = (orders.index(self.place.order) + step) % len(orders)
+        self.place.order, self.place.is_reversed = orders[at], False
+
+
+def _moved(key: str, index: int, count: int, page: int) -> int | None:
+    """Where a key leads from a place; None if it is no such key."""
+    targets = {
+        "up": index - 1, "k": index - 1,
+        "down": index + 1, "j": index + 1,
+        "pageup": index - page,
+        "pagedown": index + page,
+        "home": 0, "g": 0,
+        "end": count - 1, "G": count - 1,
+    }  # fmt: skip
+    return max(0, min(targets[key], count - 1)) if key in targets else None

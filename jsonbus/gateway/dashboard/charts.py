@@ -1,0 +1,124 @@
+"""Charts by ECharts. Their colours are seen on dark and on light; tooltips are drawn, not HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nicegui import ui
+
+#: Of the first, second, … thing in a chart.
+COLOURS = ("#1098ad", "#f08c00", "#7950f2", "#2f9e44", "#e64980", "#4c6ef5")
+
+_INK = "#8a95a8"
+_LINE = "rgba(138, 149, 168, 0.22)"
+
+#: What a chart shows at least.
+SPAN_MS_MIN = 60_000
+
+#: (seconds since 1970 in ms, number)
+Points = tuple[tuple[int, float], ...]
+
+
+class Series:
+    """One line of a chart."""
+
+    def __init__(self, name: str, *, colour: str, axis: int = 0, is_filled: bool = False) -> None:
+        self.name = name
+        self.colour = colour
+        self.axis = axis
+        self.is_filled = is_filled
+
+    def options(self, points: Points) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "type": "line",
+            "name": self.name,
+            "yAxisIndex": self.axis,
+            "data": points,
+            "showSymbol": len(points) == 1,
+            "symbolSize": 5,
+            "lineStyle": {"width": 1.8, "color": self.colour},
+            "itemStyle": {"color": self.colour},
+            "emphasis": {"disabled": True},
+        }
+        if self.is_filled:
+            options["areaStyle"] = {"color": self.colour, "opacity": 0.12}
+        return options
+
+
+class LiveChart:
+    """Lines over the last minutes; only its data is sent when it moves on."""
+
+    def __init__(self, span_s: float, axes: Sequence[str]) -> None:
+        """`axes` are the names of the scales: at the left, and at the right if there are two."""
+        self._span_ms = round(span_s * 1000)
+        self._axes = axes
+        self._shown: object = None
+        self._element = ui.echart(self._options([], 0)).classes("chart")
+
+    def show(self, series: Sequence[tuple[Series, Points]], now: float) -> None:
+        """These lines, up to this moment."""
+        shown = [(each.name, each.colour, points) for each, points in series]
+        if shown == self._shown:
+            return
+        self._shown = shown
+        drawn = [each.options(points) for each, points in series]
+        now_ms = round(now * 1000)
+        oldest_ms = min((points[0][0] for _, points in series if points), default=now_ms)
+        # The first minute is not squeezed into a corner.
+        span_ms = min(self._span_ms, max(SPAN_MS_MIN, now_ms - oldest_ms))
+        self._element._props["options"] = self._options(drawn, now_ms, span_ms)
+
+    def _options(
+        self, series: list[dict[str, Any]], now_ms: int, span_ms: int = SPAN_MS_MIN
+    ) -> dict[str, Any]:
+        return {
+            "animation": False,
+            "grid": {
+                "left": 8,
+                "right": 20 if len(self._axes) == 1 else 8,
+                "top": 26,
+                "bottom": 4,
+                "containLabel": True,
+            },
+            "tooltip": {
+                "trigger": "axis",
+                "renderMode": "richText",
+                "confine": True,
+                "backgroundColor": "#1f2937",
+                "borderWidth": 0,
+                "textStyle": {"color": "#f1f5f9", "fontSize": 12},
+                "axisPointer": {"lineStyle": {"color": _INK, "type": "dashed"}},
+            },
+            "xAxis": {
+                "type": "time",
+                "min": now_ms - span_ms,
+                "max": now_ms,
+                "axisLine": {"lineStyle": {"color": _LINE}},
+                "axisTick": {"show": False},
+                "splitNumber": 4,
+                "axisLabel": {
+                    "color": _INK,
+                    "fontSize": 11,
+                    "hideOverlap": True,
+                    "formatter": "{HH}:{mm}" if span_ms > 200_000 else "{HH}:{mm}:{ss}",
+                },
+                "splitLine": {"show": False},
+            },
+            "yAxis": [
+                {
+                    "type": "value",
+                    "name": name,
+                    "nameTextStyle": {"color": _INK, "fontSize": 11, "align": align},
+                    "position": position,
+                    "scale": len(self._axes) == 1,
+                    "splitNumber": 4,
+                    "axisLabel": {"color": _INK, "fontSize": 11},
+                    "splitLine": {"show": position == "left", "lineStyle": {"color": _LINE}},
+                }
+                for name, position, align in zip(
+                    self._axes, ("left", "right"), ("left", "right"), strict=False
+                )
+            ],
+            "series": series,
+        }

@@ -1,0 +1,183 @@
+"""Dashboard: looks at the bus a few times a second, once for all pages, while any is seen.
+
+A page costs its own tab's rows, whatever the traffic is: messages are counted by the survey in
+batches, and a browser gets at most one update per look, of what has changed and is in sight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+from fastapi import Request
+from nicegui import Client, ui
+
+from ..access import Access
+from ..bridges import Bridges
+from ..http_request import BodyRoom
+from ..lookout import Lookout
+from ..seldom import Seldom
+from ..services import Publisher, ViewLike
+from .engine import run_nicegui
+from .gate import SESSION, Gate
+from .history import RateHistory
+from .look import Look
+from .page import Page
+from .sessions import Session, Sessions
+
+logger = logging.getLogger("jsonbus.gateway.dashboard")
+
+#: How often pages are brought up to date,
+TICK_S = 0.35
+#: and which part of the time may go into it at most: beyond that they come less often.
+BUSY_SHARE = 0.1
+
+#: Pages that are open at once. Each takes about half a megabyte here.
+PAGES_MAX = 50
+#: A page that did not connect within this time makes room for another.
+CONNECT_S = 10.0
+
+
+class Dashboard:
+    """See the head of this file. Open it with `async with`, in the event loop of the bus."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        lookout: Lookout,
+        bridges: Bridges,
+        publisher: Publisher,
+        subscribers: Callable[[], Sequence[ViewLike]],
+        access: Access,
+        room: BodyRoom,
+    ) -> None:
+        self._node = node
+        self._lookout = lookout
+        self._bridges = bridges
+        self._publisher = publisher
+        self._subscribers = subscribers
+        self._access = access
+        self._room = room
+        self._sessions = Sessions()
+        self._pages: dict[str, Page] = {}
+        self._rates = RateHistory()
+        self._look: Look | None = None
+        self._warns = Seldom()
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Dashboard:
+        async with AsyncExitStack() as stack:
+            inside = await stack.enter_async_context(run_nicegui(self._build))
+            self.gate = Gate(
+                inside,
+                access=self._access,
+                sessions=self._sessions,
+                room=self._room,
+                node=self._node,
+                has_room=self._has_room,
+                session_of=self._session_of,
+            )
+            showing = asyncio.create_task(self._run(), name="jsonbus-gateway-dashboard")
+            stack.push_async_callback(_end, showing)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._opened.aclose()
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "pages": len(self._pages),
+            "pages_seen": sum(1 for page in self._pages.values() if page.is_due),
+            "sessions": len(self._sessions),
+        }
+
+    def _build(self, request: Request) -> None:
+        client = ui.context.client
+        session = request.scope[SESSION]
+        assert isinstance(session, Session)
+        self._pages[client.id] = Page(
+            client,
+            request,
+            session=session,
+            lookout=self._lookout,
+            publisher=self._publisher,
+            node=self._node,
+            has_logout=not self._access.is_open,
+            last_look=lambda: self._look,
+        )
+        client.on_delete(lambda: self._pages.pop(client.id, None))
+
+    def _has_room(self) -> bool:
+        if len(Client.instances) >= PAGES_MAX:
+            now = time.time()
+            for client in list(Client.instances.values()):
+                if not client.has_socket_connection and now - client.created > CONNECT_S:
+                    client.delete()
+        return len(Client.instances) < PAGES_MAX
+
+    def _session_of(self, client_id: str) -> Session | None:
+        page = self._pages.get(client_id)
+        return None if page is None else page.session
+
+    async def _run(self) -> None:
+        while True:
+            began_at = time.perf_counter()
+            try:
+                self._show()
+                if any(page.shows_bridges for page in self._pages.values()):
+                    await self._bridges.look()  # asks at most every two seconds, and does not wait
+            except Exception:  # a bug, which must not end all pages
+                if self._warns.is_due():
+                    logger.exception("the dashboard was not brought up to date")
+            took_s = time.perf_counter() - began_at
+            await asyncio.sleep(max(TICK_S, took_s / BUSY_SHARE))
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        for page in list(self._pages.values()):
+            page.check(now)
+        if not any(page.is_looking for page in self._pages.values()):
+            if not self._lookout.is_looking:
+                self._rates.clear()
+                self._look = None
+            return
+        self._look = self._take_look()
+        for page in list(self._pages.values()):
+            if not page.is_due:
+                continue
+            try:
+                page.show(self._look)
+            except Exception:  # of this page alone
+                if self._warns.is_due():
+                    logger.exception("a page was not brought up to date")
+
+    def _take_look(self) -> Look:
+        picture = self._lookout.picture()
+        at = time.time()
+        self._rates.note(picture, at)
+        return Look(
+            picture=picture,
+            at=at,
+            rates=self._rates,
+            topics={view.topic: view for view in picture.topics},
+            events=tuple(self._lookout.events),
+            gone=self._lookout.gone(),
+            subscribers=self._subscribers,
+            bridges=self._bridges.states,
+        )
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,195 @@
+"""One open page: header and tabs. Of these only the one in front is told what happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from nicegui import Client, events, ui
+from starlette.requests import Request
+
+from ..lookout import Lookout
+from ..services import Publisher
+from .elements import ASSETS, Shell
+from .look import Look, Tab
+from .nodes import NodesTab
+from .overview import OverviewTab
+from .publish import PublishTab
+from .sessions import Session
+from .texts import clean
+from .topics import TopicsTab
+from .webhooks import WebhooksTab
+
+#: A page that was hidden for so long does not look any more, until it is seen again.
+HIDDEN_S_MAX = 300.0
+
+_STYLE = (ASSETS / "style.css").read_text(encoding="utf-8")
+
+
+class Page:
+    """See the head of this file. Made inside the client that asks for it."""
+
+    def __init__(
+        self,
+        client: Client,
+        request: Request,
+        *,
+        session: Session,
+        lookout: Lookout,
+        publisher: Publisher,
+        node: str,
+        has_logout: bool,
+        last_look: Callable[[], Look | None],
+    ) -> None:
+        self.client = client
+        self.session = session
+        self._lookout = lookout
+        self._last_look = last_look
+        self._is_looking = False
+        self._hidden_at: float | None = None
+        self._topic = request.query_params.get("topic", "")
+        self._makers = self._make_tabs(publisher, node)
+        name = request.query_params.get("tab", "")
+        self._name = name if name in self._makers else "overview"
+        self._tab: Tab | None = None
+        client.on_connect(self._begin)
+        client.on_disconnect(self._pause)
+        client.on_delete(self.close)
+        ui.add_css(_STYLE)
+        client.title = f"{clean(node)} · jsonbus"
+        self._build_header(node, has_logout)
+        self._body = ui.element("main").classes("body")
+        self._open(self._name)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether somebody sees this page."""
+        return self._is_looking and self._hidden_at is None
+
+    @property
+    def is_looking(self) -> bool:
+        return self._is_looking
+
+    @property
+    def shows_bridges(self) -> bool:
+        return self.is_due and self._name == "webhooks"
+
+    def show(self, look: Look) -> None:
+        """Bring the tab in front up to date."""
+        if self._tab is not None:
+            self._tab.show(look)
+
+    def check(self, now: float) -> None:
+        """A page that nobody sees for long does not look; one whose session is over asks anew."""
+        if self._hidden_at is not None and now - self._hidden_at > HIDDEN_S_MAX:
+            self._look(False)
+        if self.session.is_over:
+            self.client.run_javascript("window.location.reload()")
+            self._look(False)
+        elif self.is_due:
+            self.session.use()
+
+    def close(self) -> None:
+        """Nobody looks by this page any more; again is nothing."""
+        self._look(False)
+        if self._tab is not None:
+            self._tab.close()
+            self._tab = None
+
+    def _make_tabs(self, publisher: Publisher, node: str) -> dict[str, Callable[[], Tab]]:
+        makers: dict[str, Callable[[], Tab]] = {
+            "overview": lambda: OverviewTab(self._to_topic, lambda: self._go("nodes")),
+            "topics": lambda: TopicsTab(
+                self._lookout, self._topic, self._refresh, self._note_topic
+            ),
+            "nodes": lambda: NodesTab(self._refresh),
+            "webhooks": lambda: WebhooksTab(self._refresh),
+            "publish": lambda: PublishTab(publisher, self._may_publish, node, self._topic),
+        }
+        if "admin" not in self.session.rights:
+            del makers["webhooks"]  # as with /subscribers
+        return makers
+
+    def _build_header(self, node: str, has_logout: bool) -> None:
+        with ui.element("header").classes("top"):
+            with ui.element("div").classes("brand"):
+                ui.element("span").classes("logo")
+                ui.label("jsonbus").classes("brand-name")
+                ui.label(clean(node)).classes("brand-node")
+            with ui.tabs().props("no-caps dense outside-arrows mobile-arrows shrink") as self._tabs:
+                for name in self._makers:
+                    ui.tab(name, label=name.capitalize())
+            self._tabs.classes("nav").set_value(self._name)
+            self._tabs.on_value_change(self._turn)
+            with ui.element("div").classes("tools"):
+                Shell(self._note_visible)
+                if has_logout:
+                    with ui.element("form").props("method=post action=/logout"):
+                        with ui.element("button").props("type=submit").classes("logout"):
+                            ui.label("Log out")
+
+    def _open(self, name: str) -> None:
+        if self._tab is not None:
+            self._tab.close()
+        self._name = name
+        self._body.clear()
+        with self._body, ui.element("div").classes(f"tab tab-{name}"):
+            self._tab = self._makers[name]()
+        self._refresh()
+
+    def _turn(self, event: events.ValueChangeEventArguments[Any]) -> None:
+        name = str(event.value)
+        if name in self._makers and name != self._name:
+            self._open(name)
+            self._note_place()
+
+    def _go(self, name: str) -> None:
+        self._tabs.set_value(name)  # which calls _turn
+
+    def _to_topic(self, topic: str) -> None:
+        self._topic = topic
+        self._go("topics")
+
+    def _note_topic(self, topic: str) -> None:
+        if topic != self._topic:
+            self._topic = topic
+            self._note_place()
+
+    def _note_place(self) -> None:
+        """In the address: a page that is loaded anew shows the same."""
+        place = f"/?tab={self._name}"
+        if self._topic and self._name in ("topics", "publish"):
+            place += f"&topic={quote(self._topic, safe='/')}"
+        ui.navigate.history.replace(place)
+
+    def _may_publish(self) -> bool:
+        return "publish" in self.session.rights and not self.session.is_over
+
+    def _refresh(self) -> None:
+        look = self._last_look()
+        if look is not None and self._tab is not None:
+            self._tab.show(look)
+
+    def _note_visible(self, is_visible: bool) -> None:
+        self._hidden_at = None if is_visible else time.monotonic()
+        if is_visible:
+            self._look(True)
+            self._refresh()
+
+    def _begin(self) -> None:
+        self._look(True)
+
+    def _pause(self) -> None:
+        if not self.client.has_socket_connection:
+            self._look(False)
+
+    def _look(self, is_looking: bool) -> None:
+        if is_looking == self._is_looking or (is_looking and self.client.is_deleted):
+            return
+        self._is_looking = is_looking
+        if is_looking:
+            self._lookout.acquire()
+        else:
+            self._lookout.release()

@@ -1,0 +1,141 @@
+"""Publish: a topic, a JSON value, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nicegui import ui
+
+import jsonbus
+from jsonbus.errors import JsonBusError
+
+from ..hub import Published
+from ..services import Publisher
+from ..values import parse_json
+from .elements import Row, Rows
+from .look import Look
+from .texts import clean, shorten, show_time
+
+#: What is remembered of what was published here.
+RESULTS_MAX = 20
+
+#: As much as a person types or pastes; the rest goes by HTTP.
+VALUE_CHARACTERS_MAX = 200_000
+
+
+class PublishTab:
+    """See the head of this file."""
+
+    def __init__(
+        self, publisher: Publisher, may_publish: Callable[[], bool], node: str, topic: str
+    ) -> None:
+        """`may_publish` is asked every time: a session may be over."""
+        self._publisher = publisher
+        self._may_publish = may_publish
+        self._results: list[Row] = []
+        self._count = 0
+        with ui.element("section").classes("card publish"):
+            with ui.element("div").classes("card-head"):
+                ui.label("Publish").classes("card-title")
+                ui.label(f"as {clean(node)}").classes("card-note")
+            self._topic = ui.input(
+                "Topic", value=topic, placeholder="plant/line-1/valve", validation=_wrong_topic
+            ).props("outlined dense debounce=250 maxlength=128 hide-bottom-space")
+            self._topic.classes("field").without_auto_validation()
+            self._value = (
+                ui.textarea(
+                    "Value, as JSON", placeholder='21.5, "open", {"x": 1}', validation=_wrong_value
+                )
+                .props(
+                    "outlined dense autogrow debounce=250 hide-bottom-space "
+                    f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'"
+                )
+                .classes("field")
+            )
+            with ui.element("div").classes("options"):
+                self._retain = ui.switch("Retain").props("dense")
+                ui.label("kept by this gateway for nodes that come later").classes("hint")
+                self._reliable = ui.switch("Reliable").props("dense")
+                ui.label("sent again to nodes that miss it").classes("hint")
+            self._button = ui.button("Publish", on_click=self._publish).props("no-caps unelevated")
+            if not may_publish():
+                self._button.disable()
+                ui.label("Your token does not carry the right to publish.").classes("hint bad")
+        with ui.element("section").classes("card list"):
+            ui.label("What became of it").classes("card-title")
+            self._rows = Rows(
+                "What became of it",
+                (("name", "Topic"), ("value", "Value"), ("result", "Result"), ("when", "at")),
+                empty="Nothing was published here yet.",
+                on_pick=lambda _: None,
+                on_look=lambda: None,
+            ).classes("results")
+
+    def show(self, look: Look) -> None:
+        self._rows.show(len(self._results), self._results, first=0)
+
+    def close(self) -> None: ...
+
+    async def _publish(self) -> None:
+        topic = str(self._topic.value or "").strip()
+        text = str(self._value.value or "")
+        if not (self._topic.validate() & self._value.validate()):
+            return
+        self._button.disable()
+        try:
+            result, style = await self._send(topic, text)
+        finally:
+            self._button.enable()
+        self._count += 1
+        row = Row(
+            str(self._count),
+            (clean(topic), (shorten(parse_json(text), 80), "mono"), (result, style),
+             show_time(time.time())),
+        )  # fmt: skip
+        self._results = [row, *self._results[: RESULTS_MAX - 1]]
+        self._rows.show(len(self._results), self._results, first=0)
+
+    async def _send(self, topic: str, text: str) -> tuple[str, str]:
+        if not self._may_publish():
+            return "your session is over, or may not publish", "bad"
+        retain = bool(self._retain.value)
+        try:
+            published = await self._publisher.publish(
+                topic, parse_json(text), retain=retain, reliable=bool(self._reliable.value) or None
+            )
+        except JsonBusError as error:
+            return clean(str(error)), "bad"
+        return _describe(published, retain), "good" if published.is_sent else "soft"
+
+
+def _describe(published: Published, retain: bool) -> str:
+    parts = []
+    if published.is_sent:
+        parts.append("sent")
+    elif retain:
+        parts.append("kept: nobody wants it yet")
+    else:
+        parts.append("not sent: nobody wants it")
+    if published.webhooks:
+        many = "webhook" if published.webhooks == 1 else "webhooks"
+        parts.append(f"stored for {published.webhooks} {many}")
+    return ", ".join(parts)
+
+
+def _wrong_topic(topic: str | None) -> str | None:
+    try:
+        jsonbus.check_topic((topic or "").strip())
+    except ValueError as error:
+        return clean(str(error))
+    return None
+
+
+def _wrong_value(text: str | None) -> str | None:
+    try:
+        parsed: Any = parse_json(text or "")
+    except ValueError as error:
+        return clean(str(error))
+    del parsed
+    return None

@@ -1,0 +1,94 @@
+"""Who has shown a token to the dashboard: sessions of browsers, in memory and bounded.
+
+A browser gets a random number in a cookie and no token; here its digest is kept, with the rights
+that the token carried. So neither a disk, a URL nor a memory dump has anything to log in with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+#: A session that nobody used for so long is over, and none is older than the second.
+IDLE_S_MAX = 12 * 3600.0
+AGE_S_MAX = 7 * 86_400.0
+
+#: More people than look at one bus; the one that was unused for longest goes first.
+SESSIONS_MAX = 1_000
+
+
+class Session:
+    """What one browser may do, until `is_over`."""
+
+    __slots__ = ("_clock", "_is_ended", "began_at", "rights", "used_at")
+
+    def __init__(self, rights: frozenset[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self.rights = rights
+        self._clock = clock
+        self._is_ended = False
+        self.began_at = self.used_at = clock()
+
+    @property
+    def is_over(self) -> bool:
+        now = self._clock()
+        return self._is_ended or now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
+
+    def use(self) -> None:
+        """Somebody is there: the session does not become idle."""
+        self.used_at = self._clock()
+
+    def end(self) -> None:
+        self._is_ended = True
+
+
+class Sessions:
+    """The sessions of one gateway."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, rights: frozenset[str]) -> str:
+        """A new session; returns what its browser has to show."""
+        self._drop_old()
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._sessions.popitem(last=False)[1].end()
+        key = secrets.token_urlsafe(32)
+        self._sessions[_digest(key)] = Session(rights, self._clock)
+        return key
+
+    def find(self, key: str | None) -> Session | None:
+        """The session of a browser that shows this key; it counts as used."""
+        if not key:
+            return None
+        digest = _digest(key)
+        # Found by its digest: how long that takes tells nothing about any key.
+        session = self._sessions.get(digest)
+        if session is None:
+            return None
+        if session.is_over:
+            del self._sessions[digest]
+            return None
+        session.use()
+        self._sessions.move_to_end(digest)
+        return session
+
+    def end(self, key: str | None) -> None:
+        """The browser logs out; again is nothing."""
+        session = self._sessions.pop(_digest(key or ""), None)
+        if session is not None:
+            session.end()
+
+    def _drop_old(self) -> None:
+        for digest in [each for each, session in self._sessions.items() if session.is_over]:
+            del self._sessions[digest]
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

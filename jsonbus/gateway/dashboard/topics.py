@@ -1,0 +1,185 @@
+"""Topics: a tree by levels with live values and rates, or the busiest first; beside it the topic
+that was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nicegui import events, ui
+
+from jsonbus.survey import TopicView
+
+from ..lookout import Lookout
+from .elements import Row, Rows
+from .look import Look
+from .texts import clean, shorten, show_ago, show_bytes, show_count, show_rate
+from .topic_detail import TopicDetail
+from .topic_tree import Branch, TopicTree, filter_topics
+
+#: At first so many rows are opened.
+FIRST_ROWS = 40
+
+#: Topics are 128 characters at most, and so is what somebody searches for.
+SEARCH_CHARACTERS_MAX = 128
+
+_COLUMNS = (
+    ("name", "Topic"),
+    ("value", "Value"),
+    ("rate", "per s"),
+    ("bytes", "B/s"),
+    ("age", "heard"),
+)
+
+
+class TopicsTab:
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        topic: str,
+        refresh: Callable[[], None],
+        on_topic: Callable[[str], None],
+    ) -> None:
+        """`topic` is chosen at first, if it is not empty; `on_topic` is told of every other."""
+        self._refresh = refresh
+        self._on_topic = on_topic
+        self._tree = TopicTree()
+        self._is_fresh = True
+        self._wanted = ""
+        self._order = "tree"
+        self._look: Look | None = None
+        with ui.element("div").classes("split") as self._split:
+            with ui.element("section").classes("card list"):
+                with ui.element("div").classes("toolbar"):
+                    ui.input(
+                        placeholder="Search, or a pattern: plant/*/temp", on_change=self._search
+                    ).props(
+                        "dense outlined clearable debounce=250 maxlength=128 aria-label=Search"
+                    ).classes("search")
+                    ui.toggle(
+                        {"tree": "Tree", "rate": "Busiest"}, value="tree", on_change=self._turn
+                    ).props("dense no-caps unelevated").classes("order")
+                    self._count = ui.label("").classes("count")
+                self._rows = Rows(
+                    "Topics",
+                    _COLUMNS,
+                    empty="No topic was heard yet.",
+                    on_pick=self._pick,
+                    on_look=refresh,
+                    is_tree=True,
+                ).classes("topics")
+            with ui.element("section").classes("card detail"):
+                self._detail = TopicDetail(lookout, refresh, on_close=lambda: self.choose(""))
+        self.choose(topic)
+
+    def choose(self, topic: str) -> None:
+        """Show this topic beside the list; "" is none."""
+        self._detail.choose(topic)
+        self._split.classes(**{"add" if topic else "remove": "has-detail"})
+        if topic:
+            self._tree.open_to(topic)
+        self._on_topic(topic)
+        self._refresh()
+
+    def show(self, look: Look) -> None:
+        self._look = look
+        self._show_rows(look)
+        self._detail.show(look)
+
+    def close(self) -> None:
+        self._detail.close()
+
+    def _show_rows(self, look: Look) -> None:
+        total_topics = len(look.topics)
+        if self._order == "rate":
+            topics = filter_topics(look.topics, self._wanted)
+            views = sorted(
+                (look.topics[topic] for topic in topics), key=lambda view: (-view.rate, view.topic)
+            )
+            window = self._rows.window(len(views))
+            seen = views[window.start : window.stop]
+            rows = [_topic_row(clean(view.topic), view, look) for view in seen]
+            self._show(len(views), rows, window, len(views), total_topics)
+            return
+        self._tree.update(look.topics, self._wanted)
+        if self._is_fresh and look.topics:
+            self._is_fresh = False
+            self._tree.open_first(FIRST_ROWS)
+        branches = self._tree.rows()
+        window = self._rows.window(len(branches))
+        rows = [self._branch_row(each, look) for each in branches[window.start : window.stop]]
+        found = total_topics
+        if self._wanted:
+            found = sum(1 for each in branches if each.is_topic)
+        self._show(len(branches), rows, window, found, total_topics)
+
+    def _show(self, total: int, rows: list[Row], window: range, found: int, of: int) -> None:
+        empty = f"Of {show_count(of)} topics none is called so." if self._wanted and of else (
+            "No topic was heard yet: whatever somebody publishes, and somebody wants, appears here."
+        )  # fmt: skip
+        self._rows.show(total, rows, first=window.start, chosen=self._detail.topic, empty=empty)
+        count = f"{show_count(found)} of {show_count(of)}" if self._wanted else show_count(of)
+        self._count.set_text(f"{count} topics")
+
+    def _branch_row(self, branch: Branch, look: Look) -> Row:
+        if not branch.branches:
+            return _topic_row(clean(branch.name), look.topics.get(branch.path), look, branch)
+        views = [look.topics[topic] for topic in branch.topics() if topic in look.topics]
+        own = look.topics.get(branch.path) if branch.is_topic else None
+        value = shorten(own.value) if own is not None else f"{show_count(len(views))} topics"
+        return Row(
+            branch.path,
+            (
+                clean(branch.name),
+                (value, "" if own is not None else "soft"),
+                show_rate(sum(view.rate for view in views)),
+                show_bytes(sum(view.bytes_per_s for view in views)),
+                show_ago(look.at - max((view.last_at for view in views), default=look.at)),
+            ),
+            branch.depth,
+            self._tree.is_open(branch),
+            "branch",
+        )
+
+    def _pick(self, key: str) -> None:
+        branches = () if self._order == "rate" else self._tree.rows()
+        branch = next((each for each in branches if each.path == key), None)
+        if branch is not None and branch.branches:
+            self._tree.toggle(key)
+            if not branch.is_topic:
+                self._refresh()
+                return
+        if self._look is not None and key in self._look.topics:
+            self.choose(key)
+
+    def _search(self, event: events.ValueChangeEventArguments[str | None]) -> None:
+        self._wanted = str(event.value or "").strip()[:SEARCH_CHARACTERS_MAX]
+        self._rows.scroll_to_top()
+        self._refresh()
+
+    def _turn(self, event: events.ValueChangeEventArguments[str | None]) -> None:
+        self._order = str(event.value)
+        self._rows.scroll_to_top()
+        self._refresh()
+
+
+def _topic_row(name: str, view: TopicView | None, look: Look, branch: Branch | None = None) -> Row:
+    depth = 0 if branch is None else branch.depth
+    if view is None:  # forgotten just now
+        return Row("" if branch is None else branch.path, (name, "", "", "", ""), depth)
+    value = shorten(view.value) if view.is_value_kept else f"{show_bytes(view.size)}, not kept"
+    age_s = look.at - view.last_at
+    return Row(
+        view.topic,
+        (
+            name,
+            (value, "mono"),
+            show_rate(view.rate),
+            show_bytes(view.bytes_per_s),
+            show_ago(age_s),
+        ),
+        depth,
+        None,
+        "" if age_s < 60 else "old",
+    )

@@ -1,0 +1,137 @@
+"""Webhooks and Spark bridges: what waits for each of them, and what went wrong last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from nicegui import ui
+
+from ..bridge_state import BridgeState
+from ..services import ViewLike
+from .elements import Row, Rows
+from .look import Look
+from .texts import clean, show_ago, show_bytes, show_count
+
+_COLUMNS = (
+    ("name", "Webhook"),
+    ("url", "Address"),
+    ("topics", "Topics"),
+    ("backlog", "waiting"),
+    ("delivered", "delivered"),
+    ("dropped", "dropped"),
+    ("failed", "failed"),
+    ("error", "Last error"),
+)
+_BRIDGE_COLUMNS = (
+    ("name", "Bridge"),
+    ("url", "Address"),
+    ("rows", "recorded"),
+    ("waiting", "waiting"),
+    ("kept", "kept"),
+    ("bytes", "on disk"),
+    ("readers", "readers"),
+    ("lag", "behind"),
+    ("error", "State"),
+)
+
+
+class WebhooksTab:
+    """See the head of this file."""
+
+    def __init__(self, refresh: Callable[[], None]) -> None:
+        with ui.element("section").classes("card list"):
+            with ui.element("div").classes("toolbar"):
+                ui.label("Webhooks").classes("card-title")
+                self._count = ui.label("").classes("count")
+            self._rows = Rows(
+                "Webhooks",
+                _COLUMNS,
+                empty="No webhook subscribes. One is made by "
+                "/subscribe?topic=TOPIC&subscriberName=NAME&url=ADDRESS",
+                on_pick=lambda _: None,
+                on_look=refresh,
+            ).classes("webhooks")
+        with ui.element("section").classes("card list"):
+            with ui.element("div").classes("toolbar"):
+                ui.label("Spark bridges").classes("card-title")
+                self._bridge_count = ui.label("").classes("count")
+            self._bridges = Rows(
+                "Spark bridges",
+                _BRIDGE_COLUMNS,
+                empty="No bridge to Spark is on the bus. One is started by: jsonbus bridge",
+                on_pick=lambda _: None,
+                on_look=refresh,
+            ).classes("bridges")
+
+    def show(self, look: Look) -> None:
+        views = sorted(look.subscribers(), key=lambda view: (-view.backlog, view.name))
+        window = self._rows.window(len(views))
+        rows = [_row(view, look) for view in views[window.start : window.stop]]
+        self._rows.show(len(views), rows, first=window.start)
+        waiting = sum(view.backlog for view in views)
+        self._count.set_text(f"{show_count(len(views))}, {show_count(waiting)} messages wait")
+        states = list(look.bridges())
+        window = self._bridges.window(len(states))
+        now = time.monotonic()
+        rows = [_bridge_row(state, now) for state in states[window.start : window.stop]]
+        self._bridges.show(len(states), rows, first=window.start)
+        self._bridge_count.set_text(show_count(len(states)))
+
+    def close(self) -> None: ...
+
+
+def _row(view: ViewLike, look: Look) -> Row:
+    error, style = "", ""
+    if view.last_error is not None:
+        ago = "" if view.last_error_at is None else f" ({show_ago(look.at - view.last_error_at)})"
+        error = clean(view.last_error) + ago
+        if view.retry_at is not None:
+            error += f"; next try in {max(0.0, view.retry_at - look.at):.0f} s"
+            style = "bad"
+    return Row(
+        view.name,
+        (
+            clean(view.name),
+            clean(view.url),
+            clean(", ".join(view.patterns)),
+            (show_count(view.backlog), "strong" if view.backlog else ""),
+            show_count(view.delivered),
+            (show_count(view.dropped), "bad" if view.dropped else ""),
+            show_count(view.attempts_failed),
+            (error, style),
+        ),
+    )
+
+
+def _bridge_row(state: BridgeState, now: float) -> Row:
+    age_s = state.age_s(now)
+    if age_s is None:
+        what = (state.problem or "asked just now", "soft")
+        figures = ("·",) * 6
+    else:
+        figures = (
+            show_count(state.rows_recorded),
+            show_count(state.rows_waiting),
+            show_count(state.rows),
+            show_bytes(state.bytes),
+            show_count(state.readers),
+            show_count(state.lag_max),
+        )
+        what = _bridge_state(state, age_s)
+    address = f"{state.host}:{state.port}" if state.port else state.machine or ""
+    return Row(
+        state.node,
+        (clean(state.name), clean(address), *figures, (clean(what[0]), what[1])),
+        style="" if state.is_present else "gone",
+    )
+
+
+def _bridge_state(state: BridgeState, age_s: float) -> tuple[str, str]:
+    if state.problem is not None:
+        return f"{state.problem}; told {show_ago(age_s)} ago", "bad"
+    if state.is_failing:
+        return state.last_error or "it cannot write", "bad"
+    if state.rows_unrecorded:
+        return f"{show_count(state.rows_unrecorded)} rows were not recorded", "bad"
+    return "records", "good"

@@ -1,0 +1,173 @@
+"""Lookout: the bus as people look at it, for as long as anybody does.
+
+One survey for all who look, fed by one passive subscription: it brings what travels for others
+anyway, so to look changes nothing on the bus. It begins with the first who looks, and ends some
+seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says
+so by `acquire`, and `release` when done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jsonbus
+from jsonbus.survey import Picture, Survey
+
+#: So long after the last one who looked everything is kept.
+LINGER_S = 10.0
+
+#: Messages that wait to be counted: half a second of a flood. More are dropped, and counted.
+MAILBOX_MAX = 50_000
+
+#: Comings and goings of nodes that are remembered.
+EVENTS_MAX = 200
+
+#: A node that went is still shown for this long.
+GONE_S = 120.0
+
+Take = Callable[[jsonbus.Message], None]
+
+
+class Gone(NamedTuple):
+    """A node that went: as it was known last."""
+
+    info: jsonbus.NodeInfo
+    event: jsonbus.NodeEvent
+
+
+class Watched(Protocol):
+    """What is needed of the bus; AsyncBus is one."""
+
+    def subscribe(
+        self, pattern: str, handler: Any, *, in_batches: bool, maxsize: int, passive: bool
+    ) -> Any: ...
+
+    def on_node(self, handler: Any) -> Any: ...
+
+    def nodes(self) -> list[jsonbus.NodeInfo]: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+
+class Lookout:
+    """See the head of this file. Everything in the event loop of the bus."""
+
+    def __init__(self, bus: Watched, *, linger_s: float = LINGER_S) -> None:
+        self._bus = bus
+        self._linger_s = linger_s
+        self._lookers = 0
+        self._survey: Survey | None = None
+        self._feed: Any = None
+        self._watch: Any = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._takers: dict[str, list[Take]] = {}
+        # Nodes as they were when looked at last, until their end was noted; those of the beginning.
+        self._known: dict[str, jsonbus.NodeInfo] = {}
+        self._first: set[str] = set()
+        self._dropped = 0
+        #: The last comings and goings of nodes, the newest last.
+        self.events: deque[jsonbus.NodeEvent] = deque(maxlen=EVENTS_MAX)
+        self._gone: dict[str, Gone] = {}
+
+    @property
+    def is_looking(self) -> bool:
+        return self._survey is not None
+
+    def acquire(self) -> None:
+        """Somebody looks; every `acquire` has its `release`."""
+        self._lookers += 1
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        if self._survey is not None:
+            return
+        self._survey = Survey()
+        self._known = {info.node: info for info in self._bus.nodes()}
+        self._first = set(self._known)
+        self._feed = self._bus.subscribe(
+            "**", self._take, in_batches=True, maxsize=MAILBOX_MAX, passive=True
+        )
+        self._watch = self._bus.on_node(self._note)
+
+    def release(self) -> None:
+        """Somebody looks no more."""
+        self._lookers -= 1
+        assert self._lookers >= 0
+        if self._lookers == 0 and self._survey is not None:
+            loop = asyncio.get_running_loop()
+            self._ending = loop.call_later(self._linger_s, self.close)
+
+    def close(self) -> None:
+        """Look no more, whoever does; again is nothing."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        if self._survey is None:
+            return
+        self._dropped += self._feed.dropped
+        self._feed.close()
+        self._watch.close()
+        self._feed = self._watch = self._survey = None
+        self._takers.clear()
+        self._known.clear()
+        self._gone.clear()
+        self.events.clear()
+
+    def picture(self) -> Picture:
+        """The bus at this moment; somebody must be looking."""
+        assert self._survey is not None, "nobody looks"
+        nodes = self._bus.nodes()
+        for info in nodes:
+            self._known[info.node] = info
+            self._gone.pop(info.node, None)
+        return self._survey.picture(time.monotonic(), nodes, self._bus.stats())
+
+    def gone(self) -> list[Gone]:
+        """Nodes that went a short while ago, the last one first."""
+        now = time.time()
+        for node in [each for each, gone in self._gone.items() if now - gone.event.at > GONE_S]:
+            del self._gone[node]
+        return list(reversed(self._gone.values()))
+
+    def follow(self, topic: str, take: Take) -> Callable[[], None]:
+        """Hand every message of a topic to `take`, too; call what this returns to end it."""
+        takers = self._takers.setdefault(topic, [])
+        takers.append(take)
+
+        def end() -> None:
+            if take in takers:
+                takers.remove(take)
+            if not takers and self._takers.get(topic) is takers:
+                del self._takers[topic]
+
+        return end
+
+    def stats(self) -> dict[str, int]:
+        dropped = 0 if self._feed is None else self._feed.dropped
+        return {"lookers": self._lookers, "messages_dropped": self._dropped + dropped}
+
+    def _take(self, messages: list[jsonbus.Message]) -> None:
+        if self._survey is None:
+            return
+        self._survey.take(messages)
+        if self._takers:
+            find = self._takers.get
+            for message in messages:
+                for take in find(message.topic, ()):
+                    take(message)
+
+    def _note(self, event: jsonbus.NodeEvent) -> None:
+        if event.kind == "joined":
+            if event.node in self._first:
+                self._first.discard(event.node)
+                return
+        else:
+            self._first.discard(event.node)
+            info = self._known.pop(event.node, None)
+            if info is not None:
+                self._gone[event.node] = Gone(info, event)
+        self.events.append(event)

@@ -1,0 +1,80 @@
+"""Rates of what nodes count themselves.
+
+A node tells its totals every two seconds, on a large bus less often: a staircase to whoever looks
+more often. So a rate is taken between two moments at which the totals were seen to change, not
+between two looks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jsonbus
+
+from .samples import WINDOW_S, per_second
+
+#: A node whose totals have not changed for so long, and for longer than between the last two
+#: changes by so much, has done nothing, rather than told nothing.
+SILENT_S = 5.0
+SILENT_FACTOR = 1.5
+
+
+class Rates(NamedTuple):
+    """What a node does per second."""
+
+    sent: float
+    suppressed: float
+    received: float
+    lost: float
+    repaired: float
+
+
+class NodeRates:
+    """The rates of all nodes that tell their totals."""
+
+    def __init__(self) -> None:
+        #: By node and incarnation: when its totals changed, and what to; never empty.
+        self._told: dict[tuple[str, int], deque[tuple[float, jsonbus.Totals]]] = {}
+
+    def update(self, now: float, nodes: Sequence[jsonbus.NodeInfo]) -> None:
+        """Look at what they tell now; forgets the nodes that have gone."""
+        told = {}
+        for info in nodes:
+            totals = info.totals
+            if totals is None:
+                continue
+            key = (info.node, info.incarnation)
+            changes = self._told.get(key) or deque()
+            if not changes or changes[-1][1] != totals:
+                changes.append((now, totals))
+            while len(changes) > 2 and changes[-1][0] - changes[1][0] >= WINDOW_S:
+                changes.popleft()
+            told[key] = changes
+        self._told = told
+
+    def of(self, now: float, info: jsonbus.NodeInfo) -> Rates | None:
+        """None until its totals changed once; a node that does nothing is known by its silence."""
+        changes = self._told.get((info.node, info.incarnation))
+        if changes is None:
+            return None
+        (since, before), (until, after) = changes[0], changes[-1]
+        pause_s = until - changes[-2][0] if len(changes) > 1 else 0.0
+        if now - until >= max(SILENT_S, pause_s * SILENT_FACTOR):
+            return Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+        if len(changes) == 1:
+            return None
+        span_s = until - since
+        return Rates(
+            per_second(after.sent - before.sent, span_s),
+            per_second(after.suppressed - before.suppressed, span_s),
+            per_second(after.received - before.received, span_s),
+            per_second(after.lost - before.lost, span_s),
+            per_second(after.repaired - before.repaired, span_s),
+        )
+
+
+def loss_of(received: int, lost: int) -> float:
+    """The share of what was lost."""
+    return lost / (received + lost) if lost > 0 else 0.0

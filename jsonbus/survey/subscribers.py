@@ -1,0 +1,42 @@
+"""Which nodes want a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jsonbus
+
+#: How a node's list names a topic that the node serves; part of the wire format.
+SERVED_PREFIX = "jsonbus.request/"
+
+
+class Subscribers:
+    """Names of the nodes whose patterns match a topic.
+
+    The nodes' lists change rarely, topics are looked up all the time: so whoever asks keeps the
+    answer until `generation` moves.
+    """
+
+    def __init__(self) -> None:
+        #: Moves whenever an answer may be another one.
+        self.generation = 0
+        self._seen: list[tuple[str, str, tuple[str, ...]]] = []
+        self._store: jsonbus.SubscriptionStore[tuple[str, str]] = jsonbus.SubscriptionStore()
+
+    def update(self, nodes: Sequence[jsonbus.NodeInfo]) -> None:
+        """Look at the nodes' lists; cheap if nothing changed."""
+        seen = [(info.name, info.node, info.patterns) for info in nodes]
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self.generation += 1
+        store: jsonbus.SubscriptionStore[tuple[str, str]] = jsonbus.SubscriptionStore()
+        for name, node, patterns in seen:
+            for pattern in patterns:
+                if not pattern.startswith(SERVED_PREFIX):
+                    store.subscribe(pattern, (name, node))
+        self._store = store
+
+    def of(self, topic: str) -> tuple[str, ...]:
+        """The names, sorted; nodes that share a name are all there."""
+        return tuple(sorted(name for name, _ in self._store.subscribers_of(topic)))

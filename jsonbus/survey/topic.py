@@ -1,0 +1,90 @@
+"""What a survey remembers of one topic."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import jsonbus
+
+#: So many sequence numbers per publisher tell a message that came twice from a late one. The bus
+#: sorts out repeats itself; what is left comes of several subscriptions taken into one survey.
+RECENT = 16
+
+#: How a plain sender's id begins. It is in no list of nodes, so it is taken to be there until this
+#: many samples of the survey, about as many seconds, have passed without a message of it.
+PLAIN_PREFIX = "plain:"
+PLAIN_SAMPLES = 60
+
+
+class Publisher:
+    """A node as a publisher of one topic."""
+
+    __slots__ = ("grace", "heard_in", "incarnation", "name", "node", "recent", "sequence")
+
+    def __init__(self, origin: jsonbus.Origin) -> None:
+        self.node = origin.node
+        self.name = origin.name
+        #: The number of the sample after which it was last heard, and how many more it is believed.
+        self.heard_in = 0
+        self.grace = PLAIN_SAMPLES if origin.node.startswith(PLAIN_PREFIX) else 1
+        self.start(origin.incarnation)
+
+    def start(self, incarnation: int) -> None:
+        """It was started (again): its sequence begins anew."""
+        self.incarnation = incarnation
+        self.sequence = -1
+        self.recent: deque[int] = deque(maxlen=RECENT)
+
+
+class Topic:
+    """One topic. Compared by identity: forgotten and met again, it is another one."""
+
+    __slots__ = (
+        "bytes",
+        "duplicates",
+        "generation",
+        "heard_in",
+        "held",
+        "late",
+        "message",
+        "messages",
+        "name",
+        "publishers",
+        "size",
+        "stride",
+        "subscribers",
+        "unmeasured",
+    )
+
+    def __init__(self, message: jsonbus.Message) -> None:
+        self.name = message.topic
+        #: The last one; of a value too large to be kept, a copy without it.
+        self.message = message
+        self.messages = 0
+        #: As JSON, of the messages measured so far and those they stand for.
+        self.bytes = 0
+        #: Of the last message measured.
+        self.size = 0
+        #: One message of so many is measured; the others count as large as it.
+        self.stride = 1
+        self.unmeasured = 0
+        #: What the last value takes of the room for large values; -1 if it found none.
+        self.held = 0
+        self.publishers: dict[str, Publisher] = {}
+        self.duplicates = 0
+        self.late = 0
+        #: The number of the sample after which it was last heard.
+        self.heard_in = 0
+        #: Who wants it, as of this generation of subscription lists.
+        self.subscribers: tuple[str, ...] = ()
+        self.generation = -1
+
+
+def without_value(message: jsonbus.Message) -> jsonbus.Message:
+    """The message, its value left out."""
+    copy = jsonbus.Message()
+    copy.topic = message.topic
+    copy.value = None
+    copy.sequence = message.sequence
+    copy.origin = message.origin
+    return copy

@@ -1,0 +1,71 @@
+"""The dashboard as a part of a gateway: it comes and goes with it, several times in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("nicegui")
+
+from jsonbus.gateway import gateway as gateway_module
+from jsonbus.gateway.gateway import Gateway
+from tests.helpers import find_free_port
+
+
+def make_gateway(**options: Any) -> Gateway:
+    return Gateway(text_port=None, port=find_free_port(), interface="lo", **options)
+
+
+async def get(gateway: Gateway, path: str) -> httpx.Response:
+    host, port = gateway.http_address
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return await http.get(f"http://{host}:{port}{path}")
+
+
+def test_gateways_one_after_the_other_have_it_and_leave_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run() -> None:
+        async with make_gateway(dashboard=True) as gateway:
+            assert "jsonbus" in (await get(gateway, "/")).text
+            assert gateway.stats()["dashboard"] == {"pages": 1, "pages_seen": 0, "sessions": 0}
+        await asyncio.sleep(0)
+        assert not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            asyncio.run(run())
+    assert caplog.records == []
+
+
+def test_a_second_gateway_at_the_same_time_is_told_so() -> None:
+    async def run() -> None:
+        async with make_gateway(dashboard=True) as first:
+            with pytest.raises(RuntimeError, match="another gateway of this process"):
+                async with make_gateway(dashboard=True):
+                    pass
+            async with make_gateway() as third:
+                assert "--no-dashboard" in (await get(third, "/")).text
+            assert (await get(first, "/")).status_code == 200
+
+    asyncio.run(run())
+
+
+def test_where_nicegui_is_missing_the_page_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_module, "find_spec", lambda name: None)
+
+    async def run() -> None:
+        async with make_gateway(dashboard=True) as gateway:
+            answer = await get(gateway, "/")
+            assert answer.status_code == 200
+            assert "jsonbus[web]" in answer.text and "/docs" in answer.text
+            assert (await get(gateway, "/health")).status_code == 200
+            assert (await get(gateway, "/login")).status_code == 404
+
+    asyncio.run(run())

@@ -1,0 +1,208 @@
+"""What of the dashboard can be reached, by whom, and what its pages may do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("nicegui")
+
+import nicegui
+
+from jsonbus.gateway.access import read_token
+from jsonbus.gateway.dashboard import dashboard as dashboard_module
+from jsonbus.gateway.gateway import Gateway
+from tests.aio.running import asynctest
+from tests.helpers import find_free_port
+
+FILE = f"/_nicegui/{nicegui.__version__}/static/nicegui.js"
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket&client_id=none"
+
+
+@asynccontextmanager
+async def gateway(*tokens: str, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async with Gateway(
+        text_port=None,
+        tokens=map(read_token, tokens),
+        dashboard=True,
+        port=find_free_port(),
+        interface="lo",
+        **options,
+    ) as opened:
+        host, port = opened.http_address
+        async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as http:
+            http.gateway = opened  # type: ignore[attr-defined]
+            yield http
+
+
+async def upgrade(http: httpx.AsyncClient, **headers: str) -> int:
+    """The status with which a websocket is answered."""
+    ask = {
+        "connection": "upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        **headers,
+    }
+    async with http.stream("GET", SOCKET, headers=ask) as answer:
+        return answer.status_code
+
+
+async def log_in(http: httpx.AsyncClient, token: str) -> httpx.Response:
+    return await http.post("/login", data={"token": token})
+
+
+@asynctest
+async def test_without_tokens_everybody_sees_the_page() -> None:
+    async with gateway() as http:
+        answer = await http.get("/")
+        assert answer.status_code == 200
+        assert "no-store" in answer.headers["cache-control"]
+        assert (await http.get(FILE)).status_code == 200
+        assert await upgrade(http) == 101
+        assert (await http.head("/")).status_code == 200
+
+
+@asynctest
+async def test_the_page_may_only_use_what_comes_from_the_gateway() -> None:
+    async with gateway() as http:
+        answer = await http.get("/")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+        rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+        assert "unsafe-inline" not in rules["script-src"]
+        assert not re.search(r"\*|https?:|wss?:", policy)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert not re.search(r'(src|href)="(https?:)?//', answer.text)
+        assert (await http.get(FILE)).headers["x-content-type-options"] == "nosniff"
+
+
+@asynctest
+async def test_a_prefix_that_a_client_claims_is_not_in_the_page() -> None:
+    async with gateway() as http:
+        answer = await http.get("/", headers={"x-forwarded-prefix": "/evil.example"})
+        assert "evil.example" not in answer.text
+
+
+@asynctest
+async def test_with_tokens_nothing_is_to_be_had_without_one() -> None:
+    async with gateway("secret") as http:
+        answer = await http.get("/")
+        assert answer.status_code == 200 and "<form" in answer.text
+        assert "script" not in answer.text
+        assert answer.headers["jsonbus-login"] == "needed"
+        assert (await http.get(FILE)).status_code == 401
+        assert await upgrade(http) == 403
+        for cookie in ("jsonbus=x", f"jsonbus-{http.base_url.port}=x", "=;;", "a" * 5000):
+            assert (await http.get(FILE, headers={"cookie": cookie})).status_code == 401
+
+
+@asynctest
+async def test_a_token_opens_the_page_and_nothing_else() -> None:
+    async with gateway("secret") as http:
+        for wrong in ("", "Secret", "secret2", "ä"):
+            answer = await log_in(http, wrong)
+            assert answer.status_code == 403 and "This token is wrong" in answer.text
+            assert "set-cookie" not in answer.headers
+        answer = await log_in(http, "secret")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "secret" not in cookie
+        assert "<form" not in (await http.get("/")).text.split("/logout")[0]
+        assert (await http.get(FILE)).status_code == 200
+        assert await upgrade(http) == 101
+        # The cookie is for the page: what else there is needs the token itself.
+        assert (await http.get("/subscribers")).status_code == 401
+        assert (await http.get("/publish?topic=a&message=1")).status_code == 401
+
+
+@asynctest
+async def test_who_logs_out_has_nothing_more() -> None:
+    async with gateway("secret") as http:
+        cookie = (await log_in(http, "secret")).headers["set-cookie"].split(";")[0]
+        answer = await http.post("/logout")
+        assert "Max-Age=0" in answer.headers["set-cookie"]
+        assert (await http.get(FILE, headers={"cookie": cookie})).status_code == 401
+
+
+@asynctest
+async def test_rights_decide_what_is_in_the_page() -> None:
+    tokens = ("admin=all", "subscribe=look", "publish=write")
+    async with gateway(*tokens) as http:
+        answer = await log_in(http, "write")
+        assert answer.status_code == 403 and "right to subscribe" in answer.text
+        await log_in(http, "look")
+        assert "Webhooks" not in (await http.get("/")).text
+        await log_in(http, "all")
+        assert "Webhooks" in (await http.get("/")).text
+
+
+@asynctest
+async def test_a_token_is_taken_from_the_body_alone() -> None:
+    async with gateway("secret") as http:
+        assert (await http.post("/login?token=secret")).status_code == 403
+        assert (await http.get("/login?token=secret")).status_code == 405
+        assert (await http.post("/login", content=b"token=" + b"x" * 5000)).status_code == 413
+        assert "<form" in (await http.get("/?token=secret&access_token=secret")).text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"host": "evil.example"},
+    ],
+)
+@asynctest
+async def test_pages_of_others_reach_nothing_of_it(headers: dict[str, str]) -> None:
+    async with gateway() as http:
+        assert await upgrade(http, **headers) == 403
+        assert (await http.get("/", headers=headers)).status_code == 403
+        assert (await http.get(FILE, headers=headers)).status_code == 403
+        answer = await http.post("/login", data={"token": "x"}, headers=headers)
+        assert answer.status_code == 403
+
+
+@asynctest
+async def test_of_nicegui_only_files_and_the_websocket_are_there() -> None:
+    async with gateway() as http:
+        for path in (
+            "/favicon.ico",
+            "/_nicegui_ws/socket.io/?EIO=4&transport=polling",
+            "/_nicegui",
+        ):
+            assert (await http.get(path)).status_code == 404
+        assert (await http.post("/")).status_code == 405
+        assert (await http.post(FILE)).status_code == 405
+        assert (await http.get("/_nicegui/../health")).status_code in (200, 404)
+        assert (await http.get(f"/_nicegui/{nicegui.__version__}/static/..%2f..%2fapp.py")).is_error
+
+
+@asynctest
+async def test_pages_that_nobody_opened_make_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dashboard_module, "PAGES_MAX", 3)
+    async with gateway() as http:
+        for _ in range(3):
+            assert (await http.get("/")).status_code == 200
+        answer = await http.get("/")
+        assert answer.status_code == 503 and "too many pages" in answer.json()["error"]
+        monkeypatch.setattr(dashboard_module, "CONNECT_S", 0.0)
+        assert (await http.get("/")).status_code == 200
+        assert http.gateway.stats()["dashboard"]["pages"] == 1  # type: ignore[attr-defined]
+
+
+@asynctest
+async def test_behind_tls_the_cookie_is_for_tls_alone() -> None:
+    async with gateway("secret", allow_origin=["https://bus.example"]) as http:
+        answer = await http.post(
+            "/login", data={"token": "secret"}, headers={"origin": "https://bus.example"}
+        )
+        assert answer.headers["set-cookie"].endswith("; Secure")

@@ -1,0 +1,60 @@
+"""What charts show is bounded, and has every peak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jsonbus.gateway.dashboard.history import BUCKET_S, FIELD_S, PENDING_MAX, Trace, to_milliseconds
+from tests.survey.making import make_message
+
+
+def trace_of(values: list[tuple[float, Any]], *paths: tuple[str | int, ...]) -> Trace:
+    trace = Trace("t")
+    trace.choose(list(paths) or [()])
+    for at, value in values:
+        trace.take(make_message("t", value, sent_at=at))
+    trace.fold(values[-1][0] if values else 0.0)
+    return trace
+
+
+def test_every_message_of_a_slow_topic_is_a_point() -> None:
+    trace = trace_of([(1.0, 5), (2.0, 6), (3.0, 4)])
+    assert trace.points(()) == [(1.0, 5.0), (2.0, 6.0), (3.0, 4.0)]
+
+
+def test_of_a_fast_topic_the_peaks_stay() -> None:
+    values: list[tuple[float, Any]] = [(number / 1000, 10.0) for number in range(4_000)]
+    values[1_234] = (1.234, 99.0)
+    values[1_300] = (1.3, -99.0)
+    trace = trace_of(values)
+    points = trace.points(())
+    assert len(points) <= 2 * (4.0 / BUCKET_S + 1)
+    assert (1.234, 99.0) in points and (1.3, -99.0) in points
+    assert points == sorted(points)
+
+
+def test_numbers_at_several_paths_and_messages_without_them() -> None:
+    trace = trace_of([(1.0, {"a": [1, 2]}), (2.0, "x"), (3.0, {"a": [3]})], ("a", 0), ("a", 1))
+    assert trace.points(("a", 0)) == [(1.0, 1.0), (3.0, 3.0)]
+    assert trace.points(("a", 1)) == [(1.0, 2.0)]
+    assert trace.points(("b",)) == []
+
+
+def test_what_is_too_old_or_too_much_is_forgotten() -> None:
+    trace = trace_of([(1.0, 1), (2.0, 2)])
+    trace.fold(2.0 + FIELD_S)
+    assert trace.points(()) == [(2.0, 2.0)]
+    for number in range(3 * PENDING_MAX):
+        trace.take(make_message("t", number, sent_at=float(number)))
+    trace.fold(float(3 * PENDING_MAX))
+    assert len(trace.points(())) <= 2 * FIELD_S / BUCKET_S
+
+
+def test_a_line_that_stays_keeps_its_past() -> None:
+    trace = trace_of([(1.0, {"a": 1, "b": 2})], ("a",))
+    trace.choose([("a",), ("b",)])
+    assert trace.points(("a",)) == [(1.0, 1.0)] and trace.points(("b",)) == []
+
+
+def test_points_are_written_as_charts_want_them() -> None:
+    assert to_milliseconds([(1.2345, 0.1234567891)]) == ((1234, 0.1234568),)

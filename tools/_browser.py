@@ -1,0 +1,30 @@
+"""The browser of tests/browser: Debian's Chromium, installed where that is possible."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+from _setup import say
+
+#: Under these names it is found, the first one first.
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def need_browser() -> None:
+    """Install Chromium where it is missing; where that is not possible, its tests are skipped."""
+    if any(map(shutil.which, NAMES)):
+        return
+    if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
+        say("no chromium here: tests/browser will be skipped")
+        return
+    say("installing chromium for tests/browser (apt-get), once; that takes a minute")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+        done = subprocess.run(
+            ["apt-get", "-q", *words], env=environment, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            say(f"apt-get {words[0]} failed, and tests/browser may be skipped: {last}")
