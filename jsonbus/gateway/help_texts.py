@@ -101,6 +101,7 @@ bridges
 
 dashboard
     pages  pages of the dashboard that are open
+    messages_malformed  messages of browsers that were not understood
     pages_seen  pages of the dashboard that are kept up to date
     sessions  browsers that are logged in to the dashboard
 

@@ -194,15 +194,25 @@ def test_a_page_survives_a_restart_of_the_gateway(browser: Browser, desk: Desk) 
         window.troubles = [each for each in window.troubles if "ERR_CONNECTION" not in each]
 
 
-def test_the_survey_ends_with_the_last_page(browser: Browser, dashboard: Dashboard) -> None:
-    def lookers(window: Window) -> int:
+def test_a_page_that_is_hidden_or_closed_looks_no_more(
+    browser: Browser, dashboard: Dashboard
+) -> None:
+    def pages_seen(window: Window) -> int:
         text = window.context.request.get(f"{dashboard.url}/metrics").text()
-        found = re.search(r"^jsonbus_gateway_lookout_lookers(?:_total)? ([\d.]+)", text, re.M)
+        found = re.search(r"^jsonbus_gateway_dashboard_pages_seen ([\d.]+)", text, re.MULTILINE)
         return int(float(found[1])) if found else -1
 
     with Window(browser, dashboard) as window:
         window.open()
-        window.wait(lambda: lookers(window) >= 1)
+        window.wait(lambda: pages_seen(window) == 1)
+        hide = """state => {
+          Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+        window.page.evaluate(hide, "hidden")
+        window.wait(lambda: pages_seen(window) == 0)
+        window.page.evaluate(hide, "visible")
+        window.wait(lambda: pages_seen(window) == 1)
         window.page.close()
         window.page = window.context.new_page()
-        window.wait(lambda: lookers(window) == 0)
+        window.wait(lambda: pages_seen(window) == 0)

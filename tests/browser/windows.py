@@ -45,6 +45,7 @@ class Dashboard:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.expect_exit(0)
+        assert "Traceback" not in "\n".join(self.process.complaints)
 
     @property
     def url(self) -> str:

@@ -42,6 +42,7 @@ from jsonbus.gateway.openapi import make_document
 from jsonbus.gateway.series import REST
 from jsonbus.gateway.text_server import TextServer
 from jsonbus.gateway.webhook_ledger import WebhookLedger
+from jsonbus.survey import TOPICS_MAX
 from tests.aio.running import asynctest
 from tests.helpers import find_free_port, need_program, wait_until
 from tests.readme import Block, Section, read_sections
@@ -182,6 +183,10 @@ def as_size(size_bytes: int) -> str:
 
 
 def test_every_limit_is_told_as_it_is() -> None:
+    pytest.importorskip("nicegui")
+    from jsonbus.gateway.dashboard.dashboard import PAGES_MAX
+    from jsonbus.gateway.dashboard.sessions import SESSIONS_MAX
+
     def number(value: int) -> str:
         return f"{value:,}"
 
@@ -215,6 +220,7 @@ def test_every_limit_is_told_as_it_is() -> None:
             number(default_of(TextServer, "clients_max")),
             number(event_streams.STREAMS_MAX),
         ],
+        [number(PAGES_MAX), number(SESSIONS_MAX), number(TOPICS_MAX)],
         [
             f"{as_size(text_server.TOTAL_BACKLOG_BYTES_MAX)} each",
             as_size(http_request.BODIES_BYTES_MAX),

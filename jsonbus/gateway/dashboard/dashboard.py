@@ -22,7 +22,7 @@ from ..http_request import BodyRoom
 from ..lookout import Lookout
 from ..seldom import Seldom
 from ..services import Publisher, ViewLike
-from .engine import run_nicegui
+from .engine import malformed, run_nicegui
 from .gate import SESSION, Gate
 from .history import RateHistory
 from .look import Look
@@ -80,6 +80,7 @@ class Dashboard:
                 room=self._room,
                 node=self._node,
                 has_room=self._has_room,
+                on_malformed=malformed.note,
                 session_of=self._session_of,
             )
             showing = asyncio.create_task(self._run(), name="jsonbus-gateway-dashboard")
@@ -100,6 +101,7 @@ class Dashboard:
             "pages": len(self._pages),
             "pages_seen": sum(1 for page in self._pages.values() if page.is_due),
             "sessions": len(self._sessions),
+            "messages_malformed": malformed.count,
         }
 
     def _build(self, request: Request) -> None:

@@ -9,10 +9,12 @@ NiceGUI, socket.io and engine.io do not put back at the end is put back here.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
+from typing import Any
 
 from fastapi import FastAPI, Request
 from nicegui import Client, app, core, ui
@@ -27,7 +29,23 @@ HISTORY_MAX = 100
 #: Builds a page for the client that asks, by NiceGUI's elements.
 Build = Callable[[Request], None]
 
+logger = logging.getLogger("jsonbus.gateway.dashboard")
+
 _builds: list[Build] = []
+
+
+class Malformed:
+    """What came over websockets and was none of NiceGUI's messages, in this process."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self, error: Exception) -> None:
+        self.count += 1
+        logger.debug("! a message of a browser: %r", error)
+
+
+malformed = Malformed()
 
 
 @asynccontextmanager
@@ -54,6 +72,8 @@ async def run_nicegui(build: Build) -> AsyncIterator[ASGIApp]:
 def _set_up() -> FastAPI:
     # What pages do is logged by us; "socket.io is shutting down" concerns nobody.
     logging.getLogger("nicegui").setLevel(logging.ERROR)
+    for name in ("engineio.server", "socketio.server"):  # a traceback for each malformed message
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     front = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     ui.run_with(
         front,
@@ -73,10 +93,26 @@ def _set_up() -> FastAPI:
     )
     # Long polling sends messages by POST: one thing more to guard. All browsers have websockets.
     app.config.socket_io_js_transports = ["websocket"]
-    # A browser may not write into our log.
-    core.sio.handlers["/"].pop("log", None)
+    handlers = core.sio.handlers["/"]
+    handlers.pop("log", None)  # a browser may not write into our log
+    for name in ("handshake", "event", "javascript_response", "ack"):
+        handlers[name] = _guard(handlers[name])
     ui.page("/")(_build)
     return front
+
+
+def _guard(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Count what a handler of socket.io's cannot read; asyncio would log a traceback for each."""
+
+    async def handle(*arguments: Any) -> Any:
+        try:
+            result = handler(*arguments)
+            return await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            malformed.note(error)
+            return False
+
+    return handle
 
 
 def _build(request: Request) -> None:

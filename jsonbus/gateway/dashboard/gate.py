@@ -36,6 +36,8 @@ SESSION = "jsonbus.session"
 
 _HTML = b"text/html; charset=utf-8"
 _FILES = "/_nicegui/"
+#: What a page of NiceGUI's says of itself when it opens its websocket.
+_ASKED_FOR = ("client_id", "document_id", "tab_id", "next_message_id")
 _SOCKET = "/_nicegui_ws/socket.io/"
 _find_scripts = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL).findall
 #: What a route of ours adds to a request, and NiceGUI's application must find out itself.
@@ -54,6 +56,7 @@ class Gate:
         room: BodyRoom,
         node: str,
         has_room: Callable[[], bool],
+        on_malformed: Callable[[Exception], None],
         session_of: Callable[[str], Session | None],
     ) -> None:
         """`has_room`: whether one more page may be open; `session_of` tells to which session the
@@ -63,6 +66,7 @@ class Gate:
         self._sessions = sessions
         self._node = node
         self._has_room = has_room
+        self._on_malformed = on_malformed
         self._session_of = session_of
         # Everybody's session while there are no tokens.
         self._open = Session(RIGHTS) if access.is_open else None
@@ -79,7 +83,7 @@ class Gate:
         inner[SESSION] = session
         if scope["type"] == "websocket":
             if scope["path"] == _SOCKET and session is not None and self._is_own(scope, session):
-                await self._inside(inner, receive, send)
+                await self._talk(inner, receive, send)
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": "log in first"})
         elif scope["method"] not in ("GET", "HEAD"):
@@ -94,6 +98,13 @@ class Gate:
             await refuse(send, Refusal(401, "log in first, at /"))
         else:
             await refuse(send, Refusal(404, "there is nothing here: see /docs"))
+
+    async def _talk(self, inner: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._inside(inner, receive, send)
+        except Exception as error:  # engine.io raises it for a packet that is none
+            self._on_malformed(error)
+            await send({"type": "websocket.close", "code": 1003})
 
     async def _serve_page(
         self, inner: Scope, receive: Receive, send: Send, session: Session | None
@@ -143,10 +154,15 @@ class Gate:
         return Answer(b"", 303, headers=((b"location", b"/"), (b"set-cookie", cookie.encode())))
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
-        """Whether a websocket is for a page of the same session, or for none that is still open:
-        NiceGUI has such a browser load its page anew."""
-        ids = parse_qs(scope["query_string"].decode("latin-1")).get("client_id", [])
-        return len(ids) == 1 and self._session_of(ids[0]) in (None, session)
+        """Whether a websocket says all that NiceGUI asks for, and is for a page of its session, or
+        for none that is still open: NiceGUI has such a browser load its page anew."""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if not all(len(query.get(name, ())) == 1 for name in _ASKED_FOR):
+            return False
+        number = query["next_message_id"][0]
+        if not (number.isascii() and number.isdecimal() and len(number) < 16):
+            return False
+        return self._session_of(query["client_id"][0]) in (None, session)
 
 
 def _key_of(scope: Scope) -> str | None:

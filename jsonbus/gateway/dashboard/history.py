@@ -36,6 +36,8 @@ class RateHistory:
         if picture.at < self._next_at:
             return False
         self._next_at = picture.at + 1.0
+        while self.points and self.points[0][0] < at - RATES_S:  # nobody looked for a while
+            self.points.popleft()
         overview = picture.overview
         self.points.append((at, overview.rate, overview.bytes_per_s, overview.suppressed_per_s))
         return True

@@ -31,6 +31,11 @@ class Look:
     bridges: Callable[[], Sequence[BridgeState]]
 
 
+def busiest_first(view: TopicView) -> tuple[float, str]:
+    """To sort topics by; those that are about as busy keep their places from look to look."""
+    return -(int(view.rate) if view.rate >= 10 else round(view.rate, 1)), view.topic
+
+
 class Tab(Protocol):
     """One tab of a page; only the one in front is told."""
 

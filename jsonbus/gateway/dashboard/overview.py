@@ -13,7 +13,7 @@ from jsonbus.survey import Overview
 from .charts import COLOURS, LiveChart, Series
 from .elements import Row, Rows, Tile, Tiles
 from .history import RATES_S, to_milliseconds
-from .look import Look
+from .look import Look, busiest_first
 from .texts import (
     clean,
     shorten,
@@ -72,7 +72,7 @@ class OverviewTab:
     def show(self, look: Look) -> None:
         self._tiles.show(_tiles(look.picture.overview, look))
         self._show_chart(look)
-        busiest = heapq.nlargest(BUSIEST, look.picture.topics, key=lambda view: view.rate)
+        busiest = heapq.nsmallest(BUSIEST, look.picture.topics, key=busiest_first)
         rows = [
             Row(view.topic, (clean(view.topic), shorten(view.value, 80), show_rate(view.rate)))
             for view in busiest

@@ -42,14 +42,14 @@ class PublishTab:
                 ui.label(f"as {clean(node)}").classes("card-note")
             self._topic = ui.input(
                 "Topic", value=topic, placeholder="plant/line-1/valve", validation=_wrong_topic
-            ).props("outlined dense debounce=250 maxlength=128 hide-bottom-space")
+            ).props("outlined dense stack-label debounce=250 maxlength=128 hide-bottom-space")
             self._topic.classes("field").without_auto_validation()
             self._value = (
                 ui.textarea(
                     "Value, as JSON", placeholder='21.5, "open", {"x": 1}', validation=_wrong_value
                 )
                 .props(
-                    "outlined dense autogrow debounce=250 hide-bottom-space "
+                    "outlined dense stack-label autogrow debounce=250 hide-bottom-space "
                     f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'"
                 )
                 .classes("field")

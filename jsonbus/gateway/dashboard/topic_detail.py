@@ -103,7 +103,7 @@ class TopicDetail:
             self._trace.take(view.message)  # so there is a point at once
         chosen = self._chosen or []
         self._numbers.set_visibility(bool(fields or chosen))
-        shown = {**dict.fromkeys(chosen), **fields}
+        shown = {**fields, **{path: None for path in chosen if path not in fields}}
         self._paths = {name_field(path): path for path in list(shown)[:CHIPS_MAX]}
         chips: list[Chip] = []
         for name, path in self._paths.items():

@@ -11,7 +11,7 @@ from jsonbus.survey import TopicView
 
 from ..lookout import Lookout
 from .elements import Row, Rows
-from .look import Look
+from .look import Look, busiest_first
 from .texts import clean, shorten, show_ago, show_bytes, show_count, show_rate
 from .topic_detail import TopicDetail
 from .topic_tree import Branch, TopicTree, filter_topics
@@ -94,9 +94,7 @@ class TopicsTab:
         total_topics = len(look.topics)
         if self._order == "rate":
             topics = filter_topics(look.topics, self._wanted)
-            views = sorted(
-                (look.topics[topic] for topic in topics), key=lambda view: (-view.rate, view.topic)
-            )
+            views = sorted((look.topics[topic] for topic in topics), key=busiest_first)
             window = self._rows.window(len(views))
             seen = views[window.start : window.stop]
             rows = [_topic_row(clean(view.topic), view, look) for view in seen]

@@ -70,13 +70,13 @@ class WebhooksTab:
         rows = [_row(view, look) for view in views[window.start : window.stop]]
         self._rows.show(len(views), rows, first=window.start)
         waiting = sum(view.backlog for view in views)
-        self._count.set_text(f"{show_count(len(views))}, {show_count(waiting)} messages wait")
+        self._count.set_text(f"{show_count(waiting)} messages wait" if views else "")
         states = list(look.bridges())
         window = self._bridges.window(len(states))
         now = time.monotonic()
         rows = [_bridge_row(state, now) for state in states[window.start : window.stop]]
         self._bridges.show(len(states), rows, first=window.start)
-        self._bridge_count.set_text(show_count(len(states)))
+        self._bridge_count.set_text(show_count(len(states)) if states else "")
 
     def close(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,15 +14,19 @@ import pytest
 pytest.importorskip("nicegui")
 
 import nicegui
+import websockets.asyncio.client
 
 from jsonbus.gateway.access import read_token
 from jsonbus.gateway.dashboard import dashboard as dashboard_module
 from jsonbus.gateway.gateway import Gateway
-from tests.aio.running import asynctest
+from tests.aio.running import asynctest, until
 from tests.helpers import find_free_port
 
 FILE = f"/_nicegui/{nicegui.__version__}/static/nicegui.js"
-SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket&client_id=none"
+SOCKET = (
+    "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    "&client_id=none&document_id=d&tab_id=t&next_message_id=0"
+)
 
 
 @asynccontextmanager
@@ -40,7 +45,7 @@ async def gateway(*tokens: str, **options: Any) -> AsyncIterator[httpx.AsyncClie
             yield http
 
 
-async def upgrade(http: httpx.AsyncClient, **headers: str) -> int:
+async def upgrade(http: httpx.AsyncClient, path: str = SOCKET, **headers: str) -> int:
     """The status with which a websocket is answered."""
     ask = {
         "connection": "upgrade",
@@ -49,7 +54,7 @@ async def upgrade(http: httpx.AsyncClient, **headers: str) -> int:
         "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
         **headers,
     }
-    async with http.stream("GET", SOCKET, headers=ask) as answer:
+    async with http.stream("GET", path, headers=ask) as answer:
         return answer.status_code
 
 
@@ -197,6 +202,50 @@ async def test_pages_that_nobody_opened_make_room_for_others(
         monkeypatch.setattr(dashboard_module, "CONNECT_S", 0.0)
         assert (await http.get("/")).status_code == 200
         assert http.gateway.stats()["dashboard"]["pages"] == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("missing", ["client_id", "document_id", "tab_id", "next_message_id"])
+@asynctest
+async def test_a_websocket_that_does_not_say_whose_it_is_is_refused(missing: str) -> None:
+    async with gateway() as http:
+        assert await upgrade(http, path=SOCKET.replace(f"&{missing}=", "&x=")) == 403
+        assert await upgrade(http, path=f"{SOCKET}&{missing}=y") == 403
+
+
+@asynctest
+async def test_a_websocket_is_for_pages_of_its_own_session() -> None:
+    async with gateway("one", "two") as http:
+        await log_in(http, "one")
+        found = re.search(r"'client_id': '([^']+)'", (await http.get("/")).text)
+        assert found
+        path = SOCKET.replace("client_id=none", f"client_id={found[1]}")
+        assert await upgrade(http, path=path) == 101
+        await log_in(http, "two")
+        assert await upgrade(http, path=path) == 403
+
+
+@asynctest
+async def test_whatever_comes_over_a_websocket_is_counted_and_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    frames = """
+        42["event",{}]  42["event",5]  42["event"]  42["handshake",{"client_id":5}]  42["ack",{}]
+        42["javascript_response",{}]  42["nothing",{}]  garbage  45-1["x"]  42{  9  40/x,
+        42["log",{"client_id":"x","level":"error","message":"logged"}]
+    """.split()
+    async with gateway() as http:
+        stats = http.gateway.stats  # type: ignore[attr-defined]
+        before = stats()["dashboard"]["messages_malformed"]
+        url = str(http.base_url).replace("http", "ws") + SOCKET
+        for frame in (*frames, "42" + "[" * 100_000, b"\xff\x00"):
+            async with websockets.asyncio.client.connect(url, proxy=None) as socket:
+                await socket.recv()
+                await socket.send("40")
+                await socket.send(frame)
+                await socket.send("40")
+        assert (await http.get("/health")).status_code == 200
+        assert await until(lambda: stats()["dashboard"]["messages_malformed"] >= before + 6)
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 @asynctest
