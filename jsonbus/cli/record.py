@@ -215,7 +215,8 @@ class _Recorder:
         parts = (writer.messages, monotonic() - self._began_at, writer.bytes)
         shares = [part / whole for part, whole in zip(parts, self.limits, strict=True) if whole]
         losses = self._losses
-        named = {"lost": losses.lost, "given up": losses.given_up, "dropped": losses.dropped}
+        named = {"lost": losses.lost, "dropped": losses.dropped}
+        named["datagrams dropped by the kernel"] = losses.kernel_drops
         troubles = [f"{count:,} {name}" for name, count in named.items() if count]
         return Figures(
             writer.messages,
@@ -234,13 +235,8 @@ class _Recorder:
         place = str(writer.paths[0])
         if len(writer.paths) > 1:
             place += f" to {writer.paths[-1].name}"
-        missing = [
-            f"{losses.lost:,} lost on the way" if losses.lost else "",
-            f"{losses.given_up:,} of reliable topics asked for in vain" if losses.given_up else "",
-            f"{losses.dropped:,} dropped here" if losses.dropped else "",
-            f"{writer.unwritten:,} received, but not written" if writer.unwritten else "",
-        ]
-        told = ", ".join(filter(None, missing)) or "nothing was lost"
+        unwritten = f"{writer.unwritten:,} received, but not written" if writer.unwritten else ""
+        told = ", ".join(filter(None, (losses.tell(), unwritten))) or "nothing was lost"
         messages = "1 message" if count == 1 else f"{count:,} messages"
         size = decimal(writer.bytes)
         note(f"recorded {messages}, {size}, in {self._seconds:.1f} s: {place}; {told}")
@@ -263,19 +259,15 @@ class _Recorder:
         stats = self._bus.stats()
         return Losses(
             time(),
-            stats["messages_lost"],
+            max(0, stats["messages_lost"]),
             stats["messages_given_up"],
             self._subscription.dropped,
+            stats["kernel_drops"],
         )
 
     def _note_losses(self) -> None:
         """In the recording, too, when there are more of them."""
         self._losses = losses = self._count_losses()
-        told = self._told
-        if (losses.lost, losses.given_up, losses.dropped) != (
-            told.lost,
-            told.given_up,
-            told.dropped,
-        ):
+        if losses.counts != self._told.counts:
             self._told = losses
             self._writer.note_losses(losses)

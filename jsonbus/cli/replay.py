@@ -4,6 +4,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -112,6 +113,11 @@ Examples:
     help="Retain all values while this runs, and not only what was retained.",
 )
 @click.option(
+    "--stay",
+    is_flag=True,
+    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+)
+@click.option(
     "-w",
     "--wait",
     type=click.FloatRange(min=0),
@@ -129,6 +135,7 @@ def command(
     times: int | None,
     topic_prefix: str,
     retain: bool,
+    stay: bool,
     wait: float | None,
 ) -> None:
     """Publish what was recorded, at its times.
@@ -138,10 +145,13 @@ def command(
     the first message, or a date and time. What falls behind catches up, and nothing is left out.
 
     This node is the publisher of all messages. Values that were retained are so again, and those
-    that followed to the same topic, until this ends. What nobody subscribes to is not sent. Records
+    that followed to the same topic, until this ends; so does the repair of reliable messages, 0.3 s
+    after the last one, unless it is told to stay. What nobody subscribes to is not sent. Records
     that cannot be read or published are told, and make the exit code 1; that a recording has no
     end, since it was killed, does not.
     """
+    if loop and stay:
+        raise click.UsageError("--loop is for ever: there is no afterwards to stay")
     if loop and times is not None:
         raise click.UsageError("--loop is for ever, --times is not: give one of them")
     for each in patterns:
@@ -188,6 +198,10 @@ def command(
             was_interrupted = True
         finally:
             _report(recording, player, monotonic() - began_at)
+        if stay and not was_interrupted:
+            note(f"{bus.name} stays; Ctrl-C ends")
+            with suppress(KeyboardInterrupt):
+                signals.stay()
     if was_interrupted and not loop:
         raise click.exceptions.Exit(INTERRUPTED)
     if troubles.count:
@@ -255,5 +269,5 @@ def _report(recording: Recording, player: Player, seconds: float) -> None:
     for path in recording.torn:
         note(f"{path} has no end: its recorder was killed, or still records")
     for path, losses in recording.losses.items():
-        missing = losses.lost + losses.given_up + losses.dropped
-        note(f"{path} lacks {missing:,} messages that its recorder did not get")
+        if told := losses.tell():
+            note(f"{path} is not complete: {told}")

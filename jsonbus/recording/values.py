@@ -31,12 +31,28 @@ class Losses:
 
     at: float  # when this was counted, seconds since 1970
     lost: int  # on the way, of all topics: a lost message does not tell its own
-    given_up: int  # of reliable topics, asked for in vain
+    given_up: int  # of them, those of reliable topics that were asked for in vain
     dropped: int  # here, since the disk was too slow
+    #: Datagrams that found the receive buffer full. Their messages are in `lost` only if another of
+    #: the same publisher came behind them, and may have been repaired: so this is told beside it.
+    kernel_drops: int = 0
 
     @property
-    def is_nothing(self) -> bool:
-        return not (self.lost or self.given_up or self.dropped)
+    def counts(self) -> tuple[int, ...]:
+        return self.lost, self.given_up, self.dropped, self.kernel_drops
+
+    def tell(self) -> str:
+        """In words; empty if there is nothing to tell."""
+        parts = []
+        if self.lost:
+            parts.append(f"{self.lost:,} messages lost on the way")
+        if self.given_up:
+            parts.append(f"{self.given_up:,} of reliable topics asked for in vain")
+        if self.dropped:
+            parts.append(f"{self.dropped:,} messages dropped since the disk was slow")
+        if self.kernel_drops:
+            parts.append(f"{self.kernel_drops:,} datagrams found the receive buffer full")
+        return ", ".join(parts)
 
 
 def dumps(value: Any) -> bytes:
@@ -121,7 +137,7 @@ def read_losses(fields: Any) -> Losses:
     try:
         return Losses(
             float(fields["at"]),
-            *(int(fields[each]) for each in ("lost", "given_up", "dropped")),
+            *(int(fields[each]) for each in ("lost", "given_up", "dropped", "kernel_drops")),
         )
     except (KeyError, TypeError, ValueError):
         raise ValueError("it tells of losses, but not of how many") from None

@@ -190,13 +190,18 @@ def test_losses_are_told_and_recorded(
     run: Run, bus: jsonbus.Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.jsonl"
-    monkeypatch.setattr(record._Recorder, "_count_losses", lambda recorder: Losses(1.0, 12, 0, 3))
+    monkeypatch.setattr(
+        record._Recorder, "_count_losses", lambda recorder: Losses(1.0, 12, 2, 3, 4)
+    )
     with meanwhile(lambda: publish_when_wanted(bus, "a", [1])):
         result = run("record", "-c", "1", str(path))
-    assert result.stderr.splitlines()[-1].endswith("; 12 lost on the way, 3 dropped here")
+    assert result.stderr.splitlines()[-1].endswith(
+        "; 12 messages lost on the way, 2 of reliable topics asked for in vain, "
+        "3 messages dropped since the disk was slow, 4 datagrams found the receive buffer full"
+    )
     recording = open_recording(path)
     assert len(list(recording)) == 1
-    assert recording.losses == {path: Losses(1.0, 12, 0, 3)}
+    assert recording.losses == {path: Losses(1.0, 12, 2, 3, 4)}
 
 
 def test_nothing_but_errors_is_said_when_quiet(run: Run, tmp_path: Path) -> None:

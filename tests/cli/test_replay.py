@@ -133,7 +133,16 @@ def test_what_the_recorder_lost_is_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     with create_recording(path) as recording:
         recording.note_losses(Losses(1.0, 4, 3, 2))
-    assert "lacks 9 messages" in run("replay", str(path)).stderr
+    told = run("replay", str(path)).stderr
+    assert f"{path} is not complete: 4 messages lost on the way, 3 of reliable" in told
+
+
+def test_losses_that_were_repaired_are_not_told(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    with create_recording(path) as recording:
+        recording.note_losses(Losses(1.0, 4, 0, 0))
+        recording.note_losses(Losses(2.0, 0, 0, 0))
+    assert "not complete" not in run("replay", str(path)).stderr
 
 
 def test_what_is_no_recording_fails_with_the_place(run: Run, tmp_path: Path) -> None:
@@ -156,6 +165,7 @@ def test_what_is_no_recording_fails_with_the_place(run: Run, tmp_path: Path) -> 
         (("--start", "yesterday"), "'yesterday' is no time"),
         (("--end", "nan"), "is no time"),
         (("--loop", "--times", "2"), "give one of them"),
+        (("--loop", "--stay"), "no afterwards"),
         (("--topic", "a//b"), "is not valid here"),
         (("--topic-prefix", "**"), "is not valid here"),
     ],

@@ -109,5 +109,5 @@ def test_what_is_wrong_with_a_line_is_told(line: bytes, reason: str) -> None:
 
 
 def test_losses_come_back_from_their_line() -> None:
-    losses = Losses(1.5, 2, 3, 4)
+    losses = Losses(1.5, 2, 3, 4, 5)
     assert parse_line(losses_to_line(losses)) == losses

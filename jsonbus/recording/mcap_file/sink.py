@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from mcap.writer import Writer
 
@@ -97,9 +98,8 @@ class McapSink:
 
     def note_losses(self, losses: Losses) -> None:
         self.flush()
-        fields = {"at": losses.at, "lost": losses.lost}
-        fields |= {"given_up": losses.given_up, "dropped": losses.dropped}
-        self._writer.add_metadata(LOSSES_KEY, {key: str(each) for key, each in fields.items()})
+        fields = {key: str(each) for key, each in asdict(losses).items()}
+        self._writer.add_metadata(LOSSES_KEY, fields)
         self._summary_bytes += CHANNEL_EXTRA
         self._output.flush()
 
