@@ -21,8 +21,8 @@ from _setup import ROOT, say, set_up
 
 #: What runs beside the other tests, each group in a process of its own.
 GROUPS = (
-    ("tests/spark", "tests/spark_bridge"),
-    ("tests/gateway", "tests/netns", "tests/end_to_end", "tests/browser"),
+    ("tests/spark", "tests/spark_bridge", "tests/browser"),
+    ("tests/gateway", "tests/netns", "tests/end_to_end"),
 )
 
 
