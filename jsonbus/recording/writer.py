@@ -21,7 +21,7 @@ from jsonbus.errors import (
 
 from .formats import check_installed, format_of
 from .output_file import OutputFile
-from .series import find_series, numbered
+from .series import delete, find_series, numbered
 from .values import Losses
 
 
@@ -206,7 +206,9 @@ class RecordingWriter:
             size_max, is_last = self._size_max()
             taken = self._sink.write(messages, size_max)
             if taken == 0 and not is_last and not self._has_messages:
-                taken = self._sink.write(messages[:1])  # larger than a file: it gets its own
+                # Larger than a file: it gets its own, if all of them may have so much.
+                taken = self._sink.write(messages[:1], self._bytes_left)
+                is_last = taken == 0
         except (RecordingError, LocalError) as error:
             if isinstance(error, PayloadError):
                 raise  # the caller's mistake, and the recording may go on
@@ -228,27 +230,31 @@ class RecordingWriter:
     def _is_file_over(self) -> bool:
         return self._has_messages and monotonic() >= self._ends_at
 
+    @property
+    def _bytes_left(self) -> int | None:
+        """How many bytes the current file may have, as far as the whole recording goes."""
+        return None if self._bytes_max is None else self._bytes_max - self._bytes_before
+
     def _size_max(self) -> tuple[int | None, bool]:
         """How large the current file may get, and whether that ends the whole recording."""
-        if self._bytes_max is None:
+        left = self._bytes_left
+        if left is None:
             return self._rotate_bytes, False
-        left = self._bytes_max - self._bytes_before
         if self._rotate_bytes is None or left <= self._rotate_bytes:
             return left, True
         return self._rotate_bytes, False
 
     def _open_file(self) -> None:
         path = numbered(self._path, self._number) if self._is_series else self._path
+        if self._keep is not None:
+            while len(self._kept) >= self._keep:
+                delete(self._kept.pop(0))
         self._output = OutputFile(path, force=self._force)
         self._number += 1
         self._sink = _make_sink(self._format, self._output)
-        self._flushed = 0
         self._ends_at = float("inf") if self._rotate_s is None else monotonic() + self._rotate_s
         self.paths.append(path)
         self._kept.append(path)
-        if self._keep is not None:
-            while len(self._kept) > self._keep:
-                self._kept.pop(0).unlink(missing_ok=True)
 
     def _finish_file(self) -> None:
         try:
@@ -257,6 +263,7 @@ class RecordingWriter:
             self._fail(error)
         self._bytes_before += self._output.tell()
         self._messages_before = self.messages
+        self._flushed = 0  # the next file may fail to open
         self._output.close()
         self._sink = _NO_SINK
 
