@@ -127,6 +127,23 @@ def test_a_passive_recording_has_nothing_sent(
     assert "recording ** passively to" in result.stderr
 
 
+def test_a_passive_recorder_is_not_basic(
+    run: Run, bus: jsonbus.Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.jsonl"
+    result = run("record", "--passive", "--mode", "basic", str(path))
+    assert result.exit_code == 2
+    assert "mode basic makes all others send everything" in result.stderr
+    assert "leave --passive out" in result.stderr
+    assert not path.exists()
+    monkeypatch.setenv("JSONBUS_MODE", "basic")
+    modes: list[str] = []
+    bus.on_node(lambda event: modes.extend(each.mode for each in bus.nodes() if not each.is_self))
+    with meanwhile(lambda: wait_until(lambda: bool(modes))):
+        assert run("record", "--passive", "--duration", "0.5", str(path)).exit_code == 0
+    assert set(modes) == {"delayed"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
