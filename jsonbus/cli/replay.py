@@ -289,6 +289,8 @@ def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: 
         note(f"{left_out:,} records could not be replayed")
     for path in recording.torn:
         note(f"{path} has no end: its recorder was killed, or still records")
+    # The files of a series tell one sum, as it grows.
+    since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
     for path, losses in recording.losses.items():
         if told := losses.tell():
-            note(f"{path} is not complete: {told}")
+            note(f"{path} is not complete: {told}{since}")

@@ -155,6 +155,18 @@ def test_what_the_recorder_lost_is_told(run: Run, tmp_path: Path) -> None:
     assert f"{path} is not complete: 4 messages lost on the way, 3 of reliable" in told
 
 
+def test_sums_of_losses_that_grow_from_file_to_file_are_told_to_be_such(
+    run: Run, tmp_path: Path
+) -> None:
+    with create_recording(tmp_path / "run.jsonl", rotate_bytes=200) as recording:
+        for lost in (4, 9):
+            recording.write([make_message_at(BEGAN_AT, lost)])
+            recording.note_losses(Losses(1.0, lost, 0, 0))
+    told = run("replay", str(tmp_path / "run.jsonl")).stderr
+    assert "run.00000.jsonl is not complete: 4 messages lost on the way, counted since" in told
+    assert "run.00001.jsonl is not complete: 9 messages lost on the way, counted since" in told
+
+
 def test_losses_that_were_repaired_are_not_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     with create_recording(path) as recording:
