@@ -238,6 +238,9 @@ class _Recorder:
         place = str(writer.paths[0])
         if len(writer.paths) > 1:
             place += f" to {writer.paths[-1].name}"
+        if writer.deleted:
+            files = "file" if writer.deleted == 1 else "files"
+            place += f", {writer.deleted:,} older {files} deleted"
         unwritten = f"{writer.unwritten:,} received, but not written" if writer.unwritten else ""
         told = ", ".join(filter(None, (losses.tell(), unwritten))) or "nothing was lost"
         messages = "1 message" if count == 1 else f"{count:,} messages"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Protocol
 
 import jsonbus
 from jsonbus.errors import (
@@ -22,25 +21,8 @@ from jsonbus.errors import (
 from .formats import check_installed, format_of
 from .output_file import OutputFile
 from .series import delete, find_series, numbered
+from .sink import NO_SINK, make_sink
 from .values import Losses
-
-
-class Sink(Protocol):
-    """One file in one format."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def is_on_disk(self) -> bool: ...
-
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int: ...
-
-    def note_losses(self, losses: Losses) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def finish(self) -> None: ...
 
 
 class RecordingWriter:
@@ -96,8 +78,10 @@ class RecordingWriter:
         self.messages = 0
         #: Whether a limit is reached: it takes no more.
         self.is_full = False
-        #: The files written so far, the current one last.
+        #: The files written so far, the current one last, without those deleted.
         self.paths: list[Path] = []
+        #: Files that were deleted, also of a recording before, to keep only so many.
+        self.deleted = 0
         self._open_file()
 
     @property
@@ -246,15 +230,25 @@ class RecordingWriter:
 
     def _open_file(self) -> None:
         path = numbered(self._path, self._number) if self._is_series else self._path
-        if self._keep is not None:
-            while len(self._kept) >= self._keep:
-                delete(self._kept.pop(0))
-        self._output = OutputFile(path, force=self._force)
+        output = OutputFile(path, force=self._force)
+        try:
+            self._delete_oldest()
+        except BaseException:
+            output.close()
+            raise
+        self._output = output
         self._number += 1
-        self._sink = _make_sink(self._format, self._output)
+        self._sink = make_sink(self._format, self._output)
         self._ends_at = float("inf") if self._rotate_s is None else monotonic() + self._rotate_s
         self.paths.append(path)
         self._kept.append(path)
+
+    def _delete_oldest(self) -> None:
+        while self._keep is not None and len(self._kept) >= self._keep:
+            delete(oldest := self._kept.pop(0))
+            self.deleted += 1
+            if oldest in self.paths[:1]:
+                del self.paths[0]
 
     def _finish_file(self) -> None:
         try:
@@ -265,36 +259,4 @@ class RecordingWriter:
         self._messages_before = self.messages
         self._flushed = 0  # the next file may fail to open
         self._output.close()
-        self._sink = _NO_SINK
-
-
-class _NoSink:
-    """There is no file; the one before is finished."""
-
-    size = 0
-    is_on_disk = True
-
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        raise AssertionError("nothing is written without a file")
-
-    def note_losses(self, losses: Losses) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-
-_NO_SINK = _NoSink()
-
-
-def _make_sink(name: str, output: OutputFile) -> Sink:
-    if name == "mcap":
-        from .mcap_file import McapSink  # few need it, and it may not be installed
-
-        return McapSink(output)
-    from .lines_file import GzipLinesSink, LinesSink
-
-    return GzipLinesSink(output) if name == "jsonl.gz" else LinesSink(output)
+        self._sink = NO_SINK

@@ -192,6 +192,8 @@ def test_only_the_last_files_are_kept(tmp_path: Path) -> None:
     for _ in range(2):
         with create_recording(precious, rotate_bytes=300, keep=2) as recording:
             recording.write(make_messages(5))
+    assert [each.name for each in recording.paths] == ["run.00008.jsonl", "run.00009.jsonl"]
+    assert (recording.messages, recording.deleted) == (5, 5)
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "run.00008.jsonl",
         "run.00009.jsonl",
