@@ -18,6 +18,7 @@ from .command import BusCommand, note
 from .exit_codes import INTERRUPTED, TIMED_OUT
 from .parameters import Figure, read_size
 from .traffic_bar import Figures, TrafficBar, show_seconds
+from .watching import settings_of_an_observer
 
 #: Messages that wait for the disk: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
@@ -110,6 +111,8 @@ def command(
         "bytes_max": None if max_size is None else read_size(max_size),
         "rotate_bytes": None if rotate_size is None else read_size(rotate_size),
     }
+    if passive:
+        settings = settings_of_an_observer(settings, "leave --passive out")
     with jsonbus.Bus(**settings) as bus:
         with RecordingWriter(
             file,
@@ -235,6 +238,9 @@ class _Recorder:
         place = str(writer.paths[0])
         if len(writer.paths) > 1:
             place += f" to {writer.paths[-1].name}"
+        if writer.deleted:
+            files = "file" if writer.deleted == 1 else "files"
+            place += f", {writer.deleted:,} older {files} deleted"
         unwritten = f"{writer.unwritten:,} received, but not written" if writer.unwritten else ""
         told = ", ".join(filter(None, (losses.tell(), unwritten))) or "nothing was lost"
         messages = "1 message" if count == 1 else f"{count:,} messages"

@@ -13,7 +13,7 @@ import click
 
 import jsonbus
 from jsonbus.config import BusSettings
-from jsonbus.errors import LocalError
+from jsonbus.errors import InvalidTopicError, LocalError
 from jsonbus.recording import Player, Recording
 from jsonbus.recording.player import select
 from jsonbus.recording.reader import Timed
@@ -180,6 +180,7 @@ def command(
             on_refused=troubles.refuse,
         )
         wait_until_sure(bus)
+        troubles.is_heard = False  # what is looked at beforehand is read again
         if wait is not None and not _wait_for_subscriber(bus, player, chosen, wait):
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
@@ -188,8 +189,9 @@ def command(
         was_interrupted = False
         sys.setswitchinterval(SWITCH_S)
         try:
-            with TrafficBar("replaying", lambda: _figures(recording, player)):
-                for _ in passes:
+            with TrafficBar("replaying", lambda: _figures(recording, player, troubles)):
+                for number in passes:
+                    troubles.begin_pass(number, recording)
                     if not player.play(chosen()):
                         break  # it would go on for ever
                 if not bus.flush():
@@ -197,7 +199,7 @@ def command(
         except KeyboardInterrupt:
             was_interrupted = True
         finally:
-            _report(recording, player, monotonic() - began_at)
+            _report(recording, player, troubles, monotonic() - began_at)
         if stay and not was_interrupted:
             note(f"{bus.name} stays; Ctrl-C ends")
             with suppress(KeyboardInterrupt):
@@ -209,12 +211,25 @@ def command(
 
 
 class _Troubles:
-    """Tells of records that were not replayed, the first ones of them each."""
+    """Tells of records that were not replayed: in the first pass, the first ones of them each."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_heard = True
+        self._skipped_before = 0  # in the passes that are over
+
+    def begin_pass(self, number: int, recording: Recording) -> None:
+        self.is_heard = number == 0
+        if number:
+            self._skipped_before += recording.skipped
+
+    def left_out(self, recording: Recording, player: Player) -> int:
+        """How many records were not replayed, in all passes."""
+        return self._skipped_before + recording.skipped + player.refused
 
     def tell(self, text: str) -> None:
+        if not self.is_heard:
+            return
         self.count += 1
         if self.count <= TROUBLES_TOLD_MAX:
             note(printable(text))
@@ -229,7 +244,8 @@ def _wait_for_subscriber(
     bus: jsonbus.Bus, player: Player, chosen: Callable[[], Iterator[Timed]], wait_s: float
 ) -> bool:
     first = itertools.islice(chosen(), MESSAGES_WAITED_FOR)
-    topics = list(dict.fromkeys(player.topic_of(message) for _, message in first))
+    # What cannot be published is left out here, too: playing tells of it.
+    topics = list(filter(_is_topic, dict.fromkeys(player.topic_of(each) for _, each in first)))
     deadline = monotonic() + wait_s
     while topics and not any(bus.has_subscribers(each) for each in topics):
         signals.check()
@@ -239,19 +255,28 @@ def _wait_for_subscriber(
     return True
 
 
-def _figures(recording: Recording, player: Player) -> Figures:
+def _is_topic(name: str) -> bool:
+    try:
+        jsonbus.check_topic(name)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def _figures(recording: Recording, player: Player, troubles: _Troubles) -> Figures:
     share = min(1.0, recording.position / recording.size) if recording.size else None
     facts = [f"at {show_seconds(player.position_s)}"]
-    troubles: list[str] = []
+    warnings: list[str] = []
     late = f"{player.lag_s * 1e3:,.1f} ms late"
-    (troubles if player.lag_s > LAG_TOLD_S else facts).append(late)
-    if player.refused or recording.skipped:
-        troubles.append(f"{player.refused + recording.skipped:,} left out")
-    return Figures(player.played, None, share, facts, troubles)
+    (warnings if player.lag_s > LAG_TOLD_S else facts).append(late)
+    if left_out := troubles.left_out(recording, player):
+        warnings.append(f"{left_out:,} left out")
+    return Figures(player.played - player.refused, None, share, facts, warnings)
 
 
-def _report(recording: Recording, player: Player, seconds: float) -> None:
-    messages = "1 message" if player.played == 1 else f"{player.played:,} messages"
+def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: float) -> None:
+    count = player.played - player.refused
+    messages = "1 message" if count == 1 else f"{count:,} messages"
     text = f"replayed {messages} in {seconds:.1f} s"
     if player.lag_s_max > LAG_TOLD_S:
         text += f", at most {player.lag_s_max:.2f} s late"
@@ -259,15 +284,13 @@ def _report(recording: Recording, player: Player, seconds: float) -> None:
     if player.unwanted:
         topics = [printable(each) for each in player.unwanted_topics]
         named = ", ".join(topics[:-1] + ["…"] if len(topics) > 3 else topics)
-        note(
-            f"{player.unwanted:,} of {player.played:,} values were not sent: "
-            f"nobody subscribes to {named}"
-        )
-    left_out = recording.skipped + player.refused
-    if left_out:
+        note(f"{player.unwanted:,} of {count:,} values were not sent: nobody subscribes to {named}")
+    if left_out := troubles.left_out(recording, player):
         note(f"{left_out:,} records could not be replayed")
     for path in recording.torn:
         note(f"{path} has no end: its recorder was killed, or still records")
+    # The files of a series tell one sum, as it grows.
+    since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
     for path, losses in recording.losses.items():
         if told := losses.tell():
-            note(f"{path} is not complete: {told}")
+            note(f"{path} is not complete: {told}{since}")

@@ -1,4 +1,4 @@
-"""Looking on: what `top`, `hz` and `bw` have in common.
+"""Looking on: what `top`, `hz` and `bw` have in common, and `record --passive` in part.
 
 They never change what they look at. A passive subscription asks for nothing, so that what they see
 is what travels for others; `--subscribe` makes it an ordinary one.
@@ -127,22 +127,23 @@ def open_watch(
     for pattern in patterns:
         jsonbus.check_pattern(pattern)
     if not is_subscribing:
-        settings = _settings_of_an_observer(settings)
+        settings = settings_of_an_observer(settings, "give --subscribe")
     with jsonbus.Bus(**settings) as bus:
         yield Watch(bus, patterns, take, is_subscribing=is_subscribing)
 
 
-def _settings_of_an_observer(settings: BusSettings) -> BusSettings:
+def settings_of_an_observer(settings: BusSettings, remedy: str) -> BusSettings:
     """In mode basic a node gets everything: all others would send what nobody wants.
 
     In the other modes it hears basic nodes just as well. So who chooses basic for this command is
-    told; where the environment chooses it for all, as on a bus that is basic, another one is taken.
+    told, with the remedy for who wants all that; where the environment chooses it for all, as on a
+    bus that is basic, another one is taken.
     """
     if config.load(**settings).mode != "basic":
         return settings
     if "mode" in settings:
         raise click.UsageError(
             "a node in mode basic makes all others send everything, which changes what there is "
-            "to see: leave --mode basic out, or give --subscribe if that is wanted"
+            f"to see: leave --mode basic out, or {remedy} if that is wanted"
         )
     return {**settings, "mode": "delayed"}

@@ -185,6 +185,9 @@ class Reliable:
             self._streams.close(
                 lambda topic: matches(pattern, topic) and not local.subscribers_of(topic)
             )
+            if self._streams.ready:
+                self._router.forget()  # the subscription is not to get what it waited for
+                self._deliver_ready()
 
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float

@@ -213,9 +213,12 @@ class Streams(Generic[T]):
             self._settle(stream)
 
     def close(self, is_over: Callable[[str], bool]) -> None:
-        """Forget the streams of these topics; what is missing or waits is nobody's loss."""
+        """Forget the streams of these topics; what is missing is nobody's loss.
+
+        What waits is ready, for who looks on.
+        """
         for stream in [each for each in self._streams.values() if is_over(each.key[2])]:
-            stream.cut(stream.top, [])
+            stream.cut(stream.top, self.ready)
             self._disarm(stream)
             self._table.drop(stream)
 

@@ -36,7 +36,8 @@ class Recording:
     not their names. Messages come in the order in which they stand in their file, and those of
     several files by the time they were received. What cannot be read is passed over, counted in
     `skipped` and told to `on_trouble`; a file whose end is missing is in `torn`. A file that cannot
-    be opened, or is no recording, raises RecordingError.
+    be opened, or is no recording, raises RecordingError; so does a pipe that would be read twice:
+    by another iteration, or beside other files, whose first messages are looked at beforehand.
     """
 
     def __init__(self, *paths: str | Path, on_trouble: Callable[[str], None] | None = None) -> None:
@@ -51,6 +52,7 @@ class Recording:
         #: How many bytes all files have, and how many of them were read.
         self.size = 0
         self._positions: dict[Path, int] = {}
+        self._pipes_read: set[Path] = set()
 
     @property
     def paths(self) -> list[Path]:
@@ -118,7 +120,11 @@ class Recording:
                 if is_told and self._on_trouble is not None:
                     self._on_trouble(f"{path}, {place}, is passed over: {reason}")
 
+        if path in self._pipes_read:  # to open it might wait for ever
+            raise RecordingError(str(path), "it is a pipe, which can be read only once")
         with InputFile(path) as file:
+            if not file.seekable():
+                self._pipes_read.add(path)
             source = _open_source(file, path, bad)
             for each in source:
                 if isinstance(each, Losses):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from jsonbus.errors import RecordingError
+
 from .formats import split_suffix
 
 DIGITS = 5
@@ -34,3 +36,11 @@ def find_series(path: Path) -> list[tuple[int, Path]]:
         (int(match[1]), path.with_name(match[0])) for match in map(is_numbered, names) if match
     ]
     return sorted(found)
+
+
+def delete(path: Path) -> None:
+    """Make room for another file; raises RecordingError: to go on would fill the disk."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordingError(str(path), f"cannot be deleted: {error.strerror}") from error

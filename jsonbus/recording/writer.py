@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Protocol
 
 import jsonbus
 from jsonbus.errors import (
@@ -21,26 +20,9 @@ from jsonbus.errors import (
 
 from .formats import check_installed, format_of
 from .output_file import OutputFile
-from .series import find_series, numbered
+from .series import delete, find_series, numbered
+from .sink import NO_SINK, make_sink
 from .values import Losses
-
-
-class Sink(Protocol):
-    """One file in one format."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def is_on_disk(self) -> bool: ...
-
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int: ...
-
-    def note_losses(self, losses: Losses) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def finish(self) -> None: ...
 
 
 class RecordingWriter:
@@ -96,8 +78,10 @@ class RecordingWriter:
         self.messages = 0
         #: Whether a limit is reached: it takes no more.
         self.is_full = False
-        #: The files written so far, the current one last.
+        #: The files written so far, the current one last, without those deleted.
         self.paths: list[Path] = []
+        #: Files that were deleted, also of a recording before, to keep only so many.
+        self.deleted = 0
         self._open_file()
 
     @property
@@ -206,7 +190,9 @@ class RecordingWriter:
             size_max, is_last = self._size_max()
             taken = self._sink.write(messages, size_max)
             if taken == 0 and not is_last and not self._has_messages:
-                taken = self._sink.write(messages[:1])  # larger than a file: it gets its own
+                # Larger than a file: it gets its own, if all of them may have so much.
+                taken = self._sink.write(messages[:1], self._bytes_left)
+                is_last = taken == 0
         except (RecordingError, LocalError) as error:
             if isinstance(error, PayloadError):
                 raise  # the caller's mistake, and the recording may go on
@@ -228,27 +214,41 @@ class RecordingWriter:
     def _is_file_over(self) -> bool:
         return self._has_messages and monotonic() >= self._ends_at
 
+    @property
+    def _bytes_left(self) -> int | None:
+        """How many bytes the current file may have, as far as the whole recording goes."""
+        return None if self._bytes_max is None else self._bytes_max - self._bytes_before
+
     def _size_max(self) -> tuple[int | None, bool]:
         """How large the current file may get, and whether that ends the whole recording."""
-        if self._bytes_max is None:
+        left = self._bytes_left
+        if left is None:
             return self._rotate_bytes, False
-        left = self._bytes_max - self._bytes_before
         if self._rotate_bytes is None or left <= self._rotate_bytes:
             return left, True
         return self._rotate_bytes, False
 
     def _open_file(self) -> None:
         path = numbered(self._path, self._number) if self._is_series else self._path
-        self._output = OutputFile(path, force=self._force)
+        output = OutputFile(path, force=self._force)
+        try:
+            self._delete_oldest()
+        except BaseException:
+            output.close()
+            raise
+        self._output = output
         self._number += 1
-        self._sink = _make_sink(self._format, self._output)
-        self._flushed = 0
+        self._sink = make_sink(self._format, self._output)
         self._ends_at = float("inf") if self._rotate_s is None else monotonic() + self._rotate_s
         self.paths.append(path)
         self._kept.append(path)
-        if self._keep is not None:
-            while len(self._kept) > self._keep:
-                self._kept.pop(0).unlink(missing_ok=True)
+
+    def _delete_oldest(self) -> None:
+        while self._keep is not None and len(self._kept) >= self._keep:
+            delete(oldest := self._kept.pop(0))
+            self.deleted += 1
+            if oldest in self.paths[:1]:
+                del self.paths[0]
 
     def _finish_file(self) -> None:
         try:
@@ -257,37 +257,6 @@ class RecordingWriter:
             self._fail(error)
         self._bytes_before += self._output.tell()
         self._messages_before = self.messages
+        self._flushed = 0  # the next file may fail to open
         self._output.close()
-        self._sink = _NO_SINK
-
-
-class _NoSink:
-    """There is no file; the one before is finished."""
-
-    size = 0
-    is_on_disk = True
-
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        raise AssertionError("nothing is written without a file")
-
-    def note_losses(self, losses: Losses) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-
-_NO_SINK = _NoSink()
-
-
-def _make_sink(name: str, output: OutputFile) -> Sink:
-    if name == "mcap":
-        from .mcap_file import McapSink  # few need it, and it may not be installed
-
-        return McapSink(output)
-    from .lines_file import GzipLinesSink, LinesSink
-
-    return GzipLinesSink(output) if name == "jsonl.gz" else LinesSink(output)
+        self._sink = NO_SINK

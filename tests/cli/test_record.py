@@ -94,10 +94,12 @@ def test_it_ends_when_the_file_is_large_enough(run: Run, bus: jsonbus.Bus, tmp_p
 def test_numbered_files_are_told(run: Run, bus: jsonbus.Bus, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with meanwhile(lambda: publish_when_wanted(bus, "a", ["x" * 100] * 100)):
-        result = run("record", "--rotate-size", "10k", "--keep", "2", "-c", "100", str(path))
+        result = run("record", "--rotate-size", "5k", "--keep", "2", "-c", "100", str(path))
     assert result.exit_code == 0
-    assert f"{tmp_path / 'run.00000.jsonl'} to run.0000" in result.stderr
-    assert len(list(tmp_path.iterdir())) == 2
+    first, last = sorted(tmp_path.iterdir())
+    deleted = int(last.name.split(".")[1]) - 1
+    assert deleted > 0
+    assert f": {first} to {last.name}, {deleted} older files deleted; nothing" in result.stderr
 
 
 def test_a_passive_recording_has_nothing_sent(
@@ -125,6 +127,23 @@ def test_a_passive_recording_has_nothing_sent(
     assert is_sent == [False]
     assert [each.topic for each in open_recording(path)] == ["wanted"]
     assert "recording ** passively to" in result.stderr
+
+
+def test_a_passive_recorder_is_not_basic(
+    run: Run, bus: jsonbus.Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.jsonl"
+    result = run("record", "--passive", "--mode", "basic", str(path))
+    assert result.exit_code == 2
+    assert "mode basic makes all others send everything" in result.stderr
+    assert "leave --passive out" in result.stderr
+    assert not path.exists()
+    monkeypatch.setenv("JSONBUS_MODE", "basic")
+    modes: list[str] = []
+    bus.on_node(lambda event: modes.extend(each.mode for each in bus.nodes() if not each.is_self))
+    with meanwhile(lambda: wait_until(lambda: bool(modes))):
+        assert run("record", "--passive", "--duration", "0.5", str(path)).exit_code == 0
+    assert set(modes) == {"delayed"}
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,25 @@ def test_bad_records_are_told_and_passed_over(
     assert [each.value for each in take(subscription, 2)] == [0, 2]
     assert "line 2, is passed over: it is not JSON" in result.stderr
     assert "is not published: 'a//1' is not valid here" in result.stderr
+    assert "replayed 2 messages in" in result.stderr
     assert "2 records could not be replayed" in result.stderr
+
+
+def test_bad_records_are_told_once_and_counted_in_each_pass(
+    run: Run, subscription: Subscription, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "run.jsonl", 3)
+    lines = path.read_bytes().splitlines(keepends=True)
+    wrong = lines[0].replace(b"a/0", b"a//0")
+    path.write_bytes(b"".join([wrong, lines[1], b"nonsense\n", lines[2]]))
+    # The first topic that a subscriber is looked for is none.
+    result = run("replay", "--wait", "30", "--times", "2", str(path))
+    assert result.exit_code == 1
+    assert [each.value for each in take(subscription, 4)] == [1, 2, 1, 2]
+    assert result.stderr.count("is passed over") == 1
+    assert result.stderr.count("is not published") == 1
+    assert "replayed 4 messages in" in result.stderr
+    assert "4 records could not be replayed" in result.stderr
 
 
 def test_a_torn_end_is_a_note(run: Run, subscription: Subscription, tmp_path: Path) -> None:
@@ -135,6 +153,18 @@ def test_what_the_recorder_lost_is_told(run: Run, tmp_path: Path) -> None:
         recording.note_losses(Losses(1.0, 4, 3, 2))
     told = run("replay", str(path)).stderr
     assert f"{path} is not complete: 4 messages lost on the way, 3 of reliable" in told
+
+
+def test_sums_of_losses_that_grow_from_file_to_file_are_told_to_be_such(
+    run: Run, tmp_path: Path
+) -> None:
+    with create_recording(tmp_path / "run.jsonl", rotate_bytes=200) as recording:
+        for lost in (4, 9):
+            recording.write([make_message_at(BEGAN_AT, lost)])
+            recording.note_losses(Losses(1.0, lost, 0, 0))
+    told = run("replay", str(tmp_path / "run.jsonl")).stderr
+    assert "run.00000.jsonl is not complete: 4 messages lost on the way, counted since" in told
+    assert "run.00001.jsonl is not complete: 9 messages lost on the way, counted since" in told
 
 
 def test_losses_that_were_repaired_are_not_told(run: Run, tmp_path: Path) -> None:

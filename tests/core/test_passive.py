@@ -93,6 +93,25 @@ def test_onlooker_beside_a_subscriber_gets_what_was_sent_again() -> None:
     assert sorted(link.values("s")) == [0, 0, 1, 1, 2, 2]  # both got all of them
 
 
+def test_onlooker_gets_what_waited_for_a_subscriber_that_has_gone() -> None:
+    link = Link()
+    p, s, _ = make_group(link, "t")
+    s.subscribe("t", "beside", link.now, is_passive=True)
+    link.drop = lambda sender, receiver, frame: (
+        receiver is s and isinstance(frame, MessagesFrame) and frame.header.first_message == 2
+    )
+    for value in range(4):
+        p.publish("t", value, link.now, is_reliable=True)
+        link.move()
+    assert link.values("s") == [0, 0]
+    assert s.unsubscribe("t", "sink", link.now)
+    link.move()
+    assert link.values("s") == [0, 0, 2, 3]
+    assert s.stats()["messages_delivered"] == 3
+    link.run(10)
+    assert link.values("s") == [0, 0, 2, 3]
+
+
 def test_onlooker_is_given_no_retained_values_and_sees_fresh_ones() -> None:
     link = Link()
     p, _, _ = make_group(link, "t")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -218,3 +220,16 @@ def test_it_can_be_read_again_and_tells_how_far_it_is(tmp_path: Path, suffix: st
         next(messages)
         assert 0 < recording.position <= recording.size == path.stat().st_size
         assert len(list(messages)) == 4
+
+
+def test_a_pipe_is_read_once_and_never_in_part(tmp_path: Path) -> None:
+    pipe, messages = tmp_path / "pipe", make_messages(20)
+    os.mkfifo(pipe)
+    lines = b"".join(map(message_to_line, messages))
+    writing = threading.Thread(target=pipe.write_bytes, args=(lines,))
+    writing.start()
+    recording = open_recording(pipe)
+    assert [facts(each) for each in recording] == [facts(each) for each in messages]
+    writing.join()
+    with pytest.raises(RecordingError, match="only once"):
+        list(recording)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from time import monotonic
 
@@ -146,6 +147,20 @@ def test_all_files_together_have_a_limit_too(tmp_path: Path) -> None:
     assert len(sizes) == 3 and 24_000 < sum(sizes) <= 25_000
 
 
+@for_each_format
+def test_a_message_larger_than_a_file_may_be_heeds_the_limit_of_all(
+    tmp_path: Path, suffix: str
+) -> None:
+    messages = make_messages(3)
+    messages[1].value = {"key": os.urandom(20_000).hex()}
+    with create_recording(
+        tmp_path / f"run.{suffix}", rotate_bytes=5_000, bytes_max=20_000
+    ) as recording:
+        assert recording.write(messages) == 1
+        assert recording.is_full
+    assert sum(each.stat().st_size for each in recording.paths) <= 20_000
+
+
 def test_files_are_changed_after_some_time_if_they_have_messages(tmp_path: Path) -> None:
     with create_recording(tmp_path / "run.jsonl", rotate_s=0.01) as recording:
         for count in (1, 2, 3):
@@ -177,6 +192,8 @@ def test_only_the_last_files_are_kept(tmp_path: Path) -> None:
     for _ in range(2):
         with create_recording(precious, rotate_bytes=300, keep=2) as recording:
             recording.write(make_messages(5))
+    assert [each.name for each in recording.paths] == ["run.00008.jsonl", "run.00009.jsonl"]
+    assert (recording.messages, recording.deleted) == (5, 5)
     assert sorted(each.name for each in tmp_path.iterdir()) == [
         "run.00008.jsonl",
         "run.00009.jsonl",
@@ -184,6 +201,30 @@ def test_only_the_last_files_are_kept(tmp_path: Path) -> None:
     ]
     with pytest.raises(ConfigError, match="in several"):
         create_recording(tmp_path / "other.jsonl", keep=2)
+
+
+def test_a_file_that_cannot_be_made_room_for_is_told(tmp_path: Path) -> None:
+    with create_recording(tmp_path / "run.jsonl", rotate_bytes=300, keep=1) as recording:
+        recording.write(make_messages(1))
+        # In place of the file, what cannot be deleted like one.
+        recording.paths[0].unlink()
+        recording.paths[0].mkdir()
+        with pytest.raises(RecordingError, match="cannot be deleted"):
+            recording.write(make_messages(2))
+        assert (recording.written, recording.unwritten) == (1, 2)
+
+
+def test_what_is_written_is_known_when_the_next_file_cannot_be_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    recording = create_recording(folder / "run.jsonl", rotate_bytes=300)
+    recording.write(make_messages(1))
+    recording.flush()
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        recording.write(make_messages(3))
+    recording.close()
+    assert (recording.written, recording.unwritten) == (1, 3)
 
 
 def test_a_value_that_is_not_json_stops_nothing(tmp_path: Path) -> None:

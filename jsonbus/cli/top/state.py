@@ -75,13 +75,22 @@ class Place:
         self.index = min(self.index, len(rows) - 1)
 
     def _fits(self, words: str) -> bool:
-        """Part of the name, whatever the case; with a wildcard, a pattern as subscriptions have."""
-        if "*" in self.pattern:
+        """Part of the name, whatever the case; of topics, also a pattern as subscriptions have.
+
+        In what is no such pattern, and in names of nodes, "*" stands for anything.
+        """
+        if "*" in self.pattern and self.table is TOPICS:
             try:
                 return jsonbus.topic_matches(self.pattern, words)
             except InvalidTopicError:
+                pass  # it may be one that is still being typed
+        place, words = 0, words.lower()
+        for part in self.pattern.lower().split("*"):
+            place = words.find(part, place)
+            if place < 0:
                 return False
-        return self.pattern.lower() in words.lower()
+            place += len(part)
+        return True
 
 
 @dataclass
@@ -145,8 +154,7 @@ class State:
         elif key in ("enter", "escape") and self.is_detail_shown:
             self.is_detail_shown = False
         elif key == "enter":
-            self.is_detail_shown = bool(self.rows)
-            self.detail_first = 0
+            self._show_detail()
         elif key == "escape":
             self.place.pattern = ""
         elif key == "/":
@@ -184,6 +192,12 @@ class State:
             return
         self.place.index = index
         self.place.chosen = self.place.table.identity(self.rows[index])
+
+    def _show_detail(self) -> None:
+        self.is_detail_shown = bool(self.rows)
+        self.detail_first = 0
+        if self.rows:  # the first row is another one after the next look, perhaps
+            self.place.chosen = self.place.table.identity(self.rows[self.place.index])
 
     def _move_detail(self, key: str) -> None:
         # Whoever draws knows how many lines there are, and corrects what is too much.

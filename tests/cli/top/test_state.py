@@ -105,8 +105,10 @@ def test_a_filter_is_seen_while_it_is_typed() -> None:
     assert len(shown(state)) == 3
     press(state, picture, *"/sensors/*", "enter")
     assert sorted(shown(state)) == ["sensors/Kitchen", "sensors/hall"]
-    press(state, picture, "/", "clear", *"a*b", "enter")  # no pattern
+    press(state, picture, "/", "clear", *"a*b", "enter")  # no pattern: anything between
     assert shown(state) == []
+    press(state, picture, "/", "clear", *"S*kit*", "enter")
+    assert shown(state) == ["sensors/Kitchen"]
     press(state, picture, "/", "escape")
     assert len(shown(state)) == 3
 
@@ -119,8 +121,18 @@ def test_each_table_keeps_its_own_order_and_filter() -> None:
     assert shown(state) == ["n2", "n1", "n3"]
     press(state, PICTURE, *"/ALPHA", "enter")
     assert shown(state) == ["n3"]
+    press(state, PICTURE, "/", "clear", *"al*a*", "enter")
+    assert shown(state) == ["n3"]
     press(state, PICTURE, "backtab")
     assert shown(state) == ["b"]
+
+
+def test_details_stay_those_of_the_row_that_was_first() -> None:
+    state = State()
+    press(state, make_picture(a=2, b=1), "enter")
+    press(state, make_picture(a=2, b=3))
+    assert state.is_detail_shown
+    assert state.rows[state.place.index].topic == "a"
 
 
 def test_details_help_and_pause_come_and_go() -> None:
