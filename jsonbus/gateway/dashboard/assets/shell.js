@@ -16,14 +16,17 @@ export default {
     this.apply();
     this.onVisible = () => this.$emit("visible", document.visibilityState === "visible");
     document.addEventListener("visibilitychange", this.onVisible);
-    if (document.visibilityState !== "visible") this.onVisible();
     this.onLost = async () => {
       try {
         const answer = await fetch("/", { method: "HEAD", cache: "no-store" });
         if (answer.headers.has("jsonbus-login")) window.location.reload();
       } catch {}
     };
-    window.socket?.on("connect_error", this.onLost);
+    // NiceGUI makes the socket when everything in the page is mounted.
+    this.$nextTick(() => {
+      window.socket.on("connect_error", this.onLost);
+      if (document.visibilityState !== "visible") this.onVisible();
+    });
   },
   beforeUnmount() {
     document.removeEventListener("visibilitychange", this.onVisible);
