@@ -215,7 +215,8 @@ def test_a_page_that_is_hidden_or_closed_looks_no_more(
         is_hidden = "Object.defineProperty(document, 'visibilityState', { value: 'hidden' })"
         window.page.add_init_script(is_hidden)
         window.open("/?tab=nodes")
-        window.wait(lambda: pages_seen(window) == 0 and window.page.locator(".tab-nodes").count())
+        window.wait(lambda: window.page.evaluate("window.did_handshake"))
+        window.wait(lambda: pages_seen(window) == 0)
         window.page.close()
         window.page = window.context.new_page()
         window.wait(lambda: pages_seen(window) == 0)

@@ -16,6 +16,7 @@ export default {
     this.apply();
     this.onVisible = () => this.$emit("visible", document.visibilityState === "visible");
     document.addEventListener("visibilitychange", this.onVisible);
+    if (document.visibilityState !== "visible") this.onVisible();
     this.onLost = async () => {
       try {
         const answer = await fetch("/", { method: "HEAD", cache: "no-store" });
@@ -23,10 +24,7 @@ export default {
       } catch {}
     };
     // NiceGUI makes the socket when everything in the page is mounted.
-    this.$nextTick(() => {
-      window.socket.on("connect_error", this.onLost);
-      if (document.visibilityState !== "visible") this.onVisible();
-    });
+    this.$nextTick(() => window.socket.on("connect_error", this.onLost));
   },
   beforeUnmount() {
     document.removeEventListener("visibilitychange", this.onVisible);
