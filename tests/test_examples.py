@@ -101,10 +101,12 @@ def run_sensor(sensor: Path, heard: Heard, text: bytes, topic: str = "a") -> str
 def test_the_sensor_in_c_publishes_numbers_and_text(sensor: Path, heard: Heard) -> None:
     text = 'a "b" \\ \t\x01 ü'
     lines = ["21.5", "-3", "1e3", "0x10", ".5", "nan", "inf", "21.5 C", "", text, "1\r"]
+    lines += ["0.1", "1700000000123456", "0.30000000000000004"]
     assert run_sensor(sensor, heard, "\n".join(lines).encode(), 'x"\\y') == ""
-    messages = heard.wait(10)
+    messages = heard.wait(13)
     assert {topic for topic, _ in messages} == {'x"\\y'}
     expected = [21.5, -3, 1000, 16, 0.5, "nan", "inf", "21.5 C", text, 1]
+    expected += [0.1, 1700000000123456, 0.30000000000000004]
     assert [value for _, value in messages] == expected
 
 

@@ -8,6 +8,11 @@ import subprocess
 
 from _setup import say
 
+#: Without a network apt-get may wait for minutes, for each of its servers.
+UPDATE_S_MAX = 120.0
+INSTALL_S_MAX = 900.0
+PATIENCE = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20")
+
 #: Under these names it is found, the first one first.
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -21,10 +26,22 @@ def need_browser() -> None:
         return
     say("installing chromium for tests/browser (apt-get), once; that takes a minute")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
-        done = subprocess.run(
-            ["apt-get", "-q", *words], env=environment, capture_output=True, text=True
-        )
+    for limit_s, words in (
+        (UPDATE_S_MAX, ["update"]),
+        (INSTALL_S_MAX, ["install", "-y", "--no-install-recommends", "chromium"]),
+    ):
+        try:
+            done = subprocess.run(
+                ["apt-get", "-q", *PATIENCE, *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            say(f"apt-get {words[0]} took too long, and tests/browser will be skipped")
+            return
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             say(f"apt-get {words[0]} failed, and tests/browser may be skipped: {last}")

@@ -26,8 +26,9 @@ MAILBOX_MAX = 50_000
 #: Comings and goings of nodes that are remembered.
 EVENTS_MAX = 200
 
-#: A node that went is still shown for this long.
+#: A node that went is still shown for this long, if it is one of the last so many.
 GONE_S = 120.0
+GONE_MAX = 1_000
 
 Take = Callable[[jsonbus.Message], None]
 
@@ -112,7 +113,6 @@ class Lookout:
         self._feed.close()
         self._watch.close()
         self._feed = self._watch = self._survey = None
-        self._takers.clear()
         self._known.clear()
         self._gone.clear()
         self.events.clear()
@@ -134,7 +134,8 @@ class Lookout:
         return list(reversed(self._gone.values()))
 
     def follow(self, topic: str, take: Take) -> Callable[[], None]:
-        """Hand every message of a topic to `take`, too; call what this returns to end it."""
+        """Hand every message of a topic to `take`, too, whenever somebody looks; call what this
+        returns to end it."""
         takers = self._takers.setdefault(topic, [])
         takers.append(take)
 
@@ -169,5 +170,9 @@ class Lookout:
             self._first.discard(event.node)
             info = self._known.pop(event.node, None)
             if info is not None:
+                self._gone.pop(event.node, None)  # the last one is at the end
                 self._gone[event.node] = Gone(info, event)
+            # Scrapes look for days, and never ask who went.
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
         self.events.append(event)

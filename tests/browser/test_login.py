@@ -71,3 +71,20 @@ def test_a_page_whose_session_ended_elsewhere_asks_anew(
         expect(page.locator("[data-tile=nodes] .tile-figure")).not_to_be_empty()
         window.context.request.post(f"{guarded.url}/logout")
         expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_page_of_before_a_restart_asks_anew_and_returns_to_its_place(
+    browser: Browser, desk: Desk
+) -> None:
+    guarded = Dashboard(desk, "--token", ALL)
+    with Window(browser, guarded) as window:
+        page = window.open("/?tab=nodes")
+        log_in(window, ALL)
+        expect(window.line("this gateway")).to_be_visible()
+        guarded.stop()
+        again = Dashboard(desk, "--token", ALL, port=guarded.port)
+        expect(page.get_by_label("Token")).to_be_visible()
+        log_in(window, ALL)
+        expect(window.line("this gateway")).to_be_visible()
+        again.stop()
+        window.forgive_lost_connections()

@@ -115,6 +115,11 @@ class Window:
 
         assert wait_until(holds)
 
+    def forgive_lost_connections(self) -> None:
+        """That the gateway was gone meanwhile is no fault of the page."""
+        lost = ("WebSocket", "ERR_CONNECTION", "ERR_ABORTED")
+        self.troubles = [each for each in self.troubles if not any(word in each for word in lost)]
+
     def chart_points(self, series: int = 0) -> list[list[float]]:
         """What the chart in sight draws."""
         found = self.page.evaluate(

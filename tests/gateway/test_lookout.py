@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import jsonbus
+from jsonbus.gateway import lookout as lookout_module
 from jsonbus.gateway.lookout import Lookout
 from tests.aio.running import asynctest, buses, until
 
@@ -77,6 +80,26 @@ async def test_whoever_follows_a_topic_gets_its_messages_alone() -> None:
 
 
 @asynctest
+async def test_whoever_follows_a_topic_goes_on_when_somebody_looks_again() -> None:
+    async with buses() as open_bus:
+        here, publisher, reader = open_bus(), open_bus(), open_bus()
+        lookout = Lookout(here, linger_s=0.0)
+        lookout.acquire()
+        reader.subscribe("a")
+        taken: list[jsonbus.Message] = []
+        end = lookout.follow("a", taken.append)
+        lookout.release()  # a page that is hidden for long
+        assert await until(lambda: not lookout.is_looking)
+        lookout.acquire()
+        assert await until(lambda: publisher.explain("a").verdict == "sent")
+        await publisher.publish("a", 1)
+        assert await until(lambda: taken)
+        end()
+        lookout.release()
+        lookout.close()
+
+
+@asynctest
 async def test_nodes_that_went_are_remembered_as_they_were() -> None:
     async with buses() as open_bus:
         here, first = open_bus(), open_bus(name="first")
@@ -96,6 +119,26 @@ async def test_nodes_that_went_are_remembered_as_they_were() -> None:
             ("second", "left"),
         ]
         assert first.name == "first"
+        lookout.release()
+        lookout.close()
+
+
+@asynctest
+async def test_of_nodes_that_went_only_the_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lookout_module, "GONE_MAX", 2)
+    async with buses() as open_bus:
+        here = open_bus()
+        lookout = Lookout(here)
+        lookout.acquire()
+        for name in ("first", "second", "third"):
+            bus = open_bus(name=name)
+            assert await until(lambda: len(lookout_nodes(lookout)) == 2)
+            await bus.close()
+            assert await until(lambda: len(lookout_nodes(lookout)) == 1)
+        assert await until(lambda: len(lookout.events) == 6)
+        assert [gone.info.name for gone in lookout.gone()] == ["third", "second"]
         lookout.release()
         lookout.close()
 

@@ -51,9 +51,13 @@ static size_t make_datagram(char out[DATAGRAM_MAX + 64], const char *topic, cons
         return 0;
     length += (size_t)sprintf(out + length, ",\"payload\":");
     /* Written anew, since C also takes numbers that JSON does not: 0x10, .5, inf. */
-    if (end != line && *end == '\0' && isfinite(number))
-        length += (size_t)sprintf(out + length, "%.15g", number);
-    else
+    if (end != line && *end == '\0' && isfinite(number)) {
+        int digits = 15; /* as few as tell this number from all others */
+        while (snprintf(out + length, 32, "%.*g", digits, number) < 32 && digits < 17
+               && strtod(out + length, NULL) != number)
+            digits++;
+        length += strlen(out + length);
+    } else
         length = put_text(out, length, line);
     if (length + 1 > DATAGRAM_MAX)
         return 0;

@@ -36,6 +36,9 @@ TICK_S = 0.35
 #: and which part of the time may go into it at most: beyond that they come less often.
 BUSY_SHARE = 0.1
 
+#: What was seen longer ago is not shown to anybody who comes.
+LOOK_S_MAX = 15.0
+
 #: Pages that are open at once. Each takes about half a megabyte here.
 PAGES_MAX = 50
 #: A page that did not connect within this time makes room for another.
@@ -116,9 +119,15 @@ class Dashboard:
             publisher=self._publisher,
             node=self._node,
             has_logout=not self._access.is_open,
-            last_look=lambda: self._look,
+            last_look=self._last_look,
         )
         client.on_delete(lambda: self._pages.pop(client.id, None))
+
+    def _last_look(self) -> Look | None:
+        """What a page shows at first; a scraper may be looking since the last page was closed."""
+        if self._look is not None and time.time() - self._look.at > LOOK_S_MAX:
+            self._look = None
+        return self._look
 
     def _has_room(self) -> bool:
         if len(Client.instances) >= PAGES_MAX:

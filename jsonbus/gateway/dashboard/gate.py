@@ -16,7 +16,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -110,7 +110,7 @@ class Gate:
         self, inner: Scope, receive: Receive, send: Send, session: Session | None
     ) -> None:
         if session is None:
-            body = render_login(self._node)
+            body = render_login(self._node, _place_of(inner))
             await send_answer(send, Answer(body, content_type=_HTML, headers=LOGIN_HEADERS))
         elif inner["method"] == "HEAD":  # no page is made that nobody will look at
             await send_answer(send, Answer(b"", content_type=_HTML))
@@ -136,7 +136,7 @@ class Gate:
                 if rights
                 else "This token is wrong."
             )
-            page = render_login(self._node, reason)
+            page = render_login(self._node, _place_of(request.scope), reason)
             return Answer(page, 403, content_type=_HTML, headers=LOGIN_HEADERS)
         return self._to_page(self._sessions.begin(rights), request)
 
@@ -151,7 +151,13 @@ class Gate:
         # The gateway speaks no TLS itself; where a proxy in front does, the browser tells so here.
         if request.headers.get(b"origin", b"").startswith(b"https://"):
             cookie += "; Secure"
-        return Answer(b"", 303, headers=((b"location", b"/"), (b"set-cookie", cookie.encode())))
+        place = _place_of(request.scope) if key else ""
+        location = f"/?{place}" if place else "/"
+        return Answer(
+            b"",
+            303,
+            headers=((b"location", location.encode()), (b"set-cookie", cookie.encode())),
+        )
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
         """Whether a websocket says all that NiceGUI asks for, and is for a page of its session, or
@@ -163,6 +169,12 @@ class Gate:
         if not (number.isascii() and number.isdecimal() and len(number) < 16):
             return False
         return self._session_of(query["client_id"][0]) in (None, session)
+
+
+def _place_of(scope: Scope) -> str:
+    """The tab and the topic that are asked for: who has to log in first comes there afterwards."""
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return urlencode({name: query[name][-1] for name in ("tab", "topic") if name in query})
 
 
 def _key_of(scope: Scope) -> str | None:

@@ -17,8 +17,11 @@ FIELD_S = 120.0
 #: Of the messages within this time the smallest and the largest number are drawn: no peak is lost.
 BUCKET_S = 0.5
 
-#: Messages of one topic that wait for the next look; of more than these the oldest are skipped.
-PENDING_MAX = 5_000
+#: Messages of one topic that are drawn between two looks; more than these are skipped.
+DRAWN_MAX = 5_000
+
+#: Nobody looked for longer than a page takes to be loaded anew: what is drawn begins anew, too.
+PAUSE_S = 15.0
 
 Point = tuple[float, float]
 
@@ -36,7 +39,9 @@ class RateHistory:
         if picture.at < self._next_at:
             return False
         self._next_at = picture.at + 1.0
-        while self.points and self.points[0][0] < at - RATES_S:  # nobody looked for a while
+        if self.points and at - self.points[-1][0] > PAUSE_S:
+            self.points.clear()
+        while self.points and self.points[0][0] < at - RATES_S:
             self.points.popleft()
         overview = picture.overview
         self.points.append((at, overview.rate, overview.bytes_per_s, overview.suppressed_per_s))
@@ -52,12 +57,19 @@ class Trace:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self._pending: deque[jsonbus.Message] = deque(maxlen=PENDING_MAX)
+        self._drawn = 0
         self._series: dict[Path, deque[Point]] = {}
 
     def take(self, message: jsonbus.Message) -> None:
-        """The hot path: a message came."""
-        self._pending.append(message)
+        """The hot path: a message came. Of it only numbers are kept: a page that is hidden takes
+        messages for minutes, whatever their size is."""
+        if self._drawn >= DRAWN_MAX:
+            return
+        self._drawn += 1
+        for path, points in self._series.items():
+            number = field_at(message.value, path)
+            if number is not None:
+                _add(points, message.origin.received_at, number)
 
     def choose(self, paths: list[Path]) -> None:
         """Draw these from now on; what was drawn before and still is keeps its past."""
@@ -66,15 +78,10 @@ class Trace:
             for path in paths
         }
 
-    def fold(self, now: float) -> None:
-        """Take in what came since the last time, and forget what is too old."""
-        messages = list(self._pending)
-        self._pending.clear()
-        for path, points in self._series.items():
-            for message in messages:
-                number = field_at(message.value, path)
-                if number is not None:
-                    _add(points, message.origin.received_at, number)
+    def forget(self, now: float) -> None:
+        """Somebody looks: forget what is too old."""
+        self._drawn = 0
+        for points in self._series.values():
             while points and points[0][0] < now - FIELD_S:
                 points.popleft()
 

@@ -38,14 +38,16 @@ button { width: 100%; margin-top: 16px; padding: 10px; font: inherit; font-weigh
 """
 
 
-def render_login(node: str, reason: str | None = None) -> bytes:
-    """The page; `reason` is why the last token did not do."""
+def render_login(node: str, place: str = "", reason: str | None = None) -> bytes:
+    """The page; `place` is the query of what was asked for, `reason` why the last token did not
+    do."""
+    action = escape(f"/login?{place}" if place else "/login")
     wrong = "" if reason is None else f'<p class="wrong" role="alert">{escape(reason)}</p>'
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>jsonbus</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head><body>
-<form method="post" action="/login">
+<form method="post" action="{action}">
 <h1>jsonbus</h1><p>{escape(node)}</p>
 <label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>

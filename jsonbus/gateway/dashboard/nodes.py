@@ -12,7 +12,7 @@ from jsonbus.survey import NodeView
 from ..lookout import Gone
 from .elements import Cell, Fact, Facts, Row, Rows
 from .look import Look
-from .texts import clean, show_ago, show_count, show_rate, show_share, show_time
+from .texts import clean, say_ago, show_ago, show_count, show_rate, show_share, show_time
 
 #: How a node's list names a topic that the node serves; part of the wire format.
 SERVED_PREFIX = "jsonbus.request/"
@@ -180,7 +180,7 @@ def _facts(
         ("Host", clean(f"{info.host or 'unknown'}, {address}"), ""),
         ("Software", clean(info.version or "unknown"), ""),
         ("Mode", f"{info.mode}{', master' if info.is_master else ''}", ""),
-        ("Started", f"{show_ago(started_s_ago)} ago" if 0 <= started_s_ago < 4e9 else "", ""),
+        ("Started", say_ago(started_s_ago) if 0 <= started_s_ago < 4e9 else "", ""),
         ("Channels", "none" if info.channel_port is None else f"port {info.channel_port}", ""),
         ("Heard here", f"{show_count(info.received)} messages, {show_count(info.lost)} lost", ""),
     ]

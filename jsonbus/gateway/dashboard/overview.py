@@ -16,8 +16,8 @@ from .history import RATES_S, to_milliseconds
 from .look import Look, busiest_first
 from .texts import (
     clean,
+    say_ago,
     shorten,
-    show_ago,
     show_bytes,
     show_count,
     show_rate,
@@ -110,7 +110,7 @@ def _tiles(overview: Overview, look: Look) -> list[Tile]:
     forgotten = overview.topics_forgotten
     just_gone = [gone for gone in look.gone if gone.event.kind == "expired"]
     gone_note = (
-        f"{clean(just_gone[0].info.name)} expired {show_ago(look.at - just_gone[0].event.at)} ago"
+        f"{clean(just_gone[0].info.name)} expired {say_ago(look.at - just_gone[0].event.at)}"
         if just_gone
         else "all are heard"
     )

@@ -169,7 +169,8 @@ class Page:
 
     def _refresh(self) -> None:
         look = self._last_look()
-        if look is not None and self._tab is not None:
+        # A browser need not load its page anew when its session is over, but sees nothing more.
+        if look is not None and self._tab is not None and not self.session.is_over:
             self._tab.show(look)
 
     def _note_visible(self, is_visible: bool) -> None:

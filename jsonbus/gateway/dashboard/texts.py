@@ -70,6 +70,12 @@ def show_ago(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
+def say_ago(seconds: float) -> str:
+    """just now, 12 s ago: in a sentence."""
+    ago = show_ago(seconds)
+    return "just now" if ago == "now" else f"{ago} ago"
+
+
 def show_time(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 

@@ -16,7 +16,7 @@ from .history import FIELD_S, Trace, to_milliseconds
 from .look import Look
 from .texts import (
     clean,
-    show_ago,
+    say_ago,
     show_bytes,
     show_count,
     show_number,
@@ -111,7 +111,7 @@ class TopicDetail:
             colour = COLOURS[chosen.index(path)] if path in chosen else ""
             chips.append((name, clean(name), "" if number is None else show_number(number), colour))
         self._chips.show(chips)
-        self._trace.fold(look.at)
+        self._trace.forget(look.at)
         if look.at - self._drawn_at < CHART_S:
             return
         self._drawn_at = look.at
@@ -150,7 +150,7 @@ def _facts(view: TopicView, look: Look) -> list[Fact]:
         (
             "Heard",
             f"{show_count(view.messages)} messages, {show_bytes(view.bytes)}; last "
-            f"{show_time(view.last_at)} ({show_ago(look.at - view.last_at)})",
+            f"{show_time(view.last_at)} ({say_ago(look.at - view.last_at)})",
             "",
         ),
         ("Size", show_bytes(view.size), ""),

@@ -11,7 +11,7 @@ from ..bridge_state import BridgeState
 from ..services import ViewLike
 from .elements import Row, Rows
 from .look import Look
-from .texts import clean, show_ago, show_bytes, show_count
+from .texts import clean, say_ago, show_bytes, show_count
 
 _COLUMNS = (
     ("name", "Webhook"),
@@ -84,7 +84,7 @@ class WebhooksTab:
 def _row(view: ViewLike, look: Look) -> Row:
     error, style = "", ""
     if view.last_error is not None:
-        ago = "" if view.last_error_at is None else f" ({show_ago(look.at - view.last_error_at)})"
+        ago = "" if view.last_error_at is None else f" ({say_ago(look.at - view.last_error_at)})"
         error = clean(view.last_error) + ago
         if view.retry_at is not None:
             error += f"; next try in {max(0.0, view.retry_at - look.at):.0f} s"
@@ -129,7 +129,7 @@ def _bridge_row(state: BridgeState, now: float) -> Row:
 
 def _bridge_state(state: BridgeState, age_s: float) -> tuple[str, str]:
     if state.problem is not None:
-        return f"{state.problem}; told {show_ago(age_s)} ago", "bad"
+        return f"{state.problem}; told {say_ago(age_s)}", "bad"
     if state.is_failing:
         return state.last_error or "it cannot write", "bad"
     if state.rows_unrecorded:

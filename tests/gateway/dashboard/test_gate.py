@@ -58,8 +58,8 @@ async def upgrade(http: httpx.AsyncClient, path: str = SOCKET, **headers: str) -
         return answer.status_code
 
 
-async def log_in(http: httpx.AsyncClient, token: str) -> httpx.Response:
-    return await http.post("/login", data={"token": token})
+async def log_in(http: httpx.AsyncClient, token: str, place: str = "") -> httpx.Response:
+    return await http.post(f"/login?{place}", data={"token": token})
 
 
 @asynctest
@@ -124,6 +124,22 @@ async def test_a_token_opens_the_page_and_nothing_else() -> None:
         # The cookie is for the page: what else there is needs the token itself.
         assert (await http.get("/subscribers")).status_code == 401
         assert (await http.get("/publish?topic=a&message=1")).status_code == 401
+
+
+@asynctest
+async def test_who_has_to_log_in_first_comes_to_the_place_asked_for() -> None:
+    async with gateway("secret") as http:
+        place = "tab=topics&topic=a%2F%22%3E%3Cb%3E%C3%A4"
+        page = (await http.get(f"/?{place}&x=evil&token=secret")).text
+        assert f'action="/login?{place.replace("&", "&amp;")}"' in page and "evil" not in page
+        answer = await http.post(f"/login?{place}", data={"token": "wrong"})
+        assert f'action="/login?{place.replace("&", "&amp;")}"' in answer.text
+        answer = await http.post(f"/login?{place}&x=evil", data={"token": "secret"})
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/?{place}")
+        for odd in ("&".join(["tab=1"] * 50), "tab", "tab=%ff%0d%0a", "=&&&=="):
+            assert (await http.get(f"/?{odd}")).status_code == 200
+            assert (await log_in(http, "secret", odd)).status_code == 303
+        assert (await http.post(f"/logout?{place}")).headers["location"] == "/"
 
 
 @asynctest

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonbus.gateway.dashboard.history import BUCKET_S, FIELD_S, PENDING_MAX, Trace, to_milliseconds
+from jsonbus.gateway.dashboard.history import (
+    BUCKET_S,
+    DRAWN_MAX,
+    FIELD_S,
+    PAUSE_S,
+    RateHistory,
+    Trace,
+    to_milliseconds,
+)
+from jsonbus.survey import Survey
 from tests.survey.making import make_message
 
 
@@ -13,7 +22,7 @@ def trace_of(values: list[tuple[float, Any]], *paths: tuple[str | int, ...]) -> 
     trace.choose(list(paths) or [()])
     for at, value in values:
         trace.take(make_message("t", value, sent_at=at))
-    trace.fold(values[-1][0] if values else 0.0)
+    trace.forget(values[-1][0] if values else 0.0)
     return trace
 
 
@@ -42,12 +51,33 @@ def test_numbers_at_several_paths_and_messages_without_them() -> None:
 
 def test_what_is_too_old_or_too_much_is_forgotten() -> None:
     trace = trace_of([(1.0, 1), (2.0, 2)])
-    trace.fold(2.0 + FIELD_S)
+    trace.forget(2.0 + FIELD_S)
     assert trace.points(()) == [(2.0, 2.0)]
-    for number in range(3 * PENDING_MAX):
+    for number in range(3 * DRAWN_MAX):
         trace.take(make_message("t", number, sent_at=float(number)))
-    trace.fold(float(3 * PENDING_MAX))
     assert len(trace.points(())) <= 2 * FIELD_S / BUCKET_S
+    assert trace.points(())[-1][0] < DRAWN_MAX
+    trace.forget(float(3 * DRAWN_MAX))
+    trace.take(make_message("t", 7, sent_at=float(3 * DRAWN_MAX)))
+    assert trace.points(()) == [(float(3 * DRAWN_MAX), 7.0)]
+
+
+def test_numbers_are_taken_out_when_a_message_comes_not_when_somebody_looks() -> None:
+    trace = trace_of([(1.0, {"a": 1})], ("a",))
+    value = {"a": 2, "b": "x" * 1000}
+    trace.take(make_message("t", value, sent_at=2.0))
+    value.clear()
+    assert trace.points(("a",)) == [(1.0, 1.0), (2.0, 2.0)]
+
+
+def test_rates_begin_anew_when_nobody_looked_for_a_while() -> None:
+    rates, survey = RateHistory(), Survey()
+    for at in (0.0, 1.0, 2.0):
+        rates.note(survey.picture(at, [], {}), 1000.0 + at)
+    assert len(rates.points) == 3
+    later = 3.0 + PAUSE_S
+    rates.note(survey.picture(later, [], {}), 1000.0 + later)
+    assert [at for at, *_ in rates.points] == [1000.0 + later]
 
 
 def test_a_line_that_stays_keeps_its_past() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jsonbus.gateway.dashboard.texts import (
     clean,
+    say_ago,
     shorten,
     show_ago,
     show_bytes,
@@ -65,6 +66,7 @@ def test_a_small_share_is_not_shown_as_none(share: float, text: str) -> None:
 )
 def test_what_was_a_while_ago_is_told_roughly(seconds: float, text: str) -> None:
     assert show_ago(seconds) == text
+    assert say_ago(seconds) == ("just now" if text == "now" else f"{text} ago")
 
 
 def test_what_cannot_be_seen_is_written_out() -> None:

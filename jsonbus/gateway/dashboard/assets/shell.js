@@ -23,7 +23,8 @@ export default {
         if (answer.headers.has("jsonbus-login")) window.location.reload();
       } catch {}
     };
-    window.socket?.on("connect_error", this.onLost);
+    // NiceGUI makes the socket when everything in the page is mounted.
+    this.$nextTick(() => window.socket.on("connect_error", this.onLost));
   },
   beforeUnmount() {
     document.removeEventListener("visibilitychange", this.onVisible);
