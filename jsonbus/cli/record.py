@@ -57,7 +57,7 @@ Examples:
     help="Record what is sent for others, and have nothing sent for the recording.",
 )
 @click.option(
-    "-t",
+    "-d",
     "--duration",
     type=Figure(min=0),
     metavar="SECONDS",

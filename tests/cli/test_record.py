@@ -176,10 +176,10 @@ def test_wrong_usage_is_told_and_leaves_no_file(
 def test_a_file_that_exists_is_kept_unless_forced(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("precious")
-    result = run("record", "-t", "0", str(path))
+    result = run("record", "-d", "0", str(path))
     assert (result.exit_code, path.read_text()) == (2, "precious")
     assert "exists: choose another name, or force it" in result.stderr
-    assert run("record", "-t", "0", "--force", str(path)).exit_code == 0
+    assert run("record", "-d", "0", "--force", str(path)).exit_code == 0
     assert path.read_text() == ""
 
 
@@ -224,5 +224,5 @@ def test_losses_are_told_and_recorded(
 
 
 def test_nothing_but_errors_is_said_when_quiet(run: Run, tmp_path: Path) -> None:
-    result = run("record", "-q", "-t", "0", str(tmp_path / "run.jsonl"))
+    result = run("record", "-q", "-d", "0", str(tmp_path / "run.jsonl"))
     assert (result.exit_code, result.stderr) == (0, "")
