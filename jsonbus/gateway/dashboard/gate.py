@@ -68,15 +68,13 @@ class Gate:
         self._has_room = has_room
         self._on_malformed = on_malformed
         self._session_of = session_of
-        # Everybody's session while there are no tokens.
-        self._open = Session(RIGHTS) if access.is_open else None
+        # Everybody's session while there are no tokens: there is nothing to log in with.
+        self._open = Session(RIGHTS, is_lasting=True) if access.is_open else None
         self.login = Endpoint(self._log_in, methods=("POST",), access=access, room=room)
         self.logout = Endpoint(self._log_out, methods=("POST",), access=access, room=room)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = self._open or self._sessions.find(_key_of(scope))
-        if self._open is not None:
-            self._open.use()
         inner = {name: value for name, value in scope.items() if name not in _ROUTED}
         # NiceGUI writes what it says into the page.
         inner["headers"] = [each for each in scope["headers"] if each[0] != b"x-forwarded-prefix"]

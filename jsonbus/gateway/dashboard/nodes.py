@@ -12,7 +12,7 @@ from jsonbus.survey import NodeView
 from ..lookout import Gone
 from .elements import Cell, Fact, Facts, Row, Rows
 from .look import Look
-from .texts import clean, say_ago, show_ago, show_count, show_rate, show_share, show_time
+from .texts import clean, count_out, say_ago, show_ago, show_count, show_rate, show_share, show_time
 
 #: How a node's list names a topic that the node serves; part of the wire format.
 SERVED_PREFIX = "jsonbus.request/"
@@ -73,7 +73,7 @@ class NodesTab:
         ]
         self._rows.show(total, rows, first=window.start, chosen=self._chosen)
         self._answers.set_text(who_answers([view.info for view in views]))
-        here = f"{show_count(len(views))} nodes"
+        here = count_out(len(views), "node")
         self._count.set_text(f"{here}, {len(gone)} gone" if gone else here)
         self._show_detail(look)
 

@@ -16,7 +16,7 @@ from ..services import Publisher
 from ..values import parse_json
 from .elements import Row, Rows
 from .look import Look
-from .texts import clean, shorten, show_time
+from .texts import clean, count_out, shorten, show_time
 
 #: What is remembered of what was published here.
 RESULTS_MAX = 20
@@ -119,8 +119,7 @@ def _describe(published: Published, retain: bool) -> str:
     else:
         parts.append("not sent: nobody wants it")
     if published.webhooks:
-        many = "webhook" if published.webhooks == 1 else "webhooks"
-        parts.append(f"stored for {published.webhooks} {many}")
+        parts.append(f"stored for {count_out(published.webhooks, 'webhook')}")
     return ", ".join(parts)
 
 

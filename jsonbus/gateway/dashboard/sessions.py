@@ -23,18 +23,28 @@ SESSIONS_MAX = 1_000
 class Session:
     """What one browser may do, until `is_over`."""
 
-    __slots__ = ("_clock", "_is_ended", "began_at", "rights", "used_at")
+    __slots__ = ("_clock", "_is_ended", "_is_lasting", "began_at", "rights", "used_at")
 
-    def __init__(self, rights: frozenset[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        rights: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_lasting: bool = False,
+    ) -> None:
+        """`is_lasting`: it ends with the gateway alone."""
         self.rights = rights
         self._clock = clock
+        self._is_lasting = is_lasting
         self._is_ended = False
         self.began_at = self.used_at = clock()
 
     @property
     def is_over(self) -> bool:
+        if self._is_ended or self._is_lasting:
+            return self._is_ended
         now = self._clock()
-        return self._is_ended or now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
+        return now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
 
     def use(self) -> None:
         """Somebody is there: the session does not become idle."""

@@ -32,6 +32,11 @@ def show_count(count: float) -> str:
     return f"{count / 1e12:,.3g} T"
 
 
+def count_out(count: float, one: str, many: str | None = None) -> str:
+    """1 topic, 1,234 topics."""
+    return f"{show_count(count)} {one if count == 1 else many or one + 's'}"
+
+
 def show_rate(per_s: float) -> str:
     """0, 0.4, 12.3, 1,234: per second, without saying so."""
     if per_s >= 99.95:

@@ -12,7 +12,7 @@ from jsonbus.survey import TopicView
 from ..lookout import Lookout
 from .elements import Row, Rows
 from .look import Look, busiest_first
-from .texts import clean, shorten, show_ago, show_bytes, show_count, show_rate
+from .texts import clean, count_out, shorten, show_ago, show_bytes, show_count, show_rate
 from .topic_detail import TopicDetail
 from .topic_tree import Branch, TopicTree, filter_topics
 
@@ -113,19 +113,19 @@ class TopicsTab:
         self._show(len(branches), rows, window, found, total_topics)
 
     def _show(self, total: int, rows: list[Row], window: range, found: int, of: int) -> None:
-        empty = f"Of {show_count(of)} topics none is called so." if self._wanted and of else (
+        empty = f"Of {count_out(of, 'topic')} none is called so." if self._wanted and of else (
             "No topic was heard yet: whatever somebody publishes, and somebody wants, appears here."
         )  # fmt: skip
         self._rows.show(total, rows, first=window.start, chosen=self._detail.topic, empty=empty)
-        count = f"{show_count(found)} of {show_count(of)}" if self._wanted else show_count(of)
-        self._count.set_text(f"{count} topics")
+        count = count_out(of, "topic")
+        self._count.set_text(f"{show_count(found)} of {count}" if self._wanted else count)
 
     def _branch_row(self, branch: Branch, look: Look) -> Row:
         if not branch.branches:
             return _topic_row(clean(branch.name), look.topics.get(branch.path), look, branch)
         views = [look.topics[topic] for topic in branch.topics() if topic in look.topics]
         own = look.topics.get(branch.path) if branch.is_topic else None
-        value = shorten(own.value) if own is not None else f"{show_count(len(views))} topics"
+        value = shorten(own.value) if own is not None else count_out(len(views), "topic")
         return Row(
             branch.path,
             (

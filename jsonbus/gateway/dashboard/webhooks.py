@@ -11,7 +11,7 @@ from ..bridge_state import BridgeState
 from ..services import ViewLike
 from .elements import Row, Rows
 from .look import Look
-from .texts import clean, say_ago, show_bytes, show_count
+from .texts import clean, count_out, say_ago, show_bytes, show_count
 
 _COLUMNS = (
     ("name", "Webhook"),
@@ -70,7 +70,7 @@ class WebhooksTab:
         rows = [_row(view, look) for view in views[window.start : window.stop]]
         self._rows.show(len(views), rows, first=window.start)
         waiting = sum(view.backlog for view in views)
-        self._count.set_text(f"{show_count(waiting)} messages wait" if views else "")
+        self._count.set_text(count_out(waiting, "message waits", "messages wait") if views else "")
         states = list(look.bridges())
         window = self._bridges.window(len(states))
         now = time.monotonic()
@@ -133,5 +133,6 @@ def _bridge_state(state: BridgeState, age_s: float) -> tuple[str, str]:
     if state.is_failing:
         return state.last_error or "it cannot write", "bad"
     if state.rows_unrecorded:
-        return f"{show_count(state.rows_unrecorded)} rows were not recorded", "bad"
+        many = count_out(state.rows_unrecorded, "row was", "rows were")
+        return f"{many} not recorded", "bad"
     return "records", "good"

@@ -18,6 +18,7 @@ import websockets.asyncio.client
 
 from jsonbus.gateway.access import read_token
 from jsonbus.gateway.dashboard import dashboard as dashboard_module
+from jsonbus.gateway.dashboard import sessions as sessions_module
 from jsonbus.gateway.gateway import Gateway
 from tests.aio.running import asynctest, until
 from tests.helpers import find_free_port
@@ -71,6 +72,23 @@ async def test_without_tokens_everybody_sees_the_page() -> None:
         assert (await http.get(FILE)).status_code == 200
         assert await upgrade(http) == 101
         assert (await http.head("/")).status_code == 200
+
+
+@asynctest
+async def test_without_tokens_a_gateway_may_run_for_months(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions_module, "AGE_S_MAX", -1.0)
+    async with gateway() as http:
+        found = re.search(r"'client_id': '([^']+)'", (await http.get("/")).text)
+        assert found
+        path = SOCKET.replace("client_id=none", f"client_id={found[1]}&implicit_handshake=true")
+        url = str(http.base_url).replace("http", "ws") + path
+        async with websockets.asyncio.client.connect(url, proxy=None) as socket:
+            await socket.recv()
+            await socket.send("40")
+            frames = [str(await socket.recv())]
+            while "tile" not in frames[-1]:  # the page has come to life
+                frames.append(str(await socket.recv()))
+            assert "reload" not in "".join(frames)
 
 
 @asynctest

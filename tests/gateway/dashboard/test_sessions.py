@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from jsonbus.gateway.dashboard.sessions import AGE_S_MAX, IDLE_S_MAX, SESSIONS_MAX, Sessions
+from jsonbus.gateway.dashboard.sessions import (
+    AGE_S_MAX,
+    IDLE_S_MAX,
+    SESSIONS_MAX,
+    Session,
+    Sessions,
+)
 
 LOOK = frozenset({"subscribe"})
 
@@ -50,6 +56,15 @@ def test_a_session_ends_when_nobody_uses_it() -> None:
         assert sessions.find(key) is not None
     clock.now += IDLE_S_MAX + 1
     assert sessions.find(key) is None and len(sessions) == 0
+
+
+def test_where_nobody_logs_in_the_session_of_all_lasts() -> None:
+    clock = Clock()
+    session = Session(LOOK, clock, is_lasting=True)
+    clock.now += 100 * AGE_S_MAX
+    assert not session.is_over
+    session.end()
+    assert session.is_over
 
 
 def test_a_session_ends_however_much_it_is_used() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jsonbus.gateway.dashboard.texts import (
     clean,
+    count_out,
     say_ago,
     shorten,
     show_ago,
@@ -106,3 +107,9 @@ def test_a_deep_value_is_cut() -> None:
 
 def test_a_few_numbers_stand_in_one_line() -> None:
     assert write_out({"axes": [1, 2.5, None]}) == '{\n  "axes": [1, 2.5, null]\n}'
+
+
+def test_one_thing_is_not_told_as_many() -> None:
+    assert [count_out(count, "node") for count in (0, 1, 2)] == ["0 nodes", "1 node", "2 nodes"]
+    assert count_out(1, "row was", "rows were") == "1 row was"
+    assert count_out(1_500, "row was", "rows were") == "1,500 rows were"
