@@ -8,6 +8,7 @@ from tests.browser.windows import PHONE, Window
 
 SCRIPT = "<script>window.hacked = 1</script>"
 IMAGE = "<img src=x onerror='window.hacked = 2'>"
+TEMPLATE = "`${window.hacked = 3}` {{window.hacked = 4}}"
 
 
 def test_values_appear_and_follow(window: Window) -> None:
@@ -63,6 +64,7 @@ def test_what_looks_like_a_script_stays_text(window: Window) -> None:
 
         def publish() -> None:
             sender.publish(topic, {SCRIPT: IMAGE, f"n{IMAGE}": 5, "__proto__": {"__proto__": 1}})
+            sender.publish(f"t{TEMPLATE}", {"v": f"{TEMPLATE}{SCRIPT}", TEMPLATE: 1})
 
         window.wait(lambda: publish() or IMAGE in window.text(".busiest"))
         window.line(IMAGE).click()
@@ -77,6 +79,12 @@ def test_what_looks_like_a_script_stays_text(window: Window) -> None:
         window.line(IMAGE).click()
         expect(page.locator(".topic-title")).to_have_text(f"node {IMAGE}")
         assert page.evaluate("window.hacked") is None
+        # What was seen last is in the page itself when it is loaded, whose scripts are trusted.
+        for tab in ("nodes", "topics"):
+            window.open(f"/?tab={tab}")
+            expect(window.line(IMAGE)).to_be_visible()
+            assert page.evaluate("window.hacked") is None
+        expect(window.line(TEMPLATE)).to_be_visible()
         assert page.evaluate("({}).x") is None
         assert page.locator("main script, main img, main [onerror]").count() == 0
 
