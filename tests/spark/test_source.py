@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,8 @@ def test_messages_of_the_bus_come_into_a_table(
         assert [json.loads(row.value) for row in part] == [{"celsius": n / 2} for n in range(100)]
         assert [row.sequence - part[0].sequence for row in part] == list(range(100))
         assert len({(row.partition, row.node, row.incarnation) for row in part}) == 1
-    assert all(row.timestamp <= row.received_at for row in rows)
+    # Not exactly: each process looks at the machine's clock now and then, and counts on from there.
+    assert all(row.received_at - row.timestamp > timedelta(seconds=-1) for row in rows)
     assert not any(row.retained for row in rows)
 
 
