@@ -10,7 +10,6 @@ from jsonbus.config import BusSettings
 
 from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Cell, Output
-from .values import split_served
 
 #: A node that was not heard yet is asked for this often, for so long each time: lists tell who is
 #: there, but where and what it is only the node itself does. Nodes answer within milliseconds.
@@ -81,7 +80,7 @@ def hear_everybody(bus: jsonbus.Bus) -> None:
 
 
 def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
-    wanted, served = split_served(info.patterns)
+    wanted, served = info.wants, info.serves
     facts = dataclasses.asdict(info)
     facts["heard_s_ago"] = round(info.heard_s_ago, 3)
     facts["totals"] = None if info.totals is None else info.totals._asdict()
@@ -102,5 +101,5 @@ def _row(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
 
 
 def _wishes(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
-    wanted, served = split_served(info.patterns)
+    wanted, served = info.wants, info.serves
     return ", ".join(wanted) or "-", ", ".join(served) or "-"

@@ -10,7 +10,6 @@ from jsonbus.config import BusSettings
 
 from .command import BusCommand, note, wait_until_sure, warn_unless_sure
 from .output import Output
-from .values import split_served
 
 
 class Wish(TypedDict):
@@ -59,7 +58,7 @@ def command(settings: BusSettings) -> None:
 def _list_wishes(nodes: Iterable[jsonbus.NodeInfo]) -> list[Wish]:
     wishes: dict[tuple[str, bool], Wish] = {}
     for info in nodes:
-        wanted, served = split_served(info.patterns)
+        wanted, served = info.wants, info.serves
         keys = [(each, False) for each in wanted] + [(each, True) for each in served]
         for pattern, is_served in keys:
             wish = wishes.setdefault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -23,9 +23,6 @@ FURTHER_KEYS = frozenset({RETAINED_KEY, "incarnation"})
 
 #: The only key of a line in a recording that is no message, but tells how many are missing.
 LOSSES_KEY = "jsonbus.losses"
-
-#: How a node's list names a topic that the node serves; part of the wire format.
-SERVED_PREFIX = "jsonbus.request/"
 
 # Text from the network must not command the terminal: control characters that JSON does not escape,
 # and the ones that reverse the direction of what follows.
@@ -92,17 +89,6 @@ def is_printed_message(value: dict[str, Any]) -> bool:
     """Whether it is what `message_to_json` made of a message, or a recording did."""
     keys = value.keys()
     return keys - FURTHER_KEYS == set(MESSAGE_KEYS) and isinstance(value["topic"], str)
-
-
-def split_served(patterns: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The patterns that a node subscribes to, and the topics that it serves."""
-    wanted, served = [], []
-    for pattern in patterns:
-        if pattern.startswith(SERVED_PREFIX):
-            served.append(pattern.removeprefix(SERVED_PREFIX))
-        else:
-            wanted.append(pattern)
-    return wanted, served
 
 
 def printable(text: str) -> str:

@@ -36,6 +36,22 @@ class NodeInfo:
     is_plain: bool
     totals: Totals | None = None  # as it told them last; None until it has, and of a plain one
 
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What it subscribes to."""
+        return tuple([each for each in self.patterns if not each.startswith(SERVED_PREFIX)])
+
+    @property
+    def serves(self) -> tuple[str, ...]:
+        """The topics whose requests it answers; in `patterns` each has a reserved name."""
+        return tuple(
+            [
+                each.removeprefix(SERVED_PREFIX)
+                for each in self.patterns
+                if each.startswith(SERVED_PREFIX)
+            ]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

@@ -36,9 +36,6 @@ ANSWER_S = 1.5
 #: So long one that left the bus is still shown, as absent.
 GONE_S = 300.0
 
-#: How a node's entry tells that it serves a topic.
-_SERVED = "jsonbus.request/"
-
 
 class Asking(Protocol):
     """What is needed of the bus; AsyncBus is one."""
@@ -170,4 +167,4 @@ def _topic(node: str) -> str:
 
 def _is_bridge(info: jsonbus.NodeInfo) -> bool:
     # The topic has the node's own id: nobody else is believed to be this bridge.
-    return _SERVED + _topic(info.node) in info.patterns
+    return _topic(info.node) in info.serves

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import jsonbus
 from jsonbus.survey import Picture
 
 from .series import REST, Series
+
+if TYPE_CHECKING:
+    from .services import ViewLike  # which imports, by way of metrics.py, this
 
 #: Nodes, topics and webhooks with series of their own.
 NODES_MAX = 250
@@ -39,23 +42,6 @@ class Family(NamedTuple):
     text: str
     labels: Sequence[str]
     samples: list[Sample]
-
-
-class WebhookLike(Protocol):
-    """What is told of a webhook; `SubscriberView` has it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def backlog(self) -> int: ...
-    @property
-    def delivered(self) -> int: ...
-    @property
-    def dropped(self) -> int: ...
-    @property
-    def attempts_failed(self) -> int: ...
-    @property
-    def last_error_at(self) -> float | None: ...
 
 
 _NODE_COUNTERS = (
@@ -217,7 +203,7 @@ class WebhookFamilies:
     def __init__(self) -> None:
         self._series = Series(4, WEBHOOKS_MAX, is_new_from_zero=True)
 
-    def collect(self, views: Sequence[WebhookLike], now: float) -> Iterator[Family]:
+    def collect(self, views: Sequence[ViewLike], now: float) -> Iterator[Family]:
         told: dict[str, tuple[int, ...]] = {}
         for view in views:
             counts = view.delivered, view.attempts_failed, view.dropped

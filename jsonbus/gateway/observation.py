@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jsonbus.survey import Picture
 
 from .bridge_families import collect_bridges
 from .bridges import Bridges
-from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies, WebhookLike
+from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies
+
+if TYPE_CHECKING:
+    from .services import ViewLike
 
 #: Five times the longest pause that people commonly leave between scrapes.
 LINGER_S = 300.0
@@ -46,7 +49,7 @@ class Observation:
         self,
         lookout: Looking,
         bridges: Bridges,
-        subscribers: Callable[[], Sequence[WebhookLike]],
+        subscribers: Callable[[], Sequence[ViewLike]],
         *,
         linger_s: float = LINGER_S,
     ) -> None:

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 
 import jsonbus
 
-#: How a node's list names a topic that the node serves; part of the wire format.
-SERVED_PREFIX = "jsonbus.request/"
-
 
 class Subscribers:
     """Names of the nodes whose patterns match a topic.
@@ -31,10 +28,9 @@ class Subscribers:
         self._seen = seen
         self.generation += 1
         store: jsonbus.SubscriptionStore[tuple[str, str]] = jsonbus.SubscriptionStore()
-        for name, node, patterns in seen:
-            for pattern in patterns:
-                if not pattern.startswith(SERVED_PREFIX):
-                    store.subscribe(pattern, (name, node))
+        for info in nodes:
+            for pattern in info.wants:
+                store.subscribe(pattern, (info.name, info.node))
         self._store = store
 
     def of(self, topic: str) -> tuple[str, ...]:

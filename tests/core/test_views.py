@@ -169,3 +169,13 @@ def test_heard_s_ago_grows_with_silence_and_falls_with_any_datagram() -> None:
     )
     (info,) = [each for each in a.nodes(link.now) if each.name == "b"]
     assert info.heard_s_ago == 0.0
+
+
+def test_what_a_node_serves_is_told_apart_from_what_it_wants() -> None:
+    link = Link()
+    a = link.add("a")
+    link.subscribe(a, "x/*", "y")
+    a.serve("add", "service", link.now)
+    (info,) = a.nodes(link.now)
+    assert info.patterns == ("jsonbus.request/add", "x/*", "y")
+    assert (info.wants, info.serves) == (("x/*", "y"), ("add",))

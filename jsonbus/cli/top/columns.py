@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from jsonbus.survey import NodeView, Picture, TopicView
 
 from ..figures import age, count, share
-from ..values import split_served
 from .preview import preview
 
 
@@ -63,7 +62,7 @@ def _name(view: NodeView) -> str:
 
 
 def _wanted(view: NodeView) -> str:
-    wanted, served = split_served(view.info.patterns)
+    wanted, served = view.info.wants, view.info.serves
     return ", ".join([*wanted, *(f"serves {each}" for each in served)])
 
 

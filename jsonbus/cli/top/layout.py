@@ -18,7 +18,6 @@ from jsonbus.survey import NodeView, Overview, Picture, TopicView
 
 from ..cells import clean, fit
 from ..figures import age, count, share
-from ..values import split_served
 from .columns import Column
 from .preview import preview
 from .state import State
@@ -215,7 +214,7 @@ def _value_lines(view: TopicView) -> list[str]:
 
 def _node_facts(view: NodeView) -> list[tuple[str, str]]:
     info = view.info
-    wanted, served = split_served(info.patterns)
+    wanted, served = info.wants, info.serves
     facts = [
         ("name", info.name),
         ("id", info.node),

@@ -7,8 +7,6 @@ from typing import Any
 
 from jsonbus.survey import NodeView, Overview, Picture, TopicView
 
-from ..values import split_served
-
 #: A value that is larger, as JSON, is left out: `value` is null, `is_value_kept` false.
 VALUE_BYTES_MAX = 4096
 
@@ -52,7 +50,7 @@ def _shape_topic(view: TopicView) -> dict[str, Any]:
 
 def _shape_node(view: NodeView) -> dict[str, Any]:
     info = view.info
-    wanted, served = split_served(info.patterns)
+    wanted, served = info.wants, info.serves
     return {
         "node": info.node,
         "name": info.name,

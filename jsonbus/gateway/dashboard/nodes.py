@@ -14,9 +14,6 @@ from .elements import Cell, Fact, Facts, Row, Rows
 from .look import Look
 from .texts import clean, count_out, say_ago, show_ago, show_count, show_rate, show_share, show_time
 
-#: How a node's list names a topic that the node serves; part of the wire format.
-SERVED_PREFIX = "jsonbus.request/"
-
 #: Patterns of one node that are shown.
 PATTERNS_MAX = 500
 
@@ -91,11 +88,10 @@ class NodesTab:
         assert info is not None
         self._title.set_text(clean(info.name))
         self._facts.show(_facts(info, view, gone, look))
-        served = [each for each in info.patterns if each.startswith(SERVED_PREFIX)]
-        wanted = [each for each in info.patterns if not each.startswith(SERVED_PREFIX)]
+        wanted, served = info.wants, info.serves
         self._wants_label.set_text(f"Its subscription list: {show_count(len(wanted))}")
         self._wants.set_text(_list(wanted) or "It wants nothing.")
-        self._serves.set_text(_list([each.removeprefix(SERVED_PREFIX) for each in served]))
+        self._serves.set_text(_list(served))
         self._serves_label.set_visibility(bool(served))
         self._serves.set_visibility(bool(served))
 
@@ -217,6 +213,6 @@ def _share(totals: jsonbus.Totals | None) -> Cell:
     return show_share(totals.suppressed / published if published else 0.0)
 
 
-def _list(names: list[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     text = "\n".join(map(clean, names[:PATTERNS_MAX]))
     return text if len(names) <= PATTERNS_MAX else f"{text}\nand {len(names) - PATTERNS_MAX:,} more"
