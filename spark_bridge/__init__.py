@@ -4,7 +4,7 @@
     bus  ◄──  publisher  ◄──  sink store  ◄──  server  ◄──  sink, in Spark
 
 Two halves that share no import. The bus half (recorder, log, server) runs without pyspark; the
-Spark half (`source/`, `spark/`, `pipeline.py`) runs where the bus is not installed. What they
+Spark half (`source/`, `spark/`, `pipeline/`) runs where the bus is not installed. What they
 have to agree on is written down in `wire.py` and `log/block.py`.
 """
 

@@ -1,4 +1,4 @@
-"""JSON text and back; the only place that imports orjson.
+"""JSON text and back: the only module of the core that imports orjson.
 
 What may be published is what orjson writes: the JSON types, dataclasses, datetimes (ISO 8601),
 enums (their value) and UUIDs. NaN and the infinities, which JSON lacks, are written as null.

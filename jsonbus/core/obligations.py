@@ -2,7 +2,7 @@
 
 One timer for all debts: it is armed by the first and, when it ends, one share pays them all. A
 share of somebody else pays too, as far as it covers what is owed; when nothing is left, the timer
-is cancelled. Which shares count as payment is for membership.py to say.
+is cancelled. Which shares count as payment is for agreement.py to say.
 """
 
 from __future__ import annotations

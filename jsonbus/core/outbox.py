@@ -92,10 +92,9 @@ class Outbox:
         self.wall_offset_s = wall_offset_s
         self.datagrams_sent = 0
         self.messages_sent = 0
-        #: When datagrams were last taken: each is a sign of life.
-        #: When something left that stands in for a heartbeat.
+        #: When a datagram that stands in for a heartbeat last left.
         self.last_sent_at = -math.inf
-        self._asides = 0  # datagrams that wait and do not
+        self._asides = 0  # queued datagrams that do not count as a heartbeat
 
     def __bool__(self) -> bool:
         return bool(self._gathered or self._ready)

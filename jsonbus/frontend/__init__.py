@@ -1,6 +1,7 @@
 """What both front ends share: everything about a bus that neither locks nor waits.
 
 opening.py       a node and its transport, from the settings
+gate.py          when a datagram may leave: pace, and a full send buffer
 checks.py        arguments of the public methods
 events.py        what the core tells: logged, or handed to whoever waits for it
 watch.py         handlers of what happens on the bus, as far as the same in both

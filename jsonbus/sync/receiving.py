@@ -46,11 +46,10 @@ class Receiving:
     """What is waited for, and read. One thread at a time, unless a method says otherwise.
 
     `take` gives a datagram to the node, with `lock` held, and returns what it brought for
-    subscriptions; `run_at_once` and `run_due` run handlers and tell whether this thread is to go on
-    receiving; `take_stir`
-    tells whether what was taken may have moved timers or caused output; `tend` does
-    what has its time and returns when to come again; `flush` sends what has gathered and returns
-    when to come again for that; `hear_again` is told for how long nothing was read.
+    subscriptions; `run_at_once` and `run_due` run handlers and return whether this thread is to go
+    on receiving; `take_stir` returns whether what was taken may have moved timers or caused output;
+    `tend` does what is due and returns when to come again; `flush` sends what has gathered and
+    returns when to come again for that; `hear_again` is told for how long nothing was read.
     """
 
     def __init__(
