@@ -19,18 +19,18 @@ from .version import __version__
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .aio.channel import Channel as AsyncChannel
-    from .async_topic_queue import AsyncTopicQueue
     from .config import BusConfig
-    from .core.frames import Totals
     from .core.message import Message, Origin
-    from .core.topics import check_pattern, check_topic, topic_matches
+    from .core.routing.topics import check_pattern, check_topic, topic_matches
     from .core.views import Explanation, NodeInfo
+    from .core.wire.frames import Totals
     from .frontend.gaps import GapEvent
     from .frontend.presence import NodeEvent
+    from .queues.tasks import AsyncTopicQueue
+    from .queues.threads import TopicQueue
     from .subscription_store import SubscriptionStore
     from .sync.bus import Bus
     from .sync.channel import Channel
-    from .topic_queue import TopicQueue
 
 __all__ = [
     "AsyncBus",
@@ -59,7 +59,7 @@ __all__ = [
 _HOMES = {
     "AsyncBus": ".aio.bus",
     "AsyncChannel": ".aio.channel:Channel",
-    "AsyncTopicQueue": ".async_topic_queue",
+    "AsyncTopicQueue": ".queues.tasks",
     "Bus": ".sync.bus",
     "BusConfig": ".config",
     "Channel": ".sync.channel",
@@ -70,11 +70,11 @@ _HOMES = {
     "NodeInfo": ".core.views",
     "Origin": ".core.message",
     "SubscriptionStore": ".subscription_store",
-    "TopicQueue": ".topic_queue",
-    "Totals": ".core.frames",
-    "check_pattern": ".core.topics",
-    "check_topic": ".core.topics",
-    "topic_matches": ".core.topics",
+    "TopicQueue": ".queues.threads",
+    "Totals": ".core.wire.frames",
+    "check_pattern": ".core.routing.topics",
+    "check_topic": ".core.routing.topics",
+    "topic_matches": ".core.routing.topics",
 }
 
 # A library says nothing unless its user asks to hear it.

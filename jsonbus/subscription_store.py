@@ -6,8 +6,8 @@ import threading
 from collections.abc import Hashable
 from typing import TypeVar
 
-from jsonbus.core import subscriptions
-from jsonbus.core.topics import check_pattern
+from jsonbus.core.routing import local_subscriptions as subscriptions
+from jsonbus.core.routing.topics import check_pattern
 
 S = TypeVar("S", bound=Hashable)
 

@@ -41,7 +41,7 @@ from .fields import (
 from .groups import Groups
 from .log.block import parse_header
 from .log.offset_log import OffsetLog
-from .log.pieces import FileRun, Piece
+from .log.range_reader import FileRun, Piece
 from .sink.sink import Sink
 
 logger = logging.getLogger("jsonbus.bridge")

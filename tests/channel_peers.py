@@ -8,7 +8,7 @@ import socket
 from types import TracebackType
 from typing import Any
 
-from jsonbus.core.channel_wire import (
+from jsonbus.core.channel.wire import (
     HELLO,
     PREFIX,
     PREFIX_BYTES,

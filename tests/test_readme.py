@@ -19,8 +19,8 @@ from jsonbus.cli import exit_codes
 from jsonbus.cli.command import SharedOption
 from jsonbus.cli.group import COMMANDS
 from jsonbus.config import BusSettings, environment_variable
-from jsonbus.core import wire
 from jsonbus.core.limits import VALUE_BYTES_MAX
+from jsonbus.core.wire import format as wire
 from jsonbus.sim.experiments import TABLE_HEADER
 from tests.helpers import find_free_port, need_program
 from tests.readme import README, ROOT, Run, Section, read_sections
@@ -136,7 +136,7 @@ def options_of(command: click.Command, *, shared: bool) -> set[str]:
 def all_commands() -> Iterator[tuple[str, click.Command]]:
     """Those of groups, too, each with all that it is called by."""
     for name in COMMANDS:
-        command = importlib.import_module(f"jsonbus.cli.{name}").command
+        command = importlib.import_module(f"jsonbus.cli.commands.{name}").command
         if isinstance(command, click.Group):
             yield from ((f"{name} {each}", inner) for each, inner in command.commands.items())
         else:
@@ -173,7 +173,7 @@ def test_every_setting_is_told_with_its_variable_and_default() -> None:
 
 
 def test_every_option_that_commands_share_is_told() -> None:
-    command = importlib.import_module("jsonbus.cli.sub").command
+    command = importlib.import_module("jsonbus.cli.commands.sub").command
     told = {name for row in rows_of("Settings") for name in re.findall(r"`(--?[a-z-]+)`", row[0])}
     assert told == options_of(command, shared=True)
 

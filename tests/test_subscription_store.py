@@ -13,8 +13,8 @@ import pytest
 import jsonbus
 from jsonbus.errors import InvalidTopicError
 from tests.helpers import wait_until
+from tests.queues.test_waiting import Background
 from tests.steps import count_steps
-from tests.test_topic_queue_waiting import Background
 
 WRITERS = 8
 PUBLISHERS = 4

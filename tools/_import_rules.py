@@ -47,8 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.frontend": BUS,
     "jsonbus.sync": BUS,
     "jsonbus.aio": BUS,
-    "jsonbus.topic_queue": ("jsonbus.errors", "jsonbus.core"),
-    "jsonbus.async_topic_queue": ("jsonbus.errors", "jsonbus.core"),
+    "jsonbus.queues": ("jsonbus.errors", "jsonbus.core"),
     "jsonbus.subscription_store": ("jsonbus.errors", "jsonbus.core"),
     "jsonbus.survey": PUBLIC,
     "jsonbus.recording": PUBLIC,
@@ -57,10 +56,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # Looks below the bus, at the same network, and joins it like anybody.
     "jsonbus.doctor": (*BUS, "jsonbus"),
     "jsonbus.cli": (*PUBLIC, "jsonbus.survey", "jsonbus.recording"),
-    "jsonbus.cli.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
-    "jsonbus.cli.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
-    "jsonbus.cli.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
-    "jsonbus.cli.demo": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
+    "jsonbus.cli.commands.doctor": (*PUBLIC, "jsonbus.cli", "jsonbus.doctor"),
+    "jsonbus.cli.commands.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
+    "jsonbus.cli.commands.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
+    "jsonbus.cli.commands.demo": (*PUBLIC, "jsonbus.cli", "jsonbus.demo"),
+    "jsonbus.demo": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "spark_bridge": PUBLIC,
     # The Spark half: it runs where the bus is not installed, and travels by value.
     "spark_bridge.source": (),
@@ -76,16 +76,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 #: The only places where a package from outside may be imported.
 HOMES: dict[str, tuple[str, ...]] = {
     "orjson": (
-        "jsonbus.core.codec",
+        "jsonbus.core.wire.codec",
         "jsonbus.gateway.values",
-        "jsonbus.recording.values",
-        "jsonbus.survey.values",
+        "jsonbus.recording.records",
+        "jsonbus.survey.value_size",
         "spark_bridge.rows",
         "spark_bridge.sink.rows",
     ),
     "netifaces": ("jsonbus.transport.interfaces",),
-    "click": ("jsonbus.cli",),
-    "rich": ("jsonbus.cli",),
+    "click": ("jsonbus.cli", "jsonbus.demo"),
+    "rich": ("jsonbus.cli", "jsonbus.demo"),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),
     "playwright": ("tools.dashboard_picture",),
@@ -96,11 +96,11 @@ HOMES: dict[str, tuple[str, ...]] = {
     "starlette": ("jsonbus.gateway",),
     "uvicorn": ("jsonbus.gateway",),
     "httpx": ("jsonbus.gateway",),
-    "httpcore": ("jsonbus.gateway.webhook_post",),
+    "httpcore": ("jsonbus.gateway.webhooks.post",),
     # Of MicroPython.
     "machine": ("tools.examples",),
     "network": ("tools.examples",),
-    "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
+    "prometheus_client": ("jsonbus.gateway.metrics.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench*"

@@ -16,13 +16,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from jsonbus.gateway.access import Access
-from jsonbus.gateway.app import make_app
-from jsonbus.gateway.event_streams import EventStreams
-from jsonbus.gateway.http_server import HttpServer
+from jsonbus.gateway.http.access import Access
+from jsonbus.gateway.http.app import make_app
+from jsonbus.gateway.http.event_streams import EventStreams
+from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Published
 from jsonbus.gateway.services import Services
-from jsonbus.gateway.visitors import Visitors
 
 _DONE = Published(0, True)
 

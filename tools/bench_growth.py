@@ -23,10 +23,10 @@ from bench_spec import SENSOR
 from orjson import dumps
 
 import jsonbus
-from jsonbus.core.frames import Entry
+from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import FrozenList
+from jsonbus.core.wire.frames import Entry
 
 #: Messages between two sends: about what fits one datagram.
 MESSAGES_PER_SEND = 12

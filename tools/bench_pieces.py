@@ -19,10 +19,11 @@ from bench_spec import SENSOR, TOPIC, TOPIC_NOBODY_WANTS, make_value
 from orjson import dumps, loads
 
 import jsonbus
-from jsonbus.core import codec, wire
 from jsonbus.core.node import Node
-from jsonbus.core.pattern_map import PatternMap
+from jsonbus.core.routing.pattern_map import PatternMap
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire import codec
+from jsonbus.core.wire import format as wire
 
 VALUE_JSON = dumps(SENSOR)
 TOPIC_JSON = dumps(TOPIC)

@@ -9,10 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from jsonbus.core.frames import Entry
+from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import FrozenList
+from jsonbus.core.wire.frames import Entry
 from jsonbus.transport.base import TransportInfo
 
 ADDRESS = ("127.0.0.1", 2416)

@@ -13,11 +13,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from jsonbus.aio.wakeup import Wakeup
-from jsonbus.core.channel import CLOSED, OPEN, OPENING
-from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
+from jsonbus.aio.signal import Wakeup
+from jsonbus.core.channel.end import CLOSED, OPEN, OPENING
+from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
 from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
-from jsonbus.frontend.channel import (
+from jsonbus.frontend.channels.channel import (
     ACCEPT,
     CLOSE,
     MESSAGE,
@@ -25,11 +25,11 @@ from jsonbus.frontend.channel import (
     BaseChannel,
     Handler,
 )
+from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.exchange import Exchange
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.mail import BATCH_MAX
+from jsonbus.frontend.subscription import BATCH_MAX
 
 H = TypeVar("H", bound=Handler)
 

@@ -10,18 +10,18 @@ from time import monotonic
 from types import TracebackType
 
 from jsonbus.aio.channel import Channel
+from jsonbus.aio.channel_io import Operator
 from jsonbus.aio.loop import Loop
-from jsonbus.aio.operator import Operator
-from jsonbus.aio.wakeup import Wakeup
-from jsonbus.core.channel_ports import check_port
-from jsonbus.core.connecting import Attempt
+from jsonbus.aio.signal import Wakeup
+from jsonbus.core.channel.connecting import Attempt
+from jsonbus.core.channel.ports import check_port
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ClosedError, ConfigError, LocalError
-from jsonbus.frontend.binding import BoundPort
-from jsonbus.frontend.calls import Call, NodeDoor
-from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
+from jsonbus.frontend.channels.binding import BoundPort
+from jsonbus.frontend.channels.channel import ACCEPT, BaseChannel, Handler
+from jsonbus.frontend.channels.connector import Call, NodeDoor
+from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
-from jsonbus.frontend.exchange import Exchange
 
 
 class Channels:

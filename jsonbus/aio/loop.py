@@ -16,21 +16,21 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jsonbus.aio.alarm import Alarm
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.publishing import HISTORY_WAIT_S, Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
+from jsonbus.aio.signal import Wakeup
 from jsonbus.aio.subscription import Subscription
-from jsonbus.aio.wakeup import Wakeup
+from jsonbus.aio.timer import Alarm
 from jsonbus.aio.workers import Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
-from jsonbus.frontend.channel_figures import NO_CHANNELS
+from jsonbus.frontend.channels.figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
-from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
+from jsonbus.frontend.subscription import Discards
 from jsonbus.frontend.watches import Watches
 from jsonbus.transport.base import Sender, Transport
 

@@ -32,11 +32,11 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from jsonbus.aio.wakeup import Wakeup
+from jsonbus.aio.signal import Wakeup
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.gate import Gate
+from jsonbus.frontend.throttle import Gate
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left, if more keep coming: some twenty turns of an

@@ -13,7 +13,7 @@ from jsonbus.aio.subscription import Handler, Subscription
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import RequestTimeoutError
 from jsonbus.frontend.events import Answer, Pong, describe_failure, read_answer
 from jsonbus.frontend.waits import ServiceWaits

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from jsonbus.aio.wakeup import Wakeup
+from jsonbus.aio.signal import Wakeup
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.mail import Discards, Mail
+from jsonbus.frontend.subscription import Discards, Mail
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`. Plain or async.
 Handler = Callable[[Any], Any]

@@ -6,7 +6,7 @@ group.py       the list of commands, imported one by one; errors become exit cod
 exit_codes.py  what the process tells its caller
 command.py     the options that every command shares, and the log
 output.py      results: JSON lines for programs, readable lines for people
-listening.py   messages on their way from subscriptions to the output
-lines.py       lines of standard input, each a value to publish
+lib/message_printer.py   messages on their way from subscriptions to the output
+lib/input_lines.py       lines of standard input, each a value to publish
 values.py      JSON text as people type it, and as we print it
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jsonbus.core.frames import UNTOLD, About
+from jsonbus.core.wire.frames import UNTOLD, About
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class NodeLeft:
 
 @dataclass(slots=True)
 class NodeIntroduced:
-    """A node told where it is; only while somebody seeks one (whereabouts.py)."""
+    """A node told where it is; only while somebody seeks one (directory.py)."""
 
     node: str
 

@@ -22,33 +22,33 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.buffers import PeerBuffers
 from jsonbus.core.counters import Counters
-from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import Event
-from jsonbus.core.express import Express
-from jsonbus.core.fragments import Fragments
-from jsonbus.core.frames import Entry, Frame, Totals
-from jsonbus.core.giving import Giving
-from jsonbus.core.large_values import LargeValues
+from jsonbus.core.fast_publish import Express
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
-from jsonbus.core.membership import Membership
+from jsonbus.core.membership.buffers import PeerBuffers
+from jsonbus.core.membership.directory import Place, Whereabouts
+from jsonbus.core.membership.membership import Membership
+from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.pings import Pings
 from jsonbus.core.publisher import Publisher
 from jsonbus.core.receiver import Receiver
-from jsonbus.core.reliable import Reliable
-from jsonbus.core.requests import Request
+from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.roster import Roster
-from jsonbus.core.routing import Deliveries, Inbox, Router
+from jsonbus.core.routing.router import Deliveries, Inbox, Router
+from jsonbus.core.routing.topics import check_pattern, check_topic
+from jsonbus.core.rpc.dialogue import Dialogue
+from jsonbus.core.rpc.pings import Pings
+from jsonbus.core.rpc.requests import Request
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import FrozenList
-from jsonbus.core.topics import check_pattern, check_topic
-from jsonbus.core.whereabouts import Place, Whereabouts
-from jsonbus.core.wire_encode import ENTRY_BYTES_MAX, entry_size_bytes
-from jsonbus.core.wire_encode_messages import Stamp
-from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.core.values.fragments import Fragments
+from jsonbus.core.values.large_values import LargeValues
+from jsonbus.core.values.retained_delivery import Giving
+from jsonbus.core.wire.encode import ENTRY_BYTES_MAX, entry_size_bytes
+from jsonbus.core.wire.encode_messages import Stamp
+from jsonbus.core.wire.frames import Entry, Frame, Totals
+from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.express import SHARING_MAX, Express
-from jsonbus.core.fragments import cut
-from jsonbus.core.wire_encode import LIST_OVERHEAD_BYTES
-from jsonbus.core.wire_encode_messages import (
+from jsonbus.core.fast_publish import SHARING_MAX, Express
+from jsonbus.core.values.fragments import cut
+from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES
+from jsonbus.core.wire.encode_messages import (
     BATCH_OVERHEAD_BYTES,
     FRAGMENT_OVERHEAD_BYTES,
     MESSAGE_OVERHEAD_BYTES,
@@ -27,7 +27,7 @@ from jsonbus.core.wire_encode_messages import (
     encode_marked,
     encode_message,
 )
-from jsonbus.core.wire_limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX
 
 #: A payload that takes more than this part of a datagram does not gather unattended: sizes are
 #: known only when messages are packed, and what gathers until then should stay small.

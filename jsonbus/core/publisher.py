@@ -1,23 +1,23 @@
 """From a value to the outbox, the hold queue or nowhere: the long way.
 
-It leaves lanes for the short one (express.py), which most messages of a flood take.
+It leaves lanes for the short one (fast_publish.py), which most messages of a flood take.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jsonbus.core import codec
 from jsonbus.core.counters import Counters
-from jsonbus.core.express import Express
-from jsonbus.core.hold import Held, HoldQueue
-from jsonbus.core.joining import DOUBTING, JOINING, SURE
+from jsonbus.core.fast_publish import Express
+from jsonbus.core.join_queue import Held, HoldQueue
+from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.reliable import Reliable
-from jsonbus.core.retained import Kept, RetainedStore
-from jsonbus.core.routing import Deliveries, Inbox, Route, Router
+from jsonbus.core.reliable.reliable import Reliable
+from jsonbus.core.routing.router import Deliveries, Inbox, Route, Router
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.values.retained import Kept, RetainedStore
+from jsonbus.core.wire import codec
 from jsonbus.errors import ClosedError, PayloadTooLargeError
 
 

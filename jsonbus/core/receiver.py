@@ -9,11 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.buffers import PeerBuffers
 from jsonbus.core.counters import Counters
-from jsonbus.core.dialogue import Dialogue
 from jsonbus.core.events import DatagramRejected, Event, MessagesLost
-from jsonbus.core.frames import (
+from jsonbus.core.limits import (
+    BUFFER_BYTES_MIN,
+    PEEK_BYTES_MIN,
+    PEERS_MAX,
+    PLAIN_HEARD_S,
+    PLAIN_LEASE_S,
+    REJECTS_REPORTED_MAX,
+    REPAIR_SIZE_BYTES,
+)
+from jsonbus.core.membership.buffers import PeerBuffers
+from jsonbus.core.membership.directory import Whereabouts
+from jsonbus.core.membership.membership import Membership
+from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.reliable.reliable import IN_TURN, Reliable
+from jsonbus.core.roster import Peer, Roster
+from jsonbus.core.routing.router import Deliveries, Inbox, Route, Router
+from jsonbus.core.rpc.dialogue import Dialogue
+from jsonbus.core.rpc.pings import Pings
+from jsonbus.core.values.large_values import LargeValues, Slice
+from jsonbus.core.values.retained_delivery import GIFT, Giving
+from jsonbus.core.wire.decode import (
+    DEEP_BYTES_MIN,
+    decode_body,
+    may_be_deep,
+    parse,
+    peek_header,
+    peek_topic,
+    single_item,
+)
+from jsonbus.core.wire.frames import (
     PLAIN_PREFIX,
     BeatFrame,
     ByeFrame,
@@ -34,36 +62,8 @@ from jsonbus.core.frames import (
     RetainedFrame,
     WhereFrame,
 )
-from jsonbus.core.giving import GIFT, Giving
-from jsonbus.core.large_values import LargeValues, Slice
-from jsonbus.core.limits import (
-    BUFFER_BYTES_MIN,
-    PEEK_BYTES_MIN,
-    PEERS_MAX,
-    PLAIN_HEARD_S,
-    PLAIN_LEASE_S,
-    REJECTS_REPORTED_MAX,
-    REPAIR_SIZE_BYTES,
-)
-from jsonbus.core.membership import Membership
-from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.core.outbox import Outbox
-from jsonbus.core.pings import Pings
-from jsonbus.core.reliable import IN_TURN, Reliable
-from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing import Deliveries, Inbox, Route, Router
-from jsonbus.core.whereabouts import Whereabouts
-from jsonbus.core.wire_decode import (
-    DEEP_BYTES_MIN,
-    decode_body,
-    may_be_deep,
-    parse,
-    peek_header,
-    peek_topic,
-    single_item,
-)
-from jsonbus.core.wire_limits import INTEGER_MAX
-from jsonbus.core.wire_names import (
+from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import (
     BATCH,
     FRAGMENT,
     KEY_COUNTER,

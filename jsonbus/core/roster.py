@@ -7,9 +7,9 @@ were lost; one that comes late is taken back from the count.
 
 from __future__ import annotations
 
-from jsonbus.core.frames import UNTOLD, About, Header, Totals
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, MARKS_MAX, PEERS_MAX
-from jsonbus.core.wire_encode_messages import HEADER_END_BYTES, header_pattern
+from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_pattern
+from jsonbus.core.wire.frames import UNTOLD, About, Header, Totals
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jsonbus.core.frames import UNTOLD, About
 from jsonbus.core.limits import VALUE_BYTES_MAX
+from jsonbus.core.wire.frames import UNTOLD, About
 
 
 class NodeSettings(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jsonbus.core.frames import PLAIN_PREFIX, About, Entry, Totals
-from jsonbus.core.joining import DOUBTING, JOINING
+from jsonbus.core.membership.joining import DOUBTING, JOINING
+from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.roster import Roster
+from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import SubscriptionList
-from jsonbus.core.topics import matches
-from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.core.wire.frames import PLAIN_PREFIX, About, Entry, Totals
+from jsonbus.core.wire.names import SERVED_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..core.frames import EchoedFrame, EchoFrame
-from ..core.wire import Stamp, encode_echo, encode_echoed
+from ..core.wire.format import Stamp, encode_echo, encode_echoed
+from ..core.wire.frames import EchoedFrame, EchoFrame
 
 Address = tuple[str, int]
 

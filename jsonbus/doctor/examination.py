@@ -9,7 +9,7 @@ from dataclasses import replace
 from jsonbus import Bus
 from jsonbus.config import BusConfig, BusSettings, load
 
-from ..core.frames import EchoedFrame
+from ..core.wire.frames import EchoedFrame
 from ..errors import TransportError
 from ..transport.base import Transport
 from ..transport.multicast import open_multicast

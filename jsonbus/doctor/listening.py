@@ -10,8 +10,8 @@ import time
 
 from jsonbus.config import BusSettings, load
 
-from ..core.frames import EchoFrame
-from ..core.wire import decode
+from ..core.wire.format import decode
+from ..core.wire.frames import EchoFrame
 from ..errors import DatagramError, TransportError
 from ..frontend.opening import make_name
 from ..transport.base import TransportInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..core.frames import EchoedFrame, EchoFrame, Frame
-from ..core.wire import decode
+from ..core.wire.format import decode
+from ..core.wire.frames import EchoedFrame, EchoFrame, Frame
 from ..errors import DatagramError
 from ..transport import platforms
 from .facts import Rejects

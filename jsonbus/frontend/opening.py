@@ -9,9 +9,9 @@ import socket
 import time
 
 from jsonbus.config import BusConfig
-from jsonbus.core.frames import About
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire.frames import About
 from jsonbus.transport.base import DATAGRAM_BYTES_MAX, Transport
 from jsonbus.transport.multicast import open_multicast
 from jsonbus.version import __version__

@@ -15,23 +15,23 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
-from .accept_watch import AcceptWatch
-from .access import Access
-from .app import make_app
-from .bridges import Bridges
-from .event_streams import EventStreams
-from .home_page import NOT_INSTALLED, SWITCHED_OFF
-from .http_request import BodyRoom
-from .http_server import HttpServer
+from .http.accept_errors import AcceptWatch
+from .http.access import Access
+from .http.app import make_app
+from .http.event_streams import EventStreams
+from .http.home_page import NOT_INSTALLED, SWITCHED_OFF
+from .http.origins import Visitors
+from .http.request import BodyRoom
+from .http.server import HttpServer
 from .hub import Hub
-from .lookout import Lookout
-from .observation import Observation
+from .metrics.bridges import Bridges
+from .metrics.observer import Observation
+from .metrics.survey_observer import Lookout
 from .services import Services
-from .targets import Targets
-from .text_server import TextServer
-from .visitors import Visitors
-from .webhook_ledger import WebhookLedger
-from .webhooks import Webhooks
+from .text.server import TextServer
+from .webhooks.ledger import WebhookLedger
+from .webhooks.targets import Targets
+from .webhooks.webhooks import Webhooks
 
 logger = logging.getLogger("jsonbus.gateway")
 

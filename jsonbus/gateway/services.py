@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .access import Access
-from .event_streams import EventStreams
-from .home_page import SWITCHED_OFF
-from .http_request import BodyRoom
+from .http.access import Access
+from .http.event_streams import EventStreams
+from .http.home_page import SWITCHED_OFF
+from .http.origins import Visitors
+from .http.request import BodyRoom
 from .hub import Published
-from .metrics import Observe, Stats
-from .visitors import Visitors
+from .metrics.metrics import Observe, Stats
 
 #: The longest body of POST /v1/topics/… unless told otherwise.
 BODY_BYTES_MAX = 1 << 20

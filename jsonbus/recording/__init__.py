@@ -29,7 +29,7 @@ from pathlib import Path
 
 from .player import Player
 from .reader import Recording
-from .values import Losses
+from .records import Losses
 from .writer import RecordingWriter
 
 __all__ = ["Losses", "Player", "Recording", "RecordingWriter", "create_recording", "open_recording"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import jsonbus
 
 from .output_file import OutputFile
-from .values import Losses, losses_to_line, message_to_line
+from .records import Losses, losses_to_line, message_to_line
 
 #: Lines between two points from which a torn file cannot lose any.
 SYNC_BYTES = 128 << 10

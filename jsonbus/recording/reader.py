@@ -13,8 +13,8 @@ from jsonbus.errors import RecordingError
 
 from .formats import check_installed, detect, peek
 from .input_file import BLOCK_BYTES, GunzipFile, InputFile
+from .records import Bad, Losses, parse_line
 from .series import find_series
-from .values import Bad, Losses, parse_line
 
 #: More than the largest value may have, with what else is in its line.
 LINE_BYTES_MAX = 80 << 20

@@ -8,7 +8,7 @@ from typing import Protocol
 import jsonbus
 
 from .output_file import OutputFile
-from .values import Losses
+from .records import Losses
 
 
 class Sink(Protocol):

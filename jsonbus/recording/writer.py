@@ -20,9 +20,9 @@ from jsonbus.errors import (
 
 from .formats import check_installed, format_of
 from .output_file import OutputFile
+from .records import Losses
 from .series import delete, find_series, numbered
 from .sink import NO_SINK, make_sink
-from .values import Losses
 
 
 class RecordingWriter:

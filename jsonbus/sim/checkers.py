@@ -15,19 +15,19 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jsonbus.core.channel_wire import FrameItem
+from jsonbus.core.channel.wire import FrameItem
 from jsonbus.core.events import Event, ReplyReceived
-from jsonbus.core.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX, TIMER_SLACK_S
 from jsonbus.core.message import Message
-from jsonbus.core.requests import Request
-from jsonbus.core.topics import matches
+from jsonbus.core.routing.topics import matches
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
 
 if TYPE_CHECKING:
-    from jsonbus.sim.calls import Call
-    from jsonbus.sim.channel_ends import SimEnd
+    from jsonbus.sim.channels.calls import Call
+    from jsonbus.sim.channels.ends import SimEnd
     from jsonbus.sim.world import World
 
 

@@ -20,7 +20,7 @@ from operator import xor
 from statistics import mean, median
 from typing import Any
 
-from jsonbus.core.frames import Digest
+from jsonbus.core.wire.frames import Digest
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.network import NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from math import inf
 
-from jsonbus.core.frames import ALL_BUCKETS, Frame, ListFrame
 from jsonbus.core.message import Message
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire.frames import ALL_BUCKETS, Frame, ListFrame
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink

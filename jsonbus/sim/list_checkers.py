@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jsonbus.core.events import Event, RequestUnserved
-from jsonbus.core.frames import Frame, MessagesFrame
 from jsonbus.core.limits import SUSPECT_GRACE_S
-from jsonbus.core.liveness import heartbeat_s, lease_s
-from jsonbus.core.topics import matches
-from jsonbus.core.wire_names import SERVED_PREFIX
+from jsonbus.core.membership.liveness import heartbeat_s, lease_s
+from jsonbus.core.routing.topics import matches
+from jsonbus.core.wire.frames import Frame, MessagesFrame
+from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker, publications_in
 from jsonbus.sim.participants import (
     PLAIN_ANSWER_DELAY_MAX_S,

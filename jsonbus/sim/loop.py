@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-from jsonbus.core import wire
 from jsonbus.core.events import Event
-from jsonbus.core.frames import ListFrame, PresenceFrame
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
 from jsonbus.sim.network import Network

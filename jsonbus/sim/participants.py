@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from jsonbus.core import codec
+from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import SubscriptionList
+from jsonbus.core.wire import codec
 from jsonbus.sim.records import Flight, Inquiry, Sink
 
 PORT = 2416

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from jsonbus.core.frames import Frame
+from jsonbus.core.wire.frames import Frame
 
 if TYPE_CHECKING:
     from jsonbus.sim.participants import Participant, SimNode

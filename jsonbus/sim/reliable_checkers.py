@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from jsonbus.core import limits
 from jsonbus.core.events import Event, GapFound
-from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame
 from jsonbus.core.message import Message
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame
 from jsonbus.sim.checkers import Checker, publications_in
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink

@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from jsonbus.core.events import Event
-from jsonbus.core.frames import (
+from jsonbus.core.message import Message
+from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     BeatFrame,
     Entry,
@@ -33,9 +34,8 @@ from jsonbus.core.frames import (
     PresenceFrame,
     RepairFrame,
 )
-from jsonbus.core.message import Message
-from jsonbus.sim.calls import Call
-from jsonbus.sim.channel_ends import SimEnd
+from jsonbus.sim.channels.calls import Call
+from jsonbus.sim.channels.ends import SimEnd
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink

@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from jsonbus.core.wire_names import SERVED_PREFIX
-from jsonbus.sim.channel_chaos import ChannelChaos
+from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.sim.channels.chaos import ChannelChaos
 from jsonbus.sim.checkers import (
     Checker,
     DatagramsAreSound,

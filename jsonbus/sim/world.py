@@ -2,7 +2,7 @@
 
 The world is where a scenario is told: who joins, subscribes, publishes, crashes, leaves. It writes
 the truth down (records.py) as it happens, for checkers to compare with what the nodes believe. How
-datagrams and timers reach the nodes is in loop.py; what is done with channels, in channel_world.py.
+datagrams and timers reach the nodes is in loop.py; channels are in channels/world.py.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
-from jsonbus.core.subscription_list import FrozenList
-from jsonbus.core.topics import matches
-from jsonbus.core.wire_names import SERVED_PREFIX
-from jsonbus.sim.channel_world import WorldChannels
+from jsonbus.core.routing.topics import matches
+from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.sim.channels.streams import Streams
+from jsonbus.sim.channels.world import WorldChannels
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
 from jsonbus.sim.loop import Loop, hooks
 from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
-from jsonbus.sim.streams import Streams
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 

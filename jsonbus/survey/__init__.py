@@ -9,10 +9,10 @@ Nothing here has a clock, a thread or a socket: it is told messages, nodes and t
 
 from __future__ import annotations
 
-from .rhythm import Rhythm, RhythmView, Spread
-from .rhythms import Rhythms
+from .interval_table import Rhythms
+from .intervals import Rhythm, RhythmView, Spread
 from .survey import PUBLISHERS_MAX, TOPICS_MAX, WINDOW_S, Survey
-from .values import size_of
+from .value_size import size_of
 from .views import NodeView, Overview, Picture, TopicView
 
 __all__ = [

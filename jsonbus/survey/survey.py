@@ -20,7 +20,7 @@ from .nodes import NodeRates, loss_of
 from .samples import WINDOW_S, Samples, per_second
 from .subscribers import Subscribers
 from .topic import Publisher, Topic, without_value
-from .values import size_of
+from .value_size import size_of
 from .views import NodeView, Overview, Picture, TopicView
 
 __all__ = ["PUBLISHERS_MAX", "TOPICS_MAX", "VALUES_BYTES_MAX", "WINDOW_S", "Survey"]

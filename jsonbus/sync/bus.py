@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from jsonbus.config import BusConfig, BusSettings, load
-from jsonbus.core.codec import dumps_plain
 from jsonbus.core.node import Node
+from jsonbus.core.wire.codec import dumps_plain
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler, check_seconds
 from jsonbus.frontend.events import Pong
 from jsonbus.frontend.lifetime import closed_error
-from jsonbus.frontend.mail import MAXSIZE_DEFAULT
 from jsonbus.frontend.opening import make_node, open_transport
+from jsonbus.frontend.subscription import MAXSIZE_DEFAULT
 from jsonbus.sync.loop import CLOSE_S, Loop
 from jsonbus.sync.requests import Requests
 from jsonbus.sync.subscription import Handler, Subscription

@@ -13,10 +13,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from jsonbus.core.channel import CLOSED, OPEN, OPENING
-from jsonbus.core.channel_limits import OUTPUT_BYTES_MAX
+from jsonbus.core.channel.end import CLOSED, OPEN, OPENING
+from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
 from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
-from jsonbus.frontend.channel import (
+from jsonbus.frontend.channels.channel import (
     ACCEPT,
     CLOSE,
     MESSAGE,
@@ -24,12 +24,12 @@ from jsonbus.frontend.channel import (
     BaseChannel,
     Handler,
 )
+from jsonbus.frontend.channels.connection import LENT_BYTES_MAX, Line
+from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.exchange import Exchange
-from jsonbus.frontend.line import LENT_BYTES_MAX, Line
-from jsonbus.frontend.mail import BATCH_MAX
-from jsonbus.sync.direct import CAN_WAIT, Seat, Seats
+from jsonbus.frontend.subscription import BATCH_MAX
+from jsonbus.sync.direct_receive import CAN_WAIT, Seat, Seats
 
 H = TypeVar("H", bound=Handler)
 
@@ -282,7 +282,7 @@ class Channel(BaseChannel):
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
 
     def _poll(self, line: Line, deadline: float | None) -> bool:
-        """`_wait_once`, by reading the connection (direct.py). False if the time is over."""
+        """Wait once by reading the connection here. False if the time is over."""
         timeout_s = None if deadline is None else deadline - monotonic()
         if timeout_s is not None and timeout_s <= 0:
             return False

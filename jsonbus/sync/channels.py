@@ -8,20 +8,20 @@ from functools import partial
 from time import monotonic
 from types import TracebackType
 
-from jsonbus.core.channel_ports import check_port
-from jsonbus.core.connecting import Attempt
+from jsonbus.core.channel.connecting import Attempt
+from jsonbus.core.channel.ports import check_port
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelError, ClosedError, ConfigError, LocalError
-from jsonbus.frontend.binding import BoundPort
-from jsonbus.frontend.calls import Call, NodeDoor
-from jsonbus.frontend.channel import ACCEPT, BaseChannel, Handler
+from jsonbus.frontend.channels.binding import BoundPort
+from jsonbus.frontend.channels.channel import ACCEPT, BaseChannel, Handler
+from jsonbus.frontend.channels.connector import Call, NodeDoor
+from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
-from jsonbus.frontend.exchange import Exchange
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.sync.channel import Channel
-from jsonbus.sync.direct import Seats
+from jsonbus.sync.channel_io import Operator
+from jsonbus.sync.direct_receive import Seats
 from jsonbus.sync.loop import Loop
-from jsonbus.sync.operator import Operator
 
 
 class Channels:

@@ -10,7 +10,7 @@ to the node:
   `Bus.publish` only adds them to others (core/express.py), and comes here for every so many;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
 - **workers** run handlers; they come here only as callers. Which of the bus's threads receives and
-  which are workers, the crew decides (crew.py), and it changes.
+  which are workers, the crew decides (thread_pool.py), and it changes.
 
 A caller that made the node want an earlier timer than the receive thread is waiting for, or that
 left something unsent, wakes the receive thread.
@@ -33,17 +33,17 @@ from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, TransportError
-from jsonbus.frontend.channel_figures import NO_CHANNELS
+from jsonbus.frontend.channels.figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
-from jsonbus.frontend.mail import Discards
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
+from jsonbus.frontend.subscription import Discards
 from jsonbus.frontend.watches import Watches
-from jsonbus.sync.crew import Crew
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
+from jsonbus.sync.thread_pool import Crew
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:

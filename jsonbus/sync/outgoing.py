@@ -48,7 +48,7 @@ from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.gate import Gate
+from jsonbus.frontend.throttle import Gate
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one

@@ -3,7 +3,7 @@
 It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a
 time, up to DRAIN_MAX and for DRAIN_S per wake-up, and brings what was in it to its subscriptions
 before it reads the next: into their mailboxes, or straight to a quick handler. Which thread that
-is, and who runs handlers, is the crew's affair (crew.py).
+is, and who runs handlers, is the crew's affair (thread_pool.py).
 
 A full mailbox with overflow "block" *holds up* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when
@@ -24,8 +24,8 @@ from time import monotonic
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
-from jsonbus.sync.bell import Bell
 from jsonbus.sync.subscription import Subscription
+from jsonbus.sync.waker import Bell
 from jsonbus.transport.base import Sender, Transport
 
 Deliveries = list[tuple[Subscription, list[Message]]]

@@ -14,13 +14,13 @@ from typing import Any
 
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import RequestTimeoutError
 from jsonbus.frontend.events import Answer, Pong, describe_failure, read_answer
 from jsonbus.frontend.waits import ServiceWaits
-from jsonbus.sync.crew import current_subscription
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.subscription import Handler, Subscription
+from jsonbus.sync.thread_pool import current_subscription
 
 
 class Requests:

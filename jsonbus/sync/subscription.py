@@ -2,8 +2,8 @@
 
 Each has a lock of its own, held while messages move into or out of the mailbox and for nothing
 else. A reader waits on the lock's condition; for a handler, `schedule` is called once, and has it
-run until the mailbox is empty (crew.py). Messages for a quick handler may go past an empty mailbox:
-`begin` makes sure that nothing is before them, and what comes meanwhile waits behind them.
+run until the mailbox is empty (thread_pool.py). Messages for a quick handler may go past an empty
+mailbox: `begin` makes sure that nothing is before them, and what comes meanwhile waits behind them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.mail import BATCH_MAX, Discards, Mail
-from jsonbus.sync.crew import current_subscription
+from jsonbus.frontend.subscription import BATCH_MAX, Discards, Mail
+from jsonbus.sync.thread_pool import current_subscription
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`.
 Handler = Callable[[Any], Any]

@@ -14,7 +14,7 @@ from typing import Any
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.mail import BATCH_MAX
+from jsonbus.frontend.subscription import BATCH_MAX
 from jsonbus.frontend.watch import BaseWatch, E, Subject
 
 EventHandler = Callable[[E], Any]

@@ -50,9 +50,9 @@ from .disk import DirectoryLock, make_directory
 from .flush import Flusher, as_error
 from .meta import PARTITIONS_DEFAULT, load_or_create
 from .partition import Partition, Settings
-from .pieces import FileRun, Piece, RangeReader
-from .places import count_bytes, find_bytes, find_time, share_bytes
+from .range_reader import FileRun, Piece, RangeReader
 from .retention import Retention
+from .search import count_bytes, find_bytes, find_time, share_bytes
 from .view import View
 
 __all__ = ["FileRun", "OffsetLog", "Piece"]

@@ -31,9 +31,9 @@ from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 
 from ..errors import BusyError, RequestError, StoreError, TooLargeError
 from ..wire import STAGE_BYTES_MAX
+from .keyed_lock import Turns
 from .rows import check_rows, read_rows
 from .store import Part, Publication, SinkStore
-from .turns import Turns
 
 FILE_NAME = "sink.sqlite"
 

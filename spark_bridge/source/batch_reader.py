@@ -15,7 +15,7 @@ from .offsets import LogState, Offsets, Range
 from .options import Bound, SourceOptions
 from .planning import plan
 from .reading import as_partitions, on_loss, read_partition
-from .starting import resolve_bound
+from .starting_offsets import resolve_bound
 from .watcher import Watcher
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from .errors import ProtocolError, RefusedError, UnreachableError
-from .process import process_wide
+from .process_pool import process_wide
 from .protocol import (
     BLOCKS,
     BROKEN,

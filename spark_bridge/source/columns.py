@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from .errors import OptionError
-from .json_rows import compile_type
+from .json.json_rows import compile_type
 from .options import SourceOptions
 
 #: In the order in which they come if nobody says otherwise.

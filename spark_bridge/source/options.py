@@ -17,8 +17,8 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from .ddl import parse_value_schema
 from .errors import OptionError
+from .json.ddl import parse_value_schema
 
 DEFAULT_PORT = 7710
 TOPIC_BYTES_MAX = 255

@@ -16,10 +16,10 @@ from pyspark.sql.types import StringType, StructType
 from .client import Patience, borrow, is_passing, tell, unreachable
 from .columns import arrow_schema, select, value_type
 from .errors import CorruptBlockError, DataLossError, MisfitError, RefusedError, SourceError
+from .json.values import ValueReader
 from .offsets import Range, ahead, expired
 from .options import FAILFAST, SourceOptions
-from .process import begin_task, warn_once
-from .values import ValueReader
+from .process_pool import begin_task, warn_once
 
 #: Blocks with fewer rows or bytes are joined: each batch costs Spark as much as hundreds of rows.
 BATCH_ROWS_MIN = 2048

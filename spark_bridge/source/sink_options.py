@@ -17,8 +17,8 @@ from pyspark.sql.types import (
 )
 
 from .errors import OptionError
+from .json.to_json import find_unwritable, to_json
 from .options import parse_options
-from .to_json import find_unwritable, to_json
 
 #: By their names in lower case: options that the sink shares with the source, its own, and what
 #: Spark passes besides them.

@@ -20,14 +20,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from .admission import Intake
 from .client import tell
 from .columns import check_schema
 from .errors import OptionError, SourceError
-from .intake import Intake
 from .offsets import Place, dump, load, ranges_between
 from .options import SourceOptions
 from .planning import plan
-from .process import warn_once
+from .process_pool import warn_once
 from .reading import as_partitions, on_loss, read_partition
 
 try:

@@ -25,7 +25,7 @@ from pyspark.sql.types import Row, StructType
 
 from .client import Patience, borrow, is_passing, unreachable
 from .errors import OptionError, RefusedError, SourceError
-from .process import begin_task, warn_once
+from .process_pool import begin_task, warn_once
 from .sink_options import SinkColumns, SinkOptions, find_columns, parse_sink_options
 
 try:

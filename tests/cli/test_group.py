@@ -23,7 +23,7 @@ def test_every_command_has_help_that_begins_as_the_list_says(name: str) -> None:
     result = make_runner().invoke(cli, [name, "--help"], prog_name="jsonbus")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: jsonbus {name} ")
-    command = importlib.import_module(f"jsonbus.cli.{name}").command
+    command = importlib.import_module(f"jsonbus.cli.commands.{name}").command
     assert command.help.startswith(COMMANDS[name])
 
 

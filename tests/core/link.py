@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard, TypeVar
 
 from jsonbus.core.events import Event
-from jsonbus.core.frames import ALL_BUCKETS, Digest, Entry, Frame, ListFrame
+from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.subscription_list import FrozenList
-from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import encode_presence
-from jsonbus.core.wire_encode_messages import Stamp
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode import encode_presence
+from jsonbus.core.wire.encode_messages import Stamp
+from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, Entry, Frame, ListFrame
 
 E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Frame)

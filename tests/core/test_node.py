@@ -11,11 +11,11 @@ import pytest
 
 from jsonbus.core import node as node_module
 from jsonbus.core.events import DatagramRejected, InterestChanged
-from jsonbus.core.frames import ByeFrame, MessagesFrame
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode import encode_ping
+from jsonbus.core.wire.frames import ByeFrame, MessagesFrame
 from jsonbus.errors import ClosedError, InvalidTopicError, LocalError
 from tests.core.link import START, Link, forge
 

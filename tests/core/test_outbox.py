@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsonbus.core.codec import dumps, loads
-from jsonbus.core.express import Express
-from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame, PingFrame
+from jsonbus.core.fast_publish import Express
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import encode_ping
-from jsonbus.core.wire_encode_messages import Stamp
+from jsonbus.core.wire.codec import dumps, loads
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode import encode_ping
+from jsonbus.core.wire.encode_messages import Stamp
+from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame, PingFrame
 from tests.core.generated import unhurried
 
 NOW = 1000.0

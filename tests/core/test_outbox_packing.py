@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from jsonbus.core.codec import dumps, loads
-from jsonbus.core.express import SHARING_MAX, Express
-from jsonbus.core.frames import FragmentFrame, MessagesFrame, PingFrame
+from jsonbus.core.fast_publish import SHARING_MAX, Express
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.topics import is_valid_topic
-from jsonbus.core.wire_decode import decode
-from jsonbus.core.wire_encode import encode_ping
-from jsonbus.core.wire_encode_messages import BATCH_OVERHEAD_BYTES, Stamp
-from jsonbus.core.wire_limits import NODE_ID_BYTES_MAX
+from jsonbus.core.routing.topics import is_valid_topic
+from jsonbus.core.wire.codec import dumps, loads
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode import encode_ping
+from jsonbus.core.wire.encode_messages import BATCH_OVERHEAD_BYTES, Stamp
+from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame, PingFrame
+from jsonbus.core.wire.limits import NODE_ID_BYTES_MAX
 from tests.core.generated import json_values, unhurried
 
 NOW = 1000.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jsonbus.core.frames import FragmentFrame, Frame, MessagesFrame, NakFrame
 from jsonbus.core.node import Node
+from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame, NakFrame
 from tests.core.link import Link
 
 

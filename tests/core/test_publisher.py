@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jsonbus.core.frames import MessagesFrame
 from jsonbus.core.limits import HOLD_MESSAGES_MAX
 from jsonbus.core.node import Node
+from jsonbus.core.wire.frames import MessagesFrame
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError, PayloadTooLargeError
 from tests.core.link import Link, forge_presence
 

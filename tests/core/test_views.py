@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from jsonbus.core.views import Explanation, explain
-from jsonbus.core.wire_encode import encode_ping
+from jsonbus.core.wire.encode import encode_ping
 from jsonbus.errors import InvalidTopicError
 from tests.core.link import Link, forge
 

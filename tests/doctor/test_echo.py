@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jsonbus.core.frames import EchoedFrame, EchoFrame
-from jsonbus.core.wire import decode
+from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.frames import EchoedFrame, EchoFrame
 from jsonbus.doctor import echo
 from jsonbus.doctor.echo import SIZES_BYTES, Answerer, Asker
 from jsonbus.doctor.facts import ListenerFacts, SizeFacts

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from jsonbus.gateway.webhook_store import WebhookStore
+from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.end_to_end.processes import Desk, Process
 
 

@@ -19,20 +19,20 @@ import httpx
 from fastapi import FastAPI
 
 import jsonbus
-from jsonbus.gateway.access import Access, read_token
-from jsonbus.gateway.app import make_app
-from jsonbus.gateway.bridges import Bridges
-from jsonbus.gateway.event_streams import EventStreams
-from jsonbus.gateway.http_request import BodyRoom
-from jsonbus.gateway.http_server import HttpServer
+from jsonbus.gateway.http.access import Access, read_token
+from jsonbus.gateway.http.app import make_app
+from jsonbus.gateway.http.event_streams import EventStreams
+from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.request import BodyRoom
+from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
-from jsonbus.gateway.lookout import Lookout
-from jsonbus.gateway.observation import Observation
+from jsonbus.gateway.metrics.bridges import Bridges
+from jsonbus.gateway.metrics.observer import Observation
+from jsonbus.gateway.metrics.survey_observer import Lookout
 from jsonbus.gateway.services import BODY_BYTES_MAX, Services
-from jsonbus.gateway.targets import Targets
-from jsonbus.gateway.visitors import Visitors
-from jsonbus.gateway.webhook_ledger import WebhookLedger
-from jsonbus.gateway.webhooks import Webhooks
+from jsonbus.gateway.webhooks.ledger import WebhookLedger
+from jsonbus.gateway.webhooks.targets import Targets
+from jsonbus.gateway.webhooks.webhooks import Webhooks
 from tests.aio.running import buses
 
 PublishHook = Callable[[str, Any], Awaitable[None]]

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi")
 
 from jsonbus.errors import TransportError
 from jsonbus.gateway.gateway import Gateway
-from jsonbus.gateway.webhook_store import WebhookStore
+from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.helpers import find_free_port
 
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 import jsonbus
-from jsonbus.core import liveness
+from jsonbus.core.membership import liveness
 from jsonbus.errors import (
     BacklogFullError,
     InvalidTopicError,

@@ -16,32 +16,60 @@ import pytest
 pytest.importorskip("fastapi")
 
 from jsonbus.cli.command import SharedOption
-from jsonbus.cli.gateway import HTTP_PORT, TEXT_PORT, command
-from jsonbus.cli.log_file import LOG_BYTES_MAX, LOG_FILES_MAX
+from jsonbus.cli.commands.gateway import HTTP_PORT, TEXT_PORT, command
+from jsonbus.cli.lib.log_file import LOG_BYTES_MAX, LOG_FILES_MAX
 from jsonbus.gateway import (
-    backoff,
-    courier,
-    event_streams,
-    families,
-    http_connection,
-    http_request,
-    observation,
-    parameters,
     services,
-    text_commands,
-    text_server,
-    text_wire,
-    webhook_bodies,
-    webhook_file,
-    webhook_reserve,
-    webhook_store,
 )
-from jsonbus.gateway.access import RIGHTS
 from jsonbus.gateway.gateway import Gateway
-from jsonbus.gateway.openapi import make_document
-from jsonbus.gateway.series import REST
-from jsonbus.gateway.text_server import TextServer
-from jsonbus.gateway.webhook_ledger import WebhookLedger
+from jsonbus.gateway.http import (
+    connection as http_connection,
+)
+from jsonbus.gateway.http import (
+    event_streams,
+    parameters,
+)
+from jsonbus.gateway.http import (
+    request as http_request,
+)
+from jsonbus.gateway.http.access import RIGHTS
+from jsonbus.gateway.http.openapi import make_document
+from jsonbus.gateway.metrics import (
+    families,
+)
+from jsonbus.gateway.metrics import (
+    observer as observation,
+)
+from jsonbus.gateway.metrics.series import REST
+from jsonbus.gateway.text import (
+    commands as text_commands,
+)
+from jsonbus.gateway.text import (
+    server as text_server,
+)
+from jsonbus.gateway.text import (
+    wire as text_wire,
+)
+from jsonbus.gateway.text.server import TextServer
+from jsonbus.gateway.webhooks import (
+    backoff,
+)
+from jsonbus.gateway.webhooks import (
+    bodies as webhook_bodies,
+)
+from jsonbus.gateway.webhooks import (
+    delivery as courier,
+)
+from jsonbus.gateway.webhooks import (
+    reserve as webhook_reserve,
+)
+from jsonbus.gateway.webhooks import (
+    schema as webhook_file,
+)
+from jsonbus.gateway.webhooks import (
+    store as webhook_store,
+)
+from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.survey import TOPICS_MAX
 from tests.aio.running import asynctest
 from tests.helpers import find_free_port, need_program, wait_until

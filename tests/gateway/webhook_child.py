@@ -14,7 +14,7 @@ import os
 import sys
 from pathlib import Path
 
-from jsonbus.gateway.webhook_ledger import Batch, WebhookLedger
+from jsonbus.gateway.webhooks.ledger import Batch, WebhookLedger
 from tests.gateway.webhook_helpers import URL, messages_of
 
 PUBLISHERS = 4

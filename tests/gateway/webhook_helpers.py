@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from jsonbus.gateway.webhook_file import FILE_NAME
-from jsonbus.gateway.webhook_ledger import Batch, WebhookLedger
+from jsonbus.gateway.webhooks.ledger import Batch, WebhookLedger
+from jsonbus.gateway.webhooks.schema import FILE_NAME
 
 URL = "http://127.0.0.1:9/hook"
 

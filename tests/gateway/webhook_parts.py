@@ -14,9 +14,9 @@ from typing import Any
 
 import jsonbus
 from jsonbus.gateway.hub import Hub
-from jsonbus.gateway.targets import Targets
-from jsonbus.gateway.webhook_ledger import SubscriberView, WebhookLedger
-from jsonbus.gateway.webhooks import Webhooks
+from jsonbus.gateway.webhooks.ledger import SubscriberView, WebhookLedger
+from jsonbus.gateway.webhooks.targets import Targets
+from jsonbus.gateway.webhooks.webhooks import Webhooks
 from tests.gateway.receiver import until
 from tests.helpers import find_free_port
 

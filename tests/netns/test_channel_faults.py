@@ -11,7 +11,7 @@ from typing import Any
 
 from lab_process import Process
 
-from jsonbus.core.channel_limits import SILENCE_S
+from jsonbus.core.channel.limits import SILENCE_S
 from tests.netns.commands import TIMEOUT_S, events
 from tests.netns.conftest import MakeLab
 

@@ -10,7 +10,7 @@ import pytest
 import jsonbus
 from jsonbus.recording import open_recording
 from jsonbus.recording.formats import FORMATS
-from jsonbus.recording.values import make_message
+from jsonbus.recording.records import make_message
 
 #: The parameter of a test that holds for all formats.
 for_each_format = pytest.mark.parametrize("suffix", FORMATS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jsonbus.errors import RecordingError
 from jsonbus.recording import Losses, Recording, create_recording, open_recording
-from jsonbus.recording.values import message_to_line
+from jsonbus.recording.records import message_to_line
 from tests.recording.samples import (
     facts,
     for_each_format,

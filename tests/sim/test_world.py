@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jsonbus.core.frames import Frame
 from jsonbus.core.message import Message
-from jsonbus.core.requests import Request
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire.frames import Frame
 from jsonbus.sim import Checker, NetworkOptions, World
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Sink

@@ -7,20 +7,21 @@ from math import inf
 
 import pytest
 
-from jsonbus.core.channel_limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
+from jsonbus.core.channel.limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
 from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
-from jsonbus.sim import NetworkOptions, World, streams
-from jsonbus.sim.call_checkers import CallsEndOnce, RefusalsAreTrue
-from jsonbus.sim.calls import Call
-from jsonbus.sim.channel_checkers import EverythingArrives, channel_checkers
-from jsonbus.sim.channel_ends import SimEnd
-from jsonbus.sim.channels import ChannelBounds
+from jsonbus.sim import NetworkOptions, World
+from jsonbus.sim.channels import streams
+from jsonbus.sim.channels.call_checkers import CallsEndOnce, RefusalsAreTrue
+from jsonbus.sim.channels.calls import Call
+from jsonbus.sim.channels.checkers import EverythingArrives, channel_checkers
+from jsonbus.sim.channels.ends import SimEnd
+from jsonbus.sim.channels.node_channels import ChannelBounds
+from jsonbus.sim.channels.sockets import AGAIN_MAX_S
 from jsonbus.sim.participants import SimNode
 from jsonbus.sim.plan import MODES, draw_plan
 from jsonbus.sim.records import Habits
 from jsonbus.sim.report import Tally
 from jsonbus.sim.scenario import Chaos
-from jsonbus.sim.sockets import AGAIN_MAX_S
 
 SEEDS_PER_MODE = 24
 BLOCK = 8

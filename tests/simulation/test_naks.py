@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonbus.core.frames import NakFrame
+from jsonbus.core.wire.frames import NakFrame
 from jsonbus.sim import Checker, NetworkOptions, World
 from jsonbus.sim.reliable_checkers import ReliableIsExact
 

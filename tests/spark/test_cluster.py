@@ -25,7 +25,7 @@ from tests.spark.clusters import (
 )
 from tests.spark.jvm import SHORT_LIVED, is_running
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "drivers"
 
 
 @pytest.fixture(scope="module")

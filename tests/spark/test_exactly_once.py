@@ -28,7 +28,7 @@ from tests.spark.jvm import SHORT_LIVED, descendants, is_running
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "drivers"
 SEED = 20_261_117
 TOPICS = ("numbers/a", "numbers/b", "numbers/c")
 RATE = 100  # messages a second, of each publisher

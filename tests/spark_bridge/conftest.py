@@ -31,7 +31,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
 def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
     """Serve a new log: `open_log(partitions=1, token="secret")`."""
     from spark_bridge.source.client import close_pooled
-    from spark_bridge.source.process import process_wide
+    from spark_bridge.source.process_pool import process_wide
 
     process_wide("warned").clear()
     with serving(tmp_path) as open_one:

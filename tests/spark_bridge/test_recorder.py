@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import jsonbus
-from jsonbus.core import gaps
+from jsonbus.core.reliable import gaps
 from jsonbus.transport import MemoryNetwork
 from spark_bridge import recorder as recorder_module
 from spark_bridge import rows as rows_module

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import jsonbus
-from jsonbus.frontend import mail
+from jsonbus.frontend import subscription as mail
 from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.codec import loads
-from jsonbus.core.fragments import Fragments
-from jsonbus.core.frames import FragmentFrame, MessagesFrame
-from jsonbus.core.wire import decode
+from jsonbus.core.values.fragments import Fragments
+from jsonbus.core.wire.codec import loads
+from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame
 from jsonbus.transport import MemoryNetwork, Sender, TransportInfo
 
 

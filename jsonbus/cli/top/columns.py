@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jsonbus.survey import NodeView, Picture, TopicView
 
-from ..figures import age, count, share
+from ..lib.numbers import age, count, share
 from .preview import preview
 
 

@@ -1,8 +1,8 @@
 """A picture and the state of the keys, as lines for a terminal.
 
-Text from the network neither commands the terminal nor moves the columns: see cells.py. Since
-terminals disagree about the width of some characters, the cursor is placed anew after each cell
-that is not plain ASCII.
+Text from the network neither commands the terminal nor moves the columns: see lib/escaping.py.
+Since terminals disagree about the width of some characters, the cursor is placed anew after each
+cell that is not plain ASCII.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import jsonbus
 from jsonbus.survey import NodeView, Overview, Picture, TopicView
 
-from ..cells import clean, fit
-from ..figures import age, count, share
+from ..lib.escaping import clean, fit
+from ..lib.numbers import age, count, share
 from .columns import Column
 from .preview import preview
 from .state import State

@@ -12,9 +12,9 @@ from jsonbus.survey import Picture, Survey, TopicView
 
 from .. import signals
 from ..command import wait_until_sure
-from ..output import Output
-from ..watching import SILENCE_S, Watch, open_watch
-from . import LINES_S, ONCE_S, SCREEN_S
+from ..commands.top import LINES_S, ONCE_S, SCREEN_S
+from ..lib.output import Output
+from ..lib.watching import SILENCE_S, Watch, open_watch
 from .state import State
 
 #: Nodes tell their totals when asked, and answer within milliseconds.

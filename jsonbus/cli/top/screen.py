@@ -13,7 +13,7 @@ from time import monotonic
 from jsonbus.survey import Picture
 
 from .. import signals
-from ..watching import SILENCE_S, Watch
+from ..lib.watching import SILENCE_S, Watch
 from .layout import Frame, Paint, lay_out
 from .state import State
 from .terminal import Terminal, TerminalGoneError

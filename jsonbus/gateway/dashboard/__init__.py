@@ -2,7 +2,7 @@
 
 dashboard.py .... opens and closes it; looks at the bus a few times a second for all pages
 engine.py ....... NiceGUI, which lives once in a process, and ends with each gateway nonetheless
-gate.py ......... what reaches NiceGUI, and what a browser may do with its pages
+auth.py ......... what reaches NiceGUI, and what a browser may do with its pages
 sessions.py ..... who has shown a token; login_page.py asks for one
 page.py ......... one open page: its header, its tabs, what of it is visible
 overview.py topics.py topic_detail.py nodes.py webhooks.py publish.py ... the tabs

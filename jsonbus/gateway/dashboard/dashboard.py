@@ -16,14 +16,14 @@ from types import TracebackType
 from fastapi import Request
 from nicegui import Client, ui
 
-from ..access import Access
-from ..bridges import Bridges
-from ..http_request import BodyRoom
-from ..lookout import Lookout
-from ..seldom import Seldom
+from ..http.access import Access
+from ..http.request import BodyRoom
+from ..metrics.bridges import Bridges
+from ..metrics.survey_observer import Lookout
+from ..rate_limited_log import Seldom
 from ..services import Publisher, ViewLike
+from .auth import SESSION, Gate
 from .engine import malformed, run_nicegui
-from .gate import SESSION, Gate
 from .history import RateHistory
 from .look import Look
 from .page import Page

@@ -9,8 +9,8 @@ from typing import Protocol
 import jsonbus
 from jsonbus.survey import Picture, TopicView
 
-from ..bridge_state import BridgeState
-from ..lookout import Gone
+from ..metrics.bridge_state import BridgeState
+from ..metrics.survey_observer import Gone
 from ..services import ViewLike
 from .history import RateHistory
 

@@ -9,7 +9,7 @@ from nicegui import ui
 import jsonbus
 from jsonbus.survey import NodeView
 
-from ..lookout import Gone
+from ..metrics.survey_observer import Gone
 from .elements import Cell, Fact, Facts, Row, Rows
 from .look import Look
 from .texts import clean, count_out, say_ago, show_ago, show_count, show_rate, show_share, show_time

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from nicegui import Client, events, ui
 from starlette.requests import Request
 
-from ..lookout import Lookout
+from ..metrics.survey_observer import Lookout
 from ..services import Publisher
 from .elements import ASSETS, Shell
 from .look import Look, Tab

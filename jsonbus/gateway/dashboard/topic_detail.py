@@ -8,7 +8,7 @@ from nicegui import ui
 
 from jsonbus.survey import TopicView
 
-from ..lookout import Lookout
+from ..metrics.survey_observer import Lookout
 from .charts import COLOURS, LiveChart, Series
 from .elements import Chip, Chips, Fact, Facts
 from .fields import Path, find_fields, name_field

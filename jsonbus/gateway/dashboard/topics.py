@@ -9,7 +9,7 @@ from nicegui import events, ui
 
 from jsonbus.survey import TopicView
 
-from ..lookout import Lookout
+from ..metrics.survey_observer import Lookout
 from .elements import Row, Rows
 from .look import Look, busiest_first
 from .texts import clean, count_out, shorten, show_ago, show_bytes, show_count, show_rate

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from ..bridge_state import BridgeState
+from ..metrics.bridge_state import BridgeState
 from ..services import ViewLike
 from .elements import Row, Rows
 from .look import Look

@@ -6,7 +6,7 @@ from mcap.records import Channel
 
 import jsonbus
 
-from ..values import Losses, loads, make_message, parse_line
+from ..records import Losses, loads, make_message, parse_line
 
 VERSION = "1"
 MORE_TOPIC = "jsonbus.recording/more"

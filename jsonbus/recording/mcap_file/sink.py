@@ -8,7 +8,7 @@ from mcap.writer import Writer
 import jsonbus
 
 from ..output_file import OutputFile
-from ..values import LOSSES_KEY, Losses, dumps, message_to_line, wrap
+from ..records import LOSSES_KEY, Losses, dumps, message_to_line, wrap
 from .channels import MORE_TOPIC, VERSION, Key, to_metadata, to_nanoseconds
 
 #: What a crash may cost, and a reader has to unpack for one message. With chunks of 1 MB, a file of

@@ -15,7 +15,7 @@ from mcap.stream_reader import get_chunk_data_stream
 import jsonbus
 
 from ..formats import MCAP_MAGIC
-from ..values import LOSSES_KEY, Bad, Losses, read_losses
+from ..records import LOSSES_KEY, Bad, Losses, read_losses
 from .channels import ChannelReader
 
 _MESSAGE_HEAD = struct.Struct("<HIQQ")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import jsonbus
-from jsonbus.cli.output import Output
+from jsonbus.cli.lib.output import Output
 from tests.cli.running import Run, json_lines, meanwhile
 from tests.helpers import wait_until
 

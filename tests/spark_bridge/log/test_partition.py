@@ -9,7 +9,7 @@ import pytest
 
 from spark_bridge.errors import LogCorruptError
 from spark_bridge.log.partition import TAIL_AGE_MAX_S, Partition, Settings, create_partition
-from spark_bridge.log.pieces import RangeReader
+from spark_bridge.log.range_reader import RangeReader
 from tests.spark_bridge.log.log_rows import SECOND_US, make_values, rows_of
 
 

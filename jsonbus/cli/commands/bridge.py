@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import importlib.util
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jsonbus.config import BusSettings
+
+from .. import signals
+from ..command import NodeCommand, note
+from ..lib.output import Output
+from ..lib.parameters import Figure, is_loopback, read_size, show_address
+from ..lib.values import printable
+
+if TYPE_CHECKING:
+    from spark_bridge.bridge import Bridge
+
+#: How often the status is told: to people who watch, and to a file.
+STATUS_TERMINAL_S = 5.0
+STATUS_FILE_S = 60.0
+
+#: A week, as logs of this kind have it elsewhere.
+RETENTION_HOURS = 168.0
+
+#: Queries that the status names.
+GROUPS_SHOWN_MAX = 3
+
+
+def _read_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`; `[HOST]:PORT` for IPv6."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is no HOST:PORT")
+    return host, int(port)
+
+
+def _read_token(text: str) -> str:
+    if not text:
+        raise click.BadParameter("an empty token keeps nobody out: give a secret, or leave it out")
+    return text
+
+
+@click.command(
+    "bridge",
+    cls=NodeCommand,
+    epilog="""\b
+Examples:
+  jsonbus bridge                               record everything, serve it on 127.0.0.1:7710
+  jsonbus bridge 'sensors/**' --data-dir /var/lib/jsonbus-bridge
+  jsonbus bridge --listen 0.0.0.0:7710 --token "$SECRET" --retention-bytes 50G
+
+\b
+In PySpark:
+  spark_bridge.register(spark)
+  spark.readStream.format("jsonbus").option("topics", "sensors/**").load()
+""",
+)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.option(
+    "--listen",
+    type=_read_address,
+    default="127.0.0.1:7710",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where Spark finds the bridge; port 0: any.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("jsonbus-bridge"),
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the log is; made if it is not there.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1, max=1024),
+    metavar="N",
+    help="How many tasks can read side by side; fixed when the log is made [4].",
+)
+@click.option(
+    "--retention-hours",
+    type=Figure(min=0),
+    default=RETENTION_HOURS,
+    show_default=True,
+    metavar="HOURS",
+    help="Delete what is older; 0: never.",
+)
+@click.option(
+    "--retention-bytes",
+    type=read_size,
+    metavar="SIZE",
+    help="Delete the oldest beyond so many bytes (k, M, G) [unlimited].",
+)
+@click.option(
+    "--sync-ms",
+    type=Figure(min=0, max=10_000),
+    default=20.0,
+    show_default=True,
+    metavar="MS",
+    help="Sync the disk at most so often; a row is served once it is on disk.",
+)
+@click.option(
+    "--token",
+    type=_read_token,
+    metavar="TEXT",
+    envvar="JSONBUS_BRIDGE_TOKEN",
+    show_envvar=True,
+    help="What clients have to show, as their option token.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(min=0, max=65_535),
+    metavar="PORT",
+    help="Serve counters for Prometheus there, on the host of --listen.",
+)
+def command(
+    settings: BusSettings,
+    patterns: tuple[str, ...],
+    listen: tuple[str, int],
+    data_dir: Path,
+    partitions: int | None,
+    retention_hours: float,
+    retention_bytes: int | None,
+    sync_ms: float,
+    token: str | None,
+    metrics_port: int | None,
+) -> None:
+    """Record what is on the bus, and serve it to Spark.
+
+    Messages of the PATTERNs [**] are appended to a log on disk, each with an offset. Spark's source
+    "jsonbus" reads the log, in streams and batches; its sink brings results back onto the bus.
+    Runs until Ctrl-C, and then writes down what it has received.
+    """
+    for module in ("pyarrow", *(("prometheus_client",) if metrics_port is not None else ())):
+        if importlib.util.find_spec(module) is None:
+            raise click.ClickException(
+                f"the bridge needs {module}: python3 -m pip install 'jsonbus[bridge]'"
+            )
+    from spark_bridge.bridge import Bridge
+    from spark_bridge.errors import BridgeError
+
+    try:
+        with ExitStack() as opened:
+            bridge = opened.enter_context(
+                Bridge(
+                    patterns or ("**",),
+                    listen=listen,
+                    data_dir=data_dir,
+                    partitions=partitions,
+                    retention_bytes=retention_bytes,
+                    retention_s=retention_hours * 3600 or None,
+                    sync_ms=sync_ms,
+                    token=token,
+                    **settings,
+                )
+            )
+            try:
+                _introduce(bridge, patterns or ("**",), data_dir, token)
+                if metrics_port is not None:
+                    from spark_bridge.metrics import Metrics
+
+                    metrics = Metrics(bridge.stats, listen[0], metrics_port)
+                    opened.callback(metrics.stop)
+                    where = show_address(listen[0], metrics.port)
+                    note(f"metrics are on http://{where}/metrics")
+                _stay(bridge)
+            except KeyboardInterrupt:
+                pass  # the usual end
+        stats = bridge.log.stats()
+        note(f"{stats['rows']:,} rows are in the log, {stats['bytes']:,} bytes on disk")
+    except BridgeError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _introduce(
+    bridge: Bridge, patterns: tuple[str, ...], data_dir: Path, token: str | None
+) -> None:
+    host, port = bridge.address
+    note(
+        f"{bridge.bus.name} records {' '.join(map(printable, patterns))} in {data_dir} and serves "
+        f"{bridge.log.partitions} partitions on {show_address(host, port)}; Ctrl-C ends"
+    )
+    if token is None and not is_loopback(host):
+        note("whoever reaches this port can read and publish everything: give a --token")
+
+
+def _stay(bridge: Bridge) -> None:
+    """Tell how it goes, until a signal comes."""
+    every_s = STATUS_TERMINAL_S if Output().is_terminal else STATUS_FILE_S
+    told_at, told_rows, told_changes = monotonic(), 0, (0, 0)
+    while True:
+        sleep(signals.CHECK_S)
+        signals.check()
+        now = monotonic()
+        if now - told_at < every_s:
+            continue
+        stats = bridge.stats()
+        rows = stats["recorder"]["rows_recorded"]
+        changes = rows, stats["recorder"]["rows_unrecorded"]
+        if changes != told_changes:
+            note(_status(stats, (rows - told_rows) / (now - told_at)))
+        told_at, told_rows, told_changes = now, rows, changes
+
+
+def _status(stats: dict[str, Any], rate: float) -> str:
+    parts = [
+        f"{stats['recorder']['rows_recorded']:,} rows recorded",
+        f"{rate:,.0f}/s",
+        f"{stats['log']['bytes'] / 1_000_000:,.1f} MB on disk",
+    ]
+    if stats["recorder"]["rows_unrecorded"]:
+        parts.append(f"{stats['recorder']['rows_unrecorded']:,} not recorded")
+    behind = sorted(
+        ((facts["lag"], name) for name, facts in stats["groups"].items() if "lag" in facts),
+        reverse=True,
+    )
+    parts += [f"{printable(name)} is {lag:,} behind" for lag, name in behind[:GROUPS_SHOWN_MAX]]
+    return ", ".join(parts)

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import ipaddress
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jsonbus.config import BusSettings
+
+from .. import signals
+from ..command import NodeCommand
+from ..lib.log_file import Tell, log_to
+from ..lib.parameters import Figure, read_size, show_address
+
+if TYPE_CHECKING:
+    from jsonbus.gateway.gateway import Gateway
+
+#: One below is what text clients use.
+HTTP_PORT = 7677
+TEXT_PORT = 7676
+
+NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
+
+
+def _read_host(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        if text == "localhost":
+            return "127.0.0.1"
+        raise click.BadParameter(
+            f"{text!r} is no address of this machine: 0.0.0.0 is all of them"
+        ) from None
+
+
+@click.command(
+    "gateway",
+    cls=NodeCommand,
+    epilog="""\b
+Examples:
+  jsonbus gateway                              HTTP on 127.0.0.1:7677, text on 127.0.0.1:7676
+  jsonbus gateway 8080 --listen 0.0.0.0 --token-file tokens --data-dir /var/lib/jsonbus
+  curl 'http://127.0.0.1:7677/publish?topic=door&message=open'
+  nc 127.0.0.1 7676                            then: subscribe door
+
+\b
+A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), joined by +:
+  --token publish=aZ09 --token publish+subscribe=bY18
+""",
+)
+@click.argument("http_port", metavar="[PORT]", type=click.IntRange(0, 65_535), default=HTTP_PORT)
+@click.option(
+    "--listen",
+    type=_read_host,
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where clients reach it; 0.0.0.0: from everywhere.",
+)
+@click.option(
+    "--tcp-port",
+    type=click.IntRange(0, 65_535),
+    default=TEXT_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="Of text clients; 0: any.",
+)
+@click.option("--no-tcp", is_flag=True, help="Serve no text clients.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("."),
+    metavar="FOLDER",
+    help="Where webhooks and their backlog are kept [the current directory].",
+)
+@click.option(
+    "--in-memory", is_flag=True, help="Keep nothing on disk: webhooks end with the gateway."
+)
+@click.option(
+    "--token",
+    "tokens",
+    multiple=True,
+    metavar="TOKEN",
+    help="What clients have to show; may be repeated. Others can see it in the list of processes.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    envvar="JSONBUS_GATEWAY_TOKEN_FILE",
+    show_envvar=True,
+    help="A file with one token a line; # begins a comment.",
+)
+@click.option(
+    "--allow-webhook",
+    multiple=True,
+    metavar="TARGET",
+    help="Where webhooks may go: a network, an address, a host, *.example.org, or *; may be"
+    " repeated [public addresses; a gateway on loopback: also loopback and private ones].",
+)
+@click.option(
+    "--allow-origin",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Web pages of this origin may use it, as https://example.org; may be repeated.",
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name under which clients reach a gateway on loopback; may be repeated.",
+)
+@click.option(
+    "--handlers",
+    type=click.IntRange(1, 1_000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How many commands of text clients run at once.",
+)
+@click.option(
+    "--buffer",
+    type=click.IntRange(1, 1_000_000),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="How many wait; while it is full, clients are not read.",
+)
+@click.option(
+    "--backlog",
+    type=click.IntRange(1, 10_000_000),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Messages kept for one webhook; more are refused.",
+)
+@click.option(
+    "--total-backlog",
+    type=click.IntRange(1, 100_000_000),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Messages kept for all webhooks.",
+)
+@click.option(
+    "--max-body",
+    type=read_size,
+    default="1M",
+    show_default=True,
+    metavar="SIZE",
+    help="The largest request (k, M).",
+)
+@click.option(
+    "--webhook-timeout",
+    type=Figure(min=0.1, max=600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A webhook that takes longer is tried again.",
+)
+@click.option(
+    "--retry-max",
+    type=Figure(min=0.1, max=86_400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The longest pause between two tries.",
+)
+@click.option("--no-dashboard", is_flag=True, help="Serve no live page at / (extra web).")
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Log there, too; a new file every 10 MB, five old ones are kept.",
+)
+def command(
+    settings: BusSettings,
+    http_port: int,
+    listen: str,
+    tcp_port: int,
+    no_tcp: bool,
+    data_dir: Path,
+    in_memory: bool,
+    tokens: tuple[str, ...],
+    token_file: Path | None,
+    log_file: Path | None,
+    max_body: int,
+    backlog: int,
+    total_backlog: int,
+    webhook_timeout: float,
+    retry_max: float,
+    no_dashboard: bool,
+    **options: Any,
+) -> None:
+    """Let HTTP and TCP clients use the bus, with durable webhooks.
+
+    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
+    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
+    200 itself. Runs until Ctrl-C.
+    """
+    for module in NEEDED:
+        if importlib.util.find_spec(module) is None:
+            raise click.ClickException(
+                f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
+            )
+    _allow_many_clients()  # first, since other limits follow from this one
+    from jsonbus.gateway.gateway import Gateway
+
+    gateway = Gateway(
+        listen,
+        http_port,
+        None if no_tcp else tcp_port,
+        data_dir=None if in_memory else data_dir,
+        tokens=_read_tokens(tokens, token_file),
+        body_bytes_max=max_body,
+        backlog_max=backlog,
+        total_backlog_max=total_backlog,
+        webhook_timeout_s=webhook_timeout,
+        retry_s_max=retry_max,
+        dashboard=not no_dashboard,
+        **options,
+        **settings,
+    )
+    with log_to(log_file) as tell:
+        asyncio.run(_serve(gateway, tell))
+
+
+async def _serve(gateway: Gateway, tell: Tell) -> None:
+    """Until a signal comes, also while it opens; the second one does not wait for the end."""
+    loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
+    assert serving is not None
+    caught: list[int] = []
+
+    def end() -> None:
+        for number in caught:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        serving.cancel()
+
+    # Raised by the signal wherever the loop just is, a KeyboardInterrupt could tear it apart.
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
+                loop.add_signal_handler(number, end)
+                caught.append(number)
+    signals.check()
+    try:
+        async with gateway:
+            # What is loaded now stays. The collector need not look through it again and again,
+            # which was a twentieth of the profile of a publish.
+            gc.collect()
+            gc.freeze()
+            _introduce(gateway, tell)
+            await loop.create_future()
+    except asyncio.CancelledError:
+        if not serving.cancelling():  # no signal: a bug
+            raise
+    tell("the gateway has ended")
+
+
+def _allow_many_clients() -> None:
+    """Each client takes a descriptor, and many systems give a program 1,024 unless it asks."""
+    try:
+        import resource
+    except ImportError:
+        return  # Windows has no such limit
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _introduce(gateway: Gateway, tell: Tell) -> None:
+    parts = [f"http://{show_address(*gateway.http_address)}"]
+    if gateway.text_address is not None:
+        parts.append(f"text on {show_address(*gateway.text_address)}")
+    tell(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
+    if gateway.is_open_to_all:
+        tell("whoever reaches these ports can read and publish everything: give a --token")
+
+
+def _read_tokens(
+    tokens: tuple[str, ...], token_file: Path | None
+) -> list[tuple[str, frozenset[str]]]:
+    from jsonbus.gateway.http.access import read_token
+
+    given = list(tokens)
+    if token_file is not None:
+        try:
+            lines = token_file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{token_file} cannot be read: {error}") from error
+        found = [line.strip() for line in lines]
+        given += [line for line in found if line and not line.startswith("#")]
+        if not given:
+            raise click.UsageError(f"{token_file} has no token: everybody would be let in")
+    try:
+        return [read_token(each) for each in given]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from .. import signals
+from ..command import NodeCommand, note
+from ..lib.message_printer import Listener
+from ..lib.output import Output
+
+
+@click.command(
+    "node",
+    cls=NodeCommand,
+    epilog="""\b
+Examples:
+  jsonbus node --master                        answer late joiners, in mode master
+  jsonbus node --subs-share-delay 0            answer late joiners first, in mode delayed
+  jsonbus node --name desk --sub 'alarm/**'    and print what comes, what is retained first
+""",
+)
+@click.option(
+    "--sub", "patterns", multiple=True, metavar="PATTERN", help="Subscribe; may be repeated."
+)
+def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
+    """Stay on the bus and tell who joins, leaves and expires.
+
+    That is logged on standard error; one that expired was not heard any more. Messages of the
+    patterns given with --sub are printed as `jsonbus sub` prints them. Runs until Ctrl-C.
+    """
+    with jsonbus.Bus(**settings) as bus:
+        config = bus.config
+        note(f"{bus.name} joined {config.group}:{config.port} in mode {config.mode}; Ctrl-C ends")
+        try:
+            if patterns:
+                Listener(bus, patterns, Output()).run()
+            else:
+                signals.stay()
+        except KeyboardInterrupt:
+            pass  # the usual end

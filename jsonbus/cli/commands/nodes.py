@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from ..command import BusCommand, note, wait_until_sure, warn_unless_sure
+from ..lib.output import Cell, Output
+
+#: A node that was not heard yet is asked for this often, for so long each time: lists tell who is
+#: there, but where and what it is only the node itself does. Nodes answer within milliseconds.
+ASK_MAX = 5
+ASK_S = 0.1
+
+#: From this width on a table shows subscriptions, too.
+WIDE_COLUMNS = 120
+
+
+@click.command(
+    "nodes",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus nodes
+  jsonbus nodes | jq -r 'select(.lost > 0) | .name'
+""",
+)
+def command(settings: BusSettings) -> None:
+    """Show who is on the bus.
+
+    For each node: its name and id, its machine and address, its mode and whether it answers as a
+    master, the version of its software, how long ago it was heard, and how many of its messages
+    this command received and lost. A wide terminal shows what it subscribes to and serves, as does
+    `jsonbus topics`. In a pipe there is more: channel_port, for example, the TCP port at which it
+    takes channels, if it does, and totals, what the node has counted itself. This command's own
+    node is left out.
+    """
+    output = Output()
+    with jsonbus.Bus(**settings) as bus:
+        wait_until_sure(bus)
+        hear_everybody(bus)
+        others = sorted(_others(bus), key=lambda each: each.name)
+        warn_unless_sure(bus)
+        if not others:
+            note(f"nobody else is on {bus.config.group}:{bus.config.port}")
+        elif output.is_terminal:
+            write_table(output, others)
+        else:
+            output.write_results(map(_as_dict, others))
+
+
+def write_table(output: Output, nodes: Iterable[jsonbus.NodeInfo]) -> None:
+    """Two lines for each node, in 80 columns unless a name is long."""
+    headings = ["NAME", "HOST", "MODE", "VERSION", "AGE", "RECEIVED", "LOST"]
+    is_wide = output.columns >= WIDE_COLUMNS
+    if is_wide:
+        headings += ["SUBSCRIBES TO", "SERVES"]
+    rows = (_row(info) + (_wishes(info) if is_wide else ()) for info in nodes)
+    output.write_table(headings, rows, figures=("AGE", "RECEIVED", "LOST"))
+
+
+def _others(bus: jsonbus.Bus) -> list[jsonbus.NodeInfo]:
+    return [each for each in bus.nodes() if not each.is_self]
+
+
+def hear_everybody(bus: jsonbus.Bus) -> None:
+    """Ask, until all have told who they are. One that is too old to tell has at least answered."""
+    answered: set[str] = set()
+    for _ in range(ASK_MAX):
+        if all(
+            each.is_plain or each.version is not None or each.node in answered
+            for each in _others(bus)
+        ):
+            return
+        answered.update(pong.node for pong in bus.ping(timeout=ASK_S))
+
+
+def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
+    wanted, served = info.wants, info.serves
+    facts = dataclasses.asdict(info)
+    facts["heard_s_ago"] = round(info.heard_s_ago, 3)
+    facts["totals"] = None if info.totals is None else info.totals._asdict()
+    return {**facts, "patterns": wanted, "serves": served}
+
+
+def _row(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
+    age_s = info.heard_s_ago
+    return (
+        (info.name, info.node),
+        (info.host or "-", info.address or "-"),
+        (info.mode, "answers") if info.is_master else info.mode,
+        info.version or "-",
+        f"{age_s:.1f} s" if age_s < 9.95 else f"{age_s:.0f} s",
+        str(info.received),
+        str(info.lost),
+    )
+
+
+def _wishes(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
+    wanted, served = info.wants, info.serves
+    return ", ".join(wanted) or "-", ", ".join(served) or "-"

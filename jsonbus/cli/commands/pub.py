@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from time import monotonic, sleep
+from typing import NoReturn
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+from jsonbus.errors import LocalError
+
+from .. import signals
+from ..command import ValueCommand, note, wait_until_sure
+from ..exit_codes import FAILED, TIMED_OUT
+from ..lib.input_lines import LineReader, Pair
+from ..lib.values import parse_argument
+
+#: Topics named when values were not sent; who needs more has `jsonbus explain`.
+TOPICS_NAMED_MAX = 3
+
+#: Topics whose subscribers were waited for; lines may bring new ones for ever.
+TOPICS_REMEMBERED_MAX = 100_000
+
+
+@click.command(
+    "pub",
+    cls=ValueCommand,
+    epilog="""\b
+Examples:
+  jsonbus pub sensors/kitchen '{"temp": 21.5}'
+  jsonbus pub --text door open                 the same as jsonbus pub door '"open"'
+  jsonbus pub --wait 10 door 1                 wait until somebody subscribes to it
+  jsonbus pub --retain --stay door '"open"'    also to who subscribes later, until Ctrl-C
+  jsonbus pub --retain --stay door             the same with every line that is typed
+  jsonbus pub --reliable --count 100 door 1    whoever misses one gets it again
+  jsonbus pub --rate 2 clock null              twice a second, until Ctrl-C
+  seq 100 | jsonbus pub --rate 50 numbers      one value a line
+  jsonbus sub '**' | jsonbus pub --port 2417   copy everything to another bus
+""",
+)
+@click.argument("topic", required=False)
+@click.argument("value", required=False)
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Publish VALUE N times, or N lines.",
+)
+@click.option(
+    "-r",
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="PER_SECOND",
+    help="Publish that many a second; VALUE is then repeated until Ctrl-C or --count.",
+)
+@click.option(
+    "-w",
+    "--wait",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for a subscriber of each topic; exit code 3 if none comes.",
+)
+@click.option(
+    "--retain",
+    is_flag=True,
+    help="Give the last value to subscribers that come later, while this runs; null ends that.",
+)
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+)
+@click.option("--text", "is_text", is_flag=True, help="VALUE, or each line, is text, not JSON.")
+def command(
+    settings: BusSettings,
+    topic: str | None,
+    value: str | None,
+    count: int | None,
+    rate: float | None,
+    wait: float | None,
+    retain: bool,
+    stay: bool,
+    is_text: bool,
+) -> None:
+    """Publish a value, or the lines of standard input.
+
+    VALUE is JSON. Without it, or with -, every line of standard input is a value. A line that
+    `jsonbus sub` printed goes out under its own topic; TOPIC is for the others, and without TOPIC
+    every line has to be such an object: {"topic": ..., "value": ...}.
+
+    What nobody subscribes to is not sent; that is told on standard error and is not a failure.
+    Lines that cannot be published are told, too, and make the exit code 1.
+
+    A value is retained by the node that published it: with --retain alone it ends with this
+    command, with --stay it is there until Ctrl-C. --retain holds for every line, also for those
+    that `jsonbus sub` printed.
+    """
+    lines = None
+    is_endless = False
+    if value is None or value == "-":
+        lines = LineReader(None if topic == "-" else topic, is_text=is_text)
+        pairs: Iterator[Pair] = itertools.islice(lines, count)
+    else:
+        assert topic is not None  # click fills TOPIC first
+        pair = (topic, parse_argument(value, is_text))
+        is_endless = count is None and rate is not None
+        pairs = itertools.repeat(pair) if is_endless else itertools.repeat(pair, count or 1)
+
+    with jsonbus.Bus(**settings) as bus:
+        wait_until_sure(bus)
+        publisher = _Publisher(bus, wait, lines, retain=retain)
+        try:
+            for each_topic, each_value in _paced(pairs, rate):
+                publisher.publish(each_topic, each_value)
+            if not bus.flush():
+                raise click.ClickException("the network did not take everything in time")
+            if stay:
+                is_endless = True  # Ctrl-C is the usual end
+                _stay(bus)
+        except KeyboardInterrupt:
+            if not is_endless:
+                raise
+        finally:
+            publisher.report()
+    if publisher.waited_in_vain:
+        raise click.exceptions.Exit(TIMED_OUT)
+    if lines is not None and lines.refused:
+        raise click.exceptions.Exit(FAILED)
+
+
+class _Publisher:
+    """Publishes, and remembers what there is to tell at the end."""
+
+    def __init__(
+        self, bus: jsonbus.Bus, wait_s: float | None, lines: LineReader | None, *, retain: bool
+    ) -> None:
+        self.waited_in_vain = False
+        self._bus = bus
+        self._wait_s = wait_s
+        self._lines = lines
+        self._retain = retain
+        self._waited_for: set[str] = set()
+        self._published = 0
+        self._unwanted = 0
+        self._unwanted_topics: list[str] = []
+
+    def publish(self, topic: str, value: object) -> None:
+        try:
+            if self._wait_s is not None:
+                self._wait_for_subscriber(topic, self._wait_s)
+            if not self._bus.publish(topic, value, retain=self._retain):
+                self._note_unwanted(topic)
+            self._published += 1
+        except LocalError as error:
+            if self._lines is None:
+                raise
+            self._lines.refuse(str(error))  # the next line may be right
+
+    def report(self) -> None:
+        if not self._unwanted:
+            return
+        topics = ", ".join(self._unwanted_topics[:TOPICS_NAMED_MAX])
+        if len(self._unwanted_topics) > TOPICS_NAMED_MAX:
+            topics += ", …"
+        if self._published == 1:
+            note(f"nobody subscribes to {topics}: nothing was sent")
+        else:
+            note(
+                f"{self._unwanted:,} of {self._published:,} values were not sent: "
+                f"nobody subscribes to {topics}"
+            )
+
+    def _note_unwanted(self, topic: str) -> None:
+        self._unwanted += 1
+        # One more than are named, to know that there are more.
+        if len(self._unwanted_topics) <= TOPICS_NAMED_MAX and topic not in self._unwanted_topics:
+            self._unwanted_topics.append(topic)
+
+    def _wait_for_subscriber(self, topic: str, wait_s: float) -> None:
+        if topic in self._waited_for:
+            return
+        if len(self._waited_for) >= TOPICS_REMEMBERED_MAX:
+            self._waited_for.clear()  # whoever has that many may wait again
+        self._waited_for.add(topic)
+        if not self._bus.wait_for_subscribers(topic, timeout=wait_s):
+            self.waited_in_vain = True
+            note(f"nobody subscribed to {topic} within {wait_s:g} s")
+
+
+def _stay(bus: jsonbus.Bus) -> NoReturn:
+    """Keep what is retained, and what may have to be sent again; raises KeyboardInterrupt."""
+    count = bus.stats()["values_retained"]
+    values = "1 value" if count == 1 else f"{count:,} values"
+    note(f"{bus.name} retains {values}; Ctrl-C ends")
+    signals.stay()
+
+
+def _paced(pairs: Iterable[Pair], rate: float | None) -> Iterator[Pair]:
+    """The same, at most so many a second, counted from the first one: pauses do not add up."""
+    if rate is None:
+        yield from pairs
+        return
+    due_at = monotonic()
+    for pair in pairs:
+        # What was late by more than a second is not made up for by a burst.
+        due_at = max(due_at, monotonic() - 1.0)
+        sleep(max(0.0, due_at - monotonic()))
+        yield pair
+        due_at += 1.0 / rate

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, time
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+from jsonbus.errors import JsonBusError
+from jsonbus.recording import Losses, RecordingWriter
+from jsonbus.recording.formats import FORMATS
+
+from .. import signals
+from ..command import BusCommand, note
+from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..lib.parameters import Figure, read_size
+from ..lib.traffic_bar import Figures, TrafficBar, show_seconds
+from ..lib.watching import settings_of_an_observer
+
+#: Messages that wait for the disk: some milliseconds of a flood.
+MAILBOX_MAX = 10_000
+
+#: What a crash of this process costs at most, besides the part of a buffer that is not full yet.
+FLUSH_S = 0.5
+
+#: How long what was received already may take to be written, in the end.
+DRAIN_S = 10.0
+
+
+@click.command(
+    "record",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus record run.jsonl                     everything, until Ctrl-C
+  jsonbus record run.mcap 'sensors/**' door    for Foxglove and PlotJuggler
+  jsonbus record --duration 60 run.jsonl.gz
+  jsonbus record --passive run.jsonl           only what is sent for others anyway
+  jsonbus record --rotate-size 100M --keep 10 run.jsonl.gz
+                                               run.00000.jsonl.gz, …: the last gigabyte
+""",
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help="What to write, whatever the file is called.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@click.option(
+    "--passive",
+    is_flag=True,
+    help="Record what is sent for others, and have nothing sent for the recording.",
+)
+@click.option(
+    "-d",
+    "--duration",
+    type=Figure(min=0),
+    metavar="SECONDS",
+    help="End after this time; exit code 3 if fewer than --count messages came.",
+)
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
+)
+@click.option("--max-size", metavar="SIZE", help="End before the files have more (k, M, G).")
+@click.option(
+    "--rotate-size", metavar="SIZE", help="Begin a new, numbered file before one has more."
+)
+@click.option(
+    "--rotate-every",
+    type=Figure(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Begin a new, numbered file after this time.",
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of the numbered files, delete all but the last N.",
+)
+def command(
+    settings: BusSettings,
+    file: Path,
+    patterns: tuple[str, ...],
+    format: str | None,
+    force: bool,
+    passive: bool,
+    duration: float | None,
+    count: int | None,
+    max_size: str | None,
+    rotate_size: str | None,
+    rotate_every: float | None,
+    keep: int | None,
+) -> None:
+    """Record messages into a file: JSON lines or MCAP.
+
+    The name of FILE tells the format: .jsonl, a JSON object a line as `jsonbus sub` prints it into
+    a pipe, .jsonl.gz, the same compressed, or .mcap. Without a PATTERN everything is recorded.
+    `jsonbus replay FILE` publishes it again. A recording that was killed can be read up to half a
+    second before its end. With --rotate-size or --rotate-every, FILE becomes FILE.00000, …, the
+    number before the suffix; a recording that is started again goes on behind the last one.
+    """
+    if str(file) == "-":
+        raise click.UsageError("to standard output, `jsonbus sub PATTERN...` prints the same lines")
+    wanted = [jsonbus.check_pattern(each) for each in patterns or ("**",)]
+    limits = {
+        "bytes_max": None if max_size is None else read_size(max_size),
+        "rotate_bytes": None if rotate_size is None else read_size(rotate_size),
+    }
+    if passive:
+        settings = settings_of_an_observer(settings, "leave --passive out")
+    with jsonbus.Bus(**settings) as bus:
+        with RecordingWriter(
+            file,
+            format=format,
+            force=force,
+            count_max=count,
+            rotate_s=rotate_every,
+            keep=keep,
+            **limits,
+        ) as writer:
+            recorder = _Recorder(bus, writer, wanted, is_passive=passive)
+            recorder.limits = (count, duration, limits["bytes_max"])
+            how = "passively " if passive else ""
+            note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
+            was_interrupted = False
+            try:
+                with TrafficBar("recording", recorder.figures):
+                    recorder.run()
+            except KeyboardInterrupt:
+                was_interrupted = True
+            finally:
+                try:
+                    recorder.end()
+                    writer.close()
+                finally:
+                    recorder.report()
+    if was_interrupted and any(each is not None for each in recorder.limits):
+        raise click.exceptions.Exit(INTERRUPTED)
+    if count is not None and writer.messages < count and not was_interrupted:
+        raise click.exceptions.Exit(TIMED_OUT)
+
+
+class _Recorder:
+    """Brings messages from the bus to the writer, and tells what became of them.
+
+    The mailbox blocks when it is full: while the disk is slow, what comes is kept by the kernel,
+    and of reliable topics asked for again, instead of being dropped here.
+    """
+
+    #: How many messages, seconds and bytes there are to be.
+    limits: tuple[int | None, float | None, int | None] = (None, None, None)
+
+    def __init__(
+        self,
+        bus: jsonbus.Bus,
+        writer: RecordingWriter,
+        patterns: Sequence[str],
+        *,
+        is_passive: bool,
+    ) -> None:
+        self._bus = bus
+        self._writer = writer
+        self._changed = threading.Event()  # the writer is full, or failed
+        self._told = Losses(0.0, 0, 0, 0)
+        self._losses = self._told
+        self._began_at = monotonic()
+        self._seconds = 0.0
+        self._subscription = bus.subscribe(
+            patterns,
+            self._take,
+            maxsize=MAILBOX_MAX,
+            overflow="block",
+            in_batches=True,
+            passive=is_passive,
+        )
+
+    def run(self) -> None:
+        """Until a limit is reached; raises KeyboardInterrupt, and RecordingError."""
+        duration = self.limits[1]
+        deadline = None if duration is None else self._began_at + duration
+        while not self._changed.is_set():
+            wait_s = FLUSH_S if deadline is None else min(FLUSH_S, deadline - monotonic())
+            if wait_s <= 0:
+                return
+            self._changed.wait(wait_s)
+            signals.check()
+            self._writer.flush()
+            self._note_losses()
+        if self._writer.failure is not None:
+            raise self._writer.failure
+
+    def end(self) -> None:
+        """Take no more, but see that what was received is written."""
+        subscription, writer = self._subscription, self._writer
+        for pattern in subscription.patterns:
+            subscription.remove_pattern(pattern)
+        deadline = monotonic() + DRAIN_S
+        while subscription.pending or subscription.is_handling:
+            if writer.is_full or writer.failure is not None or monotonic() > deadline:
+                break
+            self._changed.wait(0.005)
+        self._seconds = monotonic() - self._began_at
+        if not writer.is_full:
+            subscription.close()
+        if writer.failure is None:
+            self._note_losses()
+        else:
+            self._losses = self._count_losses()
+
+    def figures(self) -> Figures:
+        """For the screen."""
+        writer = self._writer
+        parts = (writer.messages, monotonic() - self._began_at, writer.bytes)
+        shares = [part / whole for part, whole in zip(parts, self.limits, strict=True) if whole]
+        losses = self._losses
+        named = {"lost": losses.lost, "dropped": losses.dropped}
+        named["datagrams dropped by the kernel"] = losses.kernel_drops
+        troubles = [f"{count:,} {name}" for name, count in named.items() if count]
+        return Figures(
+            writer.messages,
+            writer.bytes,
+            max(shares) if shares else None,
+            facts=[show_seconds(monotonic() - self._began_at), *(() if troubles else ("0 lost",))],
+            troubles=troubles,
+        )
+
+    def report(self) -> None:
+        """The last line: what is in the recording, and what is missing."""
+        from rich.filesize import decimal
+
+        writer, losses = self._writer, self._losses
+        count = writer.written
+        place = str(writer.paths[0])
+        if len(writer.paths) > 1:
+            place += f" to {writer.paths[-1].name}"
+        if writer.deleted:
+            files = "file" if writer.deleted == 1 else "files"
+            place += f", {writer.deleted:,} older {files} deleted"
+        unwritten = f"{writer.unwritten:,} received, but not written" if writer.unwritten else ""
+        told = ", ".join(filter(None, (losses.tell(), unwritten))) or "nothing was lost"
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        size = decimal(writer.bytes)
+        note(f"recorded {messages}, {size}, in {self._seconds:.1f} s: {place}; {told}")
+
+    def _take(self, messages: list[jsonbus.Message]) -> None:
+        """In a thread of the bus."""
+        writer = self._writer
+        if writer.is_full:
+            return
+        try:
+            writer.write(messages)
+        except JsonBusError:
+            if writer.failure is None:
+                raise  # a bug; logged
+            self._changed.set()
+        if writer.is_full:
+            self._changed.set()
+
+    def _count_losses(self) -> Losses:
+        stats = self._bus.stats()
+        return Losses(
+            time(),
+            max(0, stats["messages_lost"]),
+            stats["messages_given_up"],
+            self._subscription.dropped,
+            stats["kernel_drops"],
+        )
+
+    def _note_losses(self) -> None:
+        """In the recording, too, when there are more of them."""
+        self._losses = losses = self._count_losses()
+        if losses.counts != self._told.counts:
+            self._told = losses
+            self._writer.note_losses(losses)

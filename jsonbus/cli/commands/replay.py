@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from time import monotonic, sleep
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+from jsonbus.errors import InvalidTopicError, LocalError
+from jsonbus.recording import Player, Recording
+from jsonbus.recording.player import select
+from jsonbus.recording.reader import Timed
+
+from .. import signals
+from ..command import BusCommand, note, wait_until_sure
+from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..lib.traffic_bar import Figures, TrafficBar, show_seconds
+from ..lib.values import printable
+
+#: Records that cannot be replayed and are told one by one.
+TROUBLES_TOLD_MAX = 10
+
+#: Of so many messages at the beginning, a subscriber is waited for.
+MESSAGES_WAITED_FOR = 1_000
+
+#: How often it is looked whether there is one.
+LOOK_S = 0.02
+
+#: How long another thread, such as the one that shows figures, may keep the interpreter while a
+#: message is due. Python's own is 5 ms.
+SWITCH_S = 0.0005
+
+#: From here on the summary tells that it was late.
+LAG_TOLD_S = 0.05
+
+
+def read_speed(text: str | float) -> float:
+    """How many times as fast as it was recorded; infinity is as fast as possible."""
+    if text in ("max", "0"):
+        return math.inf
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not (speed > 0 and math.isfinite(speed)):
+        raise click.BadParameter(f"{text!r} is no speed: use 0.5, 1, 10 or max")
+    return speed
+
+
+def read_moment(text: str) -> tuple[float, bool]:
+    """A point of a recording: seconds since its beginning (True), or since 1970 (False)."""
+    try:
+        seconds = float(text)
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds, True
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp(), False
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(
+            f"{text!r} is no time: use seconds since the beginning, or 2026-11-18T15:04:05"
+        ) from None
+
+
+@click.command(
+    "replay",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus replay run.jsonl                     as it was, also of numbered files
+  jsonbus replay --speed 10 --topic 'sensors/**' run.mcap
+  jsonbus replay --loop --topic-prefix test run.jsonl
+  jsonbus replay --start 60 --end 90 run.jsonl.gz
+  jsonbus replay --speed max --reliable --wait 10 run.mcap
+""",
+)
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--topic",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Replay only what this matches; may be repeated.",
+)
+@click.option(
+    "-s",
+    "--speed",
+    type=read_speed,
+    default=1.0,
+    metavar="FACTOR",
+    help="So many times as fast; max: as fast as the bus takes it [1].",
+)
+@click.option("--start", type=read_moment, metavar="WHEN", help="Leave out what came before.")
+@click.option("--end", type=read_moment, metavar="WHEN", help="Leave out what came from then on.")
+@click.option("--loop", is_flag=True, help="Over and over again, until Ctrl-C.")
+@click.option(
+    "--times", type=click.IntRange(min=1), metavar="N", help="N times, one after another."
+)
+@click.option("--topic-prefix", default="", metavar="LEVELS", help="Put this before all topics.")
+@click.option(
+    "--retain",
+    is_flag=True,
+    help="Retain all values while this runs, and not only what was retained.",
+)
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+)
+@click.option(
+    "-w",
+    "--wait",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Wait so long for a subscriber before the beginning; exit code 3 if none comes.",
+)
+def command(
+    settings: BusSettings,
+    files: tuple[Path, ...],
+    patterns: tuple[str, ...],
+    speed: float,
+    start: tuple[float, bool] | None,
+    end: tuple[float, bool] | None,
+    loop: bool,
+    times: int | None,
+    topic_prefix: str,
+    retain: bool,
+    stay: bool,
+    wait: float | None,
+) -> None:
+    """Publish what was recorded, at its times.
+
+    Messages leave at the distances at which the recorder received them; several FILEs are replayed
+    side by side. A FILE that does not exist stands for its numbered files. WHEN is in seconds since
+    the first message, or a date and time. What falls behind catches up, and nothing is left out.
+
+    This node is the publisher of all messages. Values that were retained are so again, and those
+    that followed to the same topic, until this ends; so does the repair of reliable messages, 0.3 s
+    after the last one, unless it is told to stay. What nobody subscribes to is not sent. Records
+    that cannot be read or published are told, and make the exit code 1; that a recording has no
+    end, since it was killed, does not.
+    """
+    if loop and stay:
+        raise click.UsageError("--loop is for ever: there is no afterwards to stay")
+    if loop and times is not None:
+        raise click.UsageError("--loop is for ever, --times is not: give one of them")
+    for each in patterns:
+        jsonbus.check_pattern(each)
+    troubles = _Troubles()
+    recording = Recording(*files, on_trouble=troubles.tell)
+    start_at, is_start_counted = start or (-math.inf, False)
+    end_at, is_end_counted = end or (math.inf, False)
+
+    def chosen() -> Iterator[Timed]:
+        return select(
+            recording.timed(),
+            patterns=patterns,
+            start=start_at,
+            end=end_at,
+            is_from_beginning=(is_start_counted, is_end_counted),
+        )
+
+    with jsonbus.Bus(**settings) as bus:
+        player = Player(
+            bus.publish,
+            speed=speed,
+            topic_prefix=topic_prefix,
+            retain=retain,
+            check=signals.check,
+            on_refused=troubles.refuse,
+        )
+        wait_until_sure(bus)
+        troubles.is_heard = False  # what is looked at beforehand is read again
+        if wait is not None and not _wait_for_subscriber(bus, player, chosen, wait):
+            note(f"nobody subscribed to any of it within {wait:g} s")
+            raise click.exceptions.Exit(TIMED_OUT)
+        passes: Iterator[int] = itertools.count() if loop else iter(range(times or 1))
+        began_at = monotonic()
+        was_interrupted = False
+        sys.setswitchinterval(SWITCH_S)
+        try:
+            with TrafficBar("replaying", lambda: _figures(recording, player, troubles)):
+                for number in passes:
+                    troubles.begin_pass(number, recording)
+                    if not player.play(chosen()):
+                        break  # it would go on for ever
+                if not bus.flush():
+                    raise click.ClickException("the network did not take everything in time")
+        except KeyboardInterrupt:
+            was_interrupted = True
+        finally:
+            _report(recording, player, troubles, monotonic() - began_at)
+        if stay and not was_interrupted:
+            note(f"{bus.name} stays; Ctrl-C ends")
+            with suppress(KeyboardInterrupt):
+                signals.stay()
+    if was_interrupted and not loop:
+        raise click.exceptions.Exit(INTERRUPTED)
+    if troubles.count:
+        raise click.exceptions.Exit(FAILED)
+
+
+class _Troubles:
+    """Tells of records that were not replayed: in the first pass, the first ones of them each."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_heard = True
+        self._skipped_before = 0  # in the passes that are over
+
+    def begin_pass(self, number: int, recording: Recording) -> None:
+        self.is_heard = number == 0
+        if number:
+            self._skipped_before += recording.skipped
+
+    def left_out(self, recording: Recording, player: Player) -> int:
+        """How many records were not replayed, in all passes."""
+        return self._skipped_before + recording.skipped + player.refused
+
+    def tell(self, text: str) -> None:
+        if not self.is_heard:
+            return
+        self.count += 1
+        if self.count <= TROUBLES_TOLD_MAX:
+            note(printable(text))
+        elif self.count == TROUBLES_TOLD_MAX + 1:
+            note("…")
+
+    def refuse(self, message: jsonbus.Message, error: LocalError) -> None:
+        self.tell(f"a message of {message.received_at:.6f} is not published: {error}")
+
+
+def _wait_for_subscriber(
+    bus: jsonbus.Bus, player: Player, chosen: Callable[[], Iterator[Timed]], wait_s: float
+) -> bool:
+    first = itertools.islice(chosen(), MESSAGES_WAITED_FOR)
+    # What cannot be published is left out here, too: playing tells of it.
+    topics = list(filter(_is_topic, dict.fromkeys(player.topic_of(each) for _, each in first)))
+    deadline = monotonic() + wait_s
+    while topics and not any(bus.has_subscribers(each) for each in topics):
+        signals.check()
+        if monotonic() >= deadline:
+            return False
+        sleep(LOOK_S)
+    return True
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        jsonbus.check_topic(name)
+    except InvalidTopicError:
+        return False
+    return True
+
+
+def _figures(recording: Recording, player: Player, troubles: _Troubles) -> Figures:
+    share = min(1.0, recording.position / recording.size) if recording.size else None
+    facts = [f"at {show_seconds(player.position_s)}"]
+    warnings: list[str] = []
+    late = f"{player.lag_s * 1e3:,.1f} ms late"
+    (warnings if player.lag_s > LAG_TOLD_S else facts).append(late)
+    if left_out := troubles.left_out(recording, player):
+        warnings.append(f"{left_out:,} left out")
+    return Figures(player.played - player.refused, None, share, facts, warnings)
+
+
+def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: float) -> None:
+    count = player.played - player.refused
+    messages = "1 message" if count == 1 else f"{count:,} messages"
+    text = f"replayed {messages} in {seconds:.1f} s"
+    if player.lag_s_max > LAG_TOLD_S:
+        text += f", at most {player.lag_s_max:.2f} s late"
+    note(text)
+    if player.unwanted:
+        topics = [printable(each) for each in player.unwanted_topics]
+        named = ", ".join(topics[:-1] + ["…"] if len(topics) > 3 else topics)
+        note(f"{player.unwanted:,} of {count:,} values were not sent: nobody subscribes to {named}")
+    if left_out := troubles.left_out(recording, player):
+        note(f"{left_out:,} records could not be replayed")
+    for path in recording.torn:
+        note(f"{path} has no end: its recorder was killed, or still records")
+    # The files of a series tell one sum, as it grows.
+    since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
+    for path, losses in recording.losses.items():
+        if told := losses.tell():
+            note(f"{path} is not complete: {told}{since}")

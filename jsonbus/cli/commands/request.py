@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import sys
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from ..command import ValueCommand
+from ..lib.output import Output
+from ..lib.values import parse_argument, to_readable_json
+
+
+@click.command(
+    "request",
+    cls=ValueCommand,
+    epilog="""\b
+Examples:
+  jsonbus request add '{"a": 1, "b": 2}'
+  jsonbus request time                         without a value: null
+  jsonbus request resize - < picture.json      the value from standard input
+  jsonbus request slow --timeout 30
+""",
+)
+@click.argument("topic")
+@click.argument("value", required=False)
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait so long for the reply; exit code 3 if none comes.",
+)
+@click.option("--text", "is_text", is_flag=True, help="The value is text, not JSON.")
+def command(
+    settings: BusSettings, topic: str, value: str | None, timeout: float, is_text: bool
+) -> None:
+    """Ask whoever serves a topic, and print the reply.
+
+    Fails (exit code 1) as soon as it is known that nobody serves TOPIC, and when the node that
+    serves it failed.
+    """
+    if value == "-":
+        value = sys.stdin.buffer.read().decode(errors="replace").strip()
+    asked = None if value is None else parse_argument(value, is_text)
+    output = Output()
+    with jsonbus.Bus(**settings) as bus:
+        reply = bus.request(topic, asked, timeout=timeout)
+    if output.is_terminal:
+        output.write_line(to_readable_json(reply))
+        output.flush()
+    else:
+        output.write_results([reply])

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from .. import signals
+from ..command import BusCommand, logger, note
+from ..lib.values import parse_argument, parse_json, shorten, to_json
+
+
+@click.command(
+    "serve",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus serve echo                           reply with the value that was sent
+  jsonbus serve version --value '"1.4.2"'      reply with the same value always
+  jsonbus serve add --exec "jq '.a + .b'"      run a command for every request
+  jsonbus serve time --exec 'date +%s'
+""",
+)
+@click.argument("topic")
+@click.option("--value", metavar="JSON", help="Reply with this value.")
+@click.option(
+    "--exec",
+    "shell_command",
+    metavar="COMMAND",
+    help="Reply with what this shell command prints; it gets the value as JSON on its input.",
+)
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="End a command of --exec that takes longer; the request fails.",
+)
+def command(
+    settings: BusSettings,
+    topic: str,
+    value: str | None,
+    shell_command: str | None,
+    timeout: float,
+) -> None:
+    """Answer requests.
+
+    Without --value and --exec the reply is the value that was sent. What a command of --exec prints
+    is the reply: as JSON if it is JSON, else as text. If the command fails, so does the request,
+    with the last line that the command wrote to its standard error. Runs until Ctrl-C.
+    """
+    if value is not None and shell_command is not None:
+        raise click.UsageError("--value and --exec contradict each other: leave out one")
+    fixed = None if value is None else parse_argument(value)
+    shell = None if shell_command is None else Shell(shell_command, timeout)
+
+    def answer(message: jsonbus.Message) -> object:
+        logger.debug("%r asks %s", message.name, shorten(to_json(message.value)))
+        if shell is not None:
+            return shell.answer(message.value)
+        return message.value if value is None else fixed
+
+    with jsonbus.Bus(**settings) as bus:
+        bus.serve(topic, answer)
+        note(f"{bus.name} serves {topic}; Ctrl-C ends")
+        try:
+            signals.stay()
+        except KeyboardInterrupt:
+            pass  # the usual end
+        finally:
+            if shell is not None:
+                shell.close()
+
+
+class CommandFailed(Exception):
+    """A command of --exec gave no reply; the text is for whoever asked."""
+
+
+class Shell:
+    """Runs a shell command for each request; safe from several workers at once."""
+
+    def __init__(self, shell_command: str, timeout_s: float) -> None:
+        self._command = shell_command
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def answer(self, value: object) -> object:
+        """The value that the command prints; raises CommandFailed."""
+        # A session of its own, so that all that the shell started can be ended with it.
+        process = subprocess.Popen(
+            self._command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with self._lock:
+            self._running.add(process)
+        try:
+            printed, complaints = process.communicate(
+                to_json(value).encode() + b"\n", self._timeout_s
+            )
+        except subprocess.TimeoutExpired:
+            _end(process)
+            process.communicate()
+            raise CommandFailed(f"the command took longer than {self._timeout_s:g} s") from None
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        if process.returncode != 0:
+            lines = complaints.decode(errors="replace").strip().splitlines()
+            reason = f": {lines[-1]}" if lines else ""
+            raise CommandFailed(f"the command ended with {process.returncode}{reason}")
+        text = printed.decode(errors="replace").strip()
+        try:
+            return parse_json(text)
+        except ValueError:
+            return text
+
+    def close(self) -> None:
+        """End the commands that run."""
+        with self._lock:
+            for process in self._running:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it ended by itself

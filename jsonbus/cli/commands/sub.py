@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+
+from ..command import BusCommand, note
+from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..lib.message_printer import Listener
+from ..lib.output import Output
+
+
+@click.command(
+    "sub",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus sub 'sensors/**'                     everything below sensors/
+  jsonbus sub 'sensors/*/temp' door            one level is *, several patterns are fine
+  jsonbus sub --value sensors/kitchen | jq .temp
+  jsonbus sub --once --timeout 10 door         wait for one message; exit code 3 if none comes
+  jsonbus sub --once --value door              what is it now? At once, if it is retained
+  jsonbus sub '**' > messages.jsonl            keep them; jsonbus pub < messages.jsonl
+""",
+)
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
+)
+@click.option("--once", is_flag=True, help="End after one message: --count 1.")
+@click.option(
+    "-t",
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End after this time; exit code 3 if no message, or fewer than --count, came.",
+)
+@click.option("--value", "value_only", is_flag=True, help="Print values only, not whole messages.")
+def command(
+    settings: BusSettings,
+    patterns: tuple[str, ...],
+    count: int | None,
+    once: bool,
+    timeout: float | None,
+    value_only: bool,
+) -> None:
+    """Print the messages of topics.
+
+    A PATTERN is a topic, in which * stands for one level and ** for any number of levels. On a
+    terminal a message is a readable line; in a pipe it is one JSON object with the keys topic,
+    value, node, name, sequence, sent_at and received_at; and retained, which is true, if it was
+    published before and is given as the last value. Runs until Ctrl-C unless told otherwise.
+    """
+    if once and count is not None:
+        raise click.UsageError("--once is --count 1: give one of them")
+    if once:
+        count = 1
+    output = Output()
+    with jsonbus.Bus(**settings) as bus:
+        listener = Listener(bus, patterns, output, value_only=value_only)
+        if output.is_terminal:
+            note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
+        was_interrupted = False
+        try:
+            listener.run(count, timeout)
+        except KeyboardInterrupt:
+            was_interrupted = True  # the usual end
+    if was_interrupted:
+        raise click.exceptions.Exit(0 if count is None else INTERRUPTED)
+    if timeout is not None and listener.printed < (count or 1) and output.has_reader():
+        note(f"{listener.printed} messages within {timeout:g} s")
+        raise click.exceptions.Exit(TIMED_OUT)

@@ -1,0 +1,101 @@
+"""`jsonbus top`: the bus, live.
+
+looking.py    the command's three ways to look: a screen, one picture, one line per interval
+screen.py     the loop of the screen
+terminal.py   the terminal: taken over and given back, keys, only what changed is written
+keys.py       bytes from a terminal to names of keys
+state.py      what the keys do: view, order, filter, place, pause
+layout.py     picture and state to lines of text
+columns.py    what the two tables show
+shape.py      a picture as JSON, for programs
+preview.py    the beginning of a value as JSON
+"""
+
+from __future__ import annotations
+
+import click
+
+from jsonbus.config import BusSettings
+
+from ..command import BusCommand
+from ..lib.parameters import Figure
+from ..lib.watching import watch_options
+
+#: How the topics may be sorted; the first is the default.
+ORDERS = ("rate", "topic", "bytes", "publishers", "subscribers", "loss", "age")
+
+#: How long one picture looks, unless told otherwise.
+ONCE_S = 2.0
+
+#: How often a screen and a pipe get a new picture.
+SCREEN_S = 0.5
+LINES_S = 1.0
+
+
+@click.command(
+    "top",
+    cls=BusCommand,
+    epilog="""\b
+Examples:
+  jsonbus top
+  jsonbus top 'sensors/**' --sort bytes
+  jsonbus top --once --json | jq -r '.topics[] | [.topic, .rate] | @tsv'
+  jsonbus top --interval 10 >> bus.jsonl        a picture every 10 seconds, for ever
+  jsonbus top --subscribe                       also what nobody else wants
+
+\b
+On the screen: Tab switches between topics and nodes; arrows, PgUp, PgDn, Home and End move; Enter
+shows all of one; / filters; r t b p s l a choose the order, < and > too, i turns it round; Space
+stops the picture, not the counting; ? helps; q ends.
+""",
+)
+@watch_options
+@click.option("--once", is_flag=True, help="Look for a while, print one picture, and end.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON also on a terminal.")
+@click.option(
+    "-d",
+    "--duration",
+    type=Figure(min=0),
+    metavar="SECONDS",
+    help=f"End after this time; with --once, look so long [{ONCE_S:g}].",
+)
+@click.option(
+    "--interval",
+    type=Figure(min=0.05, max=3600),
+    metavar="SECONDS",
+    help=f"Time between pictures [{SCREEN_S:g} on a screen, {LINES_S:g} in a pipe].",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    show_default=True,
+    help="Order of the topics.",
+)
+def command(
+    settings: BusSettings,
+    patterns: tuple[str, ...],
+    is_subscribing: bool,
+    once: bool,
+    is_json: bool,
+    duration: float | None,
+    interval: float | None,
+    sort: str,
+) -> None:
+    """Show what flows on the bus, live: topics, nodes, rates, losses.
+
+    For each topic: messages and bytes per second, how many nodes publish it and subscribe to it,
+    which share of its publishers' messages was lost on the way here, and the last value. For each
+    node: what it says it sent, received, suppressed, lost and repaired. It looks on and changes
+    nothing: what nobody wants is not sent, and so not seen, unless --subscribe asks for it.
+
+    On a terminal it is a screen with keys. In a pipe it is one JSON object per interval, with the
+    keys at, overview, topics and nodes; with --once, a single one.
+    """
+    from ..top.looking import Look
+
+    look = Look(settings, patterns, is_subscribing=is_subscribing, order=sort, duration_s=duration)
+    if once:
+        look.print_once(is_json=is_json)
+    else:
+        look.run(interval, is_json=is_json)

@@ -1,0 +1,227 @@
+"""Measuring topics: what `hz` and `bw` have in common.
+
+A line per topic and interval: a table on a terminal, JSON in a pipe. What each command shows of a
+topic is in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, time
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+import jsonbus
+from jsonbus.config import BusSettings
+from jsonbus.survey import Rhythms, RhythmView
+
+from .. import signals
+from ..command import note
+from ..exit_codes import INTERRUPTED, TIMED_OUT
+from .escaping import clean, fit
+from .numbers import share
+from .output import Output
+from .parameters import Figure
+from .watching import SILENCE_S, Watch, open_watch, watch_options
+
+#: After so many lines a table on a terminal tells its columns again.
+HEADING_EVERY = 20
+
+#: How often it is looked whether there were --count messages.
+ENOUGH_S = 0.05
+
+#: A topic's column on a terminal.
+TOPIC_WIDTH_MIN = 12
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Line(NamedTuple):
+    """What a line is about."""
+
+    topic: str
+    view: RhythmView
+    #: Messages of this topic since the last line.
+    messages: int
+    #: Messages of its publishers, whatever their topic, that never came; since the beginning.
+    lost: int
+    loss: float
+
+
+class Kind(NamedTuple):
+    """What one of the commands shows."""
+
+    #: Headings and widths of the figures between topic and messages.
+    columns: tuple[tuple[str, int], ...]
+    show: Callable[[RhythmView], Sequence[str]]
+    as_json: Callable[[RhythmView], Mapping[str, Any]]
+
+
+def measure_options(function: F) -> F:
+    """The options of both."""
+    for option in (
+        click.option(
+            "--window",
+            type=click.IntRange(min=2, max=1_000_000),
+            metavar="N",
+            default=1_000,
+            show_default=True,
+            help="Figures are about the last N messages of each publisher.",
+        ),
+        click.option(
+            "--interval",
+            type=Figure(min=0.05, max=3600),
+            metavar="SECONDS",
+            default=1.0,
+            show_default=True,
+            help="Time from one line to the next.",
+        ),
+        click.option(
+            "-d",
+            "--duration",
+            type=Figure(min=0),
+            metavar="SECONDS",
+            help="End after this time; exit code 3 if no message, or fewer than --count, came.",
+        ),
+        click.option(
+            "-c",
+            "--count",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="End after N messages, of all topics together.",
+        ),
+    ):
+        function = option(function)
+    return watch_options(function)
+
+
+class Measurement:
+    """One run of one of the commands."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        settings: BusSettings,
+        patterns: Sequence[str],
+        *,
+        is_subscribing: bool,
+        count: int | None,
+        window: int,
+        interval: float,
+        duration: float | None,
+    ) -> None:
+        self._kind = kind
+        self._settings = settings
+        self._patterns = patterns
+        self._is_subscribing = is_subscribing
+        self._count = count
+        self._interval_s = interval
+        self._duration_s = duration
+        self._output = Output()
+        self._rhythms = Rhythms(window)
+        #: Messages of each topic at the last line.
+        self._counted: dict[str, int] = {}
+        self._lines = 0
+
+    def run(self) -> None:
+        """Print lines until there were enough messages, the time is over, or nobody reads."""
+        was_interrupted = False
+        with open_watch(
+            self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
+        ) as watch:
+            try:
+                self._print_lines(watch)
+            except KeyboardInterrupt:
+                was_interrupted = True  # the usual end
+                self._output.let_go()
+            self._report(watch)
+        if was_interrupted:
+            raise click.exceptions.Exit(0 if self._count is None else INTERRUPTED)
+        if self._rhythms.taken < (self._count or 1) and self._output.has_reader():
+            note(f"{self._rhythms.taken} messages within {self._duration_s:g} s")
+            raise click.exceptions.Exit(TIMED_OUT)
+
+    def _take(self, messages: list[jsonbus.Message]) -> None:
+        self._rhythms.take(messages, self._count)
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._count is not None and self._rhythms.taken >= self._count
+
+    def _print_lines(self, watch: Watch) -> None:
+        began_at = monotonic()
+        end_at = None if self._duration_s is None else began_at + self._duration_s
+        due_at = began_at + self._interval_s
+        is_over = False
+        while not is_over:
+            until = due_at if end_at is None else min(due_at, end_at)
+            while not self._is_enough and (left_s := until - monotonic()) > 0:
+                signals.pause(min(left_s, ENOUGH_S) if self._count else left_s)
+                if not self._output.has_reader():
+                    return
+            is_over = self._is_enough or until == end_at
+            if not self._rhythms.taken and (is_over or monotonic() - began_at >= SILENCE_S):
+                watch.tell_silence()
+            self._print(watch)
+            due_at = max(due_at + self._interval_s, monotonic())
+
+    def _print(self, watch: Watch) -> None:
+        here = {info.node: info for info in watch.bus.nodes()}
+        lines = [
+            self._line(topic, view, here) for topic, view in self._rhythms.views(time()).items()
+        ]
+        self._counted = {line.topic: line.view.messages for line in lines}
+        if self._output.is_terminal:
+            self._print_table(lines)
+        else:
+            for line in lines:
+                self._output.write_result(self._as_json(line))
+        self._output.flush()
+
+    def _line(self, topic: str, view: RhythmView, here: Mapping[str, jsonbus.NodeInfo]) -> Line:
+        infos = [here[node] for node in view.publishers if node in here]
+        received, lost = sum(each.received for each in infos), sum(each.lost for each in infos)
+        loss = lost / (received + lost) if lost else 0.0
+        return Line(topic, view, view.messages - self._counted.get(topic, 0), lost, loss)
+
+    def _as_json(self, line: Line) -> dict[str, Any]:
+        view = line.view
+        return {
+            "at": round(time(), 3),
+            "topic": line.topic,
+            **self._kind.as_json(view),
+            "messages": line.messages,
+            "total": view.messages,
+            "publishers": len(view.publishers),
+            "lost": line.lost,
+            "loss": round(line.loss, 6),
+            "late": view.late,
+            "duplicates": view.duplicates,
+        }
+
+    def _print_table(self, lines: Sequence[Line]) -> None:
+        if not lines:
+            return
+        columns = [*self._kind.columns, ("MESSAGES", 9), ("LOSS", 5)]
+        figures = sum(width + 1 for _, width in columns)
+        topic_width = max(TOPIC_WIDTH_MIN, self._output.columns - figures)
+        if len(lines) > 1 or self._lines % HEADING_EVERY == 0:
+            if self._lines and len(lines) > 1:
+                self._output.write_line("")
+            headings = " ".join(heading.rjust(width) for heading, width in columns)
+            self._output.write_line(
+                self._output.style(f"{fit('TOPIC', topic_width)} {headings}", "1")
+            )
+        for line in lines:
+            cells = [*self._kind.show(line.view), f"{line.view.messages:,}", share(line.loss)]
+            shown = " ".join(
+                cell.rjust(width) for cell, (_, width) in zip(cells, columns, strict=True)
+            )
+            self._output.write_line(f"{fit(clean(line.topic), topic_width)} {shown}")
+        self._lines += len(lines)
+
+    def _report(self, watch: Watch) -> None:
+        watch.report_losses()
+        if self._rhythms.forgotten:
+            note(f"{self._rhythms.forgotten:,} topics made room for others: name fewer of them")

@@ -1,0 +1,149 @@
+"""Looking on: what `top`, `hz` and `bw` have in common, and `record --passive` in part.
+
+They never change what they look at. A passive subscription asks for nothing, so that what they see
+is what travels for others; `--subscribe` makes it an ordinary one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TypeVar
+
+import click
+
+import jsonbus
+from jsonbus import config
+from jsonbus.config import BusSettings
+
+from ..command import note
+from .parameters import show_address
+
+#: Messages that wait while a screen is drawn: a second of the fastest bus.
+MAILBOX_MESSAGES_MAX = 100_000
+
+#: After so long without a message people are told what may be the reason.
+SILENCE_S = 2.0
+
+#: Nodes that publish much tell their totals every 12 seconds; so they are asked: this often, but on
+#: a large bus so that no more than so many answers come in a second.
+ASK_S = 2.0
+ANSWERS_PER_S = 50
+
+#: What is looked at unless told otherwise.
+EVERYTHING = "**"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def watch_options(function: F) -> F:
+    """The argument and the option that all of them have."""
+    function = click.option(
+        "--subscribe",
+        "is_subscribing",
+        is_flag=True,
+        help="Subscribe for real: what nobody else wants is sent, too, and lost messages of "
+        "reliable topics are sent again.",
+    )(function)
+    return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")(function)
+
+
+class Watch:
+    """A bus that is looked at."""
+
+    def __init__(
+        self,
+        bus: jsonbus.Bus,
+        patterns: Sequence[str],
+        take: Callable[[list[jsonbus.Message]], None],
+        *,
+        is_subscribing: bool,
+    ) -> None:
+        self.bus = bus
+        self.patterns = tuple(patterns) or (EVERYTHING,)
+        self.is_subscribing = is_subscribing
+        self._was_silence_told = False
+        self._asked_at = -math.inf
+        self._subscription = bus.subscribe(
+            self.patterns,
+            take,
+            in_batches=True,
+            maxsize=MAILBOX_MESSAGES_MAX,
+            passive=not is_subscribing,
+        )
+
+    @property
+    def address(self) -> str:
+        """Which bus it is."""
+        return show_address(self.bus.config.group, self.bus.config.port)
+
+    def nodes(self) -> list[jsonbus.NodeInfo]:
+        """Who is there; asks them for their totals, which come with one of the next calls."""
+        nodes = self.bus.nodes()
+        now = monotonic()
+        if now - self._asked_at >= max(ASK_S, len(nodes) / ANSWERS_PER_S):
+            self._asked_at = now
+            self.bus.ping(timeout=0.0)
+        return nodes
+
+    @property
+    def dropped(self) -> int:
+        """Messages that came faster than they could be counted."""
+        return self._subscription.dropped
+
+    @property
+    def silence(self) -> str:
+        """Why nothing may come."""
+        what = "nothing flows"
+        if self.patterns != (EVERYTHING,):
+            what += f" that matches {', '.join(self.patterns)}"
+        if self.is_subscribing:
+            return f"{what}: nobody publishes"
+        return f"{what}: nobody publishes, or nobody wants it; --subscribe asks for it"
+
+    def tell_silence(self) -> None:
+        """Tell that on standard error, once."""
+        if not self._was_silence_told:
+            self._was_silence_told = True
+            note(self.silence)
+
+    def report_losses(self) -> None:
+        """In the end: what was not counted."""
+        if self.dropped:
+            note(f"{self.dropped:,} messages were not counted: they came too fast for this machine")
+
+
+@contextmanager
+def open_watch(
+    settings: BusSettings,
+    patterns: Sequence[str],
+    take: Callable[[list[jsonbus.Message]], None],
+    *,
+    is_subscribing: bool,
+) -> Iterator[Watch]:
+    """Join the bus and look on; `take` is called with messages in a thread of the bus."""
+    for pattern in patterns:
+        jsonbus.check_pattern(pattern)
+    if not is_subscribing:
+        settings = settings_of_an_observer(settings, "give --subscribe")
+    with jsonbus.Bus(**settings) as bus:
+        yield Watch(bus, patterns, take, is_subscribing=is_subscribing)
+
+
+def settings_of_an_observer(settings: BusSettings, remedy: str) -> BusSettings:
+    """In mode basic a node gets everything: all others would send what nobody wants.
+
+    In the other modes it hears basic nodes just as well. So who chooses basic for this command is
+    told, with the remedy for who wants all that; where the environment chooses it for all, as on a
+    bus that is basic, another one is taken.
+    """
+    if config.load(**settings).mode != "basic":
+        return settings
+    if "mode" in settings:
+        raise click.UsageError(
+            "a node in mode basic makes all others send everything, which changes what there is "
+            f"to see: leave --mode basic out, or {remedy} if that is wanted"
+        )
+    return {**settings, "mode": "delayed"}

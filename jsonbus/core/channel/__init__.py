@@ -1,0 +1,1 @@
+"""Channels: the protocol between the two ends."""

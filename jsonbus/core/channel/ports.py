@@ -1,0 +1,98 @@
+"""What a node has bound, and how it answers those who call."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from jsonbus.core.channel.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
+from jsonbus.core.channel.wire import VERSION, Hello, Refusal, Welcome, read_port
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.errors import ConfigError, LocalError
+
+B = TypeVar("B")  # whoever has bound a port
+
+
+def check_port(port: object) -> str:
+    """A port as it travels: its name, or its number in decimal digits; raises ConfigError."""
+    if type(port) is int:
+        if 0 <= port <= INTEGER_MAX:
+            return str(port)
+        raise ConfigError("that is no port: its number must be from 0 to 2**53")
+    try:
+        name = read_port(port)
+        name.encode()  # a lone surrogate cannot travel
+        return name
+    except ValueError as error:
+        raise ConfigError(f"{port!r:.80} is no port: {error}, or a number from 0 on") from None
+
+
+def make_hello(own: NodeSettings, to: str, port: str) -> Hello:
+    """What this node says when it calls."""
+    return Hello(own.node, own.incarnation, own.name, to, port, MESSAGE_BYTES_MAX)
+
+
+class Ports(Generic[B]):
+    """The ports of one node, each with who has bound it and how many channels it has."""
+
+    def __init__(self, own: NodeSettings, channels_max: int = CHANNELS_MAX) -> None:
+        self._own = own
+        self._channels_max = channels_max
+        self._bound: dict[str, tuple[B, bool]] = {}  # and whether it is exclusive
+        self._open: dict[str, int] = {}  # channels of ports, bound ones or not any more
+        self._channels = 0
+
+    def bind(self, port: str, binding: B, *, exclusive: bool) -> None:
+        """Raises LocalError if the port is bound."""
+        if port in self._bound:
+            raise LocalError(f"port {port!r} is bound already: close that binding first")
+        self._bound[port] = binding, exclusive
+
+    def unbind(self, port: str) -> None:
+        """Take no more channels there; those that are open stay."""
+        del self._bound[port]
+
+    def bindings(self) -> list[B]:
+        return [binding for binding, _ in self._bound.values()]
+
+    def judge(self, hello: Hello) -> B | Refusal:
+        """Whose caller this is; or why it is refused."""
+        if hello.version != VERSION:
+            return self._refusal(
+                "version", f"the caller speaks {hello.version}, this node {VERSION}"
+            )
+        if hello.to != self._own.node:
+            # The node that was here has ended, and this one got its TCP port.
+            return self._refusal("gone", f"this is {self._own.node}")
+        bound = self._bound.get(hello.port)
+        if bound is None:
+            return self._refusal("unbound")
+        if self._channels >= self._channels_max:
+            return self._refusal("busy", f"{self._channels} channels")
+        binding, is_exclusive = bound
+        if is_exclusive and hello.port in self._open:
+            return self._refusal("taken")
+        return binding
+
+    def make_busy(self) -> Refusal:
+        """For a caller whose turn would not come."""
+        return self._refusal("busy", "many wait to be accepted")
+
+    def make_welcome(self) -> Welcome:
+        own = self._own
+        return Welcome(own.node, own.incarnation, own.name, MESSAGE_BYTES_MAX)
+
+    def opened(self, port: str) -> None:
+        """A caller was welcomed."""
+        self._channels += 1
+        self._open[port] = self._open.get(port, 0) + 1
+
+    def closed(self, port: str) -> None:
+        """Its channel has ended: an exclusive port is free again."""
+        self._channels -= 1
+        self._open[port] -= 1
+        if not self._open[port]:
+            del self._open[port]
+
+    def _refusal(self, reason: str, detail: str = "") -> Refusal:
+        return Refusal(self._own.node, self._own.name, reason, detail)

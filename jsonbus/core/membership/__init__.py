@@ -1,0 +1,1 @@
+"""Who is on the bus, and the shared subscription list."""

@@ -1,0 +1,289 @@
+"""What a node says of itself, and when: announcements, presence, goodbye.
+
+- An **announcement** carries the own entry: when joining, when it changed, and when somebody seems
+  to lack it.
+- **Presence** is a sign of life: one per heartbeat unless something else was sent, at once when
+  asked for.
+- **Trickle** repeats the digest of a quiet group ever more seldom; after a mismatch soon, and with
+  the own entry.
+
+All carry the digest of the list; and, where somebody seems to differ, its bucket sums. They also
+tell the own receive buffer, so that publishers on the same host can spare it, and where and what
+this node is: an announcement does so before the first message comes, presence tells those who
+joined later. For their sake a node that has something else to send all the time speaks of itself
+nevertheless, now and then.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.limits import (
+    HEARTBEAT_MIN_S,
+    INTRODUCTION_HEARTBEATS,
+    INTRODUCTION_INTERVAL_S,
+    SHARE_INTERVAL_MIN_S,
+    SUSPECT_GRACE_S,
+    TIMER_SLACK_S,
+    TRICKLE_MAX_S,
+)
+from jsonbus.core.membership.joining import DOUBTING, Joining
+from jsonbus.core.membership.list_sender import cut_list
+from jsonbus.core.membership.liveness import heartbeat_s
+from jsonbus.core.membership.subscription_list import SubscriptionList
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.timers import Brake, Trickle, share_delay_s
+from jsonbus.core.wire.encode import (
+    about_size_bytes,
+    encode_bye,
+    encode_list,
+    encode_presence,
+    entry_size_bytes,
+)
+from jsonbus.core.wire.frames import UNTOLD, About, Entry, Totals
+
+# A basic node never says what it wants, so it gets everything.
+BASIC_PATTERNS = ("**",)
+
+
+class Speaker:
+    """The own entry, and the datagrams that carry it or its version."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        subscription_list: SubscriptionList,
+        joining: Joining,
+        rng: random.Random,
+        outbox: Outbox,
+        counters: Counters,
+        totals: Callable[[], Totals],
+    ) -> None:
+        self._settings = settings
+        self._totals = totals
+        self._list = subscription_list
+        self._joining = joining
+        self._rng = rng
+        self._outbox = outbox
+        self._counters = counters
+        self.entry = Entry(
+            settings.node,
+            settings.incarnation,
+            1,
+            settings.name,
+            BASIC_PATTERNS if settings.mode == "basic" else (),
+            settings.mode,
+            settings.is_master,
+        )
+        #: Where this node runs, what, and at which port it takes channels.
+        self.about = settings.about
+        self._room = self._list_room_bytes()
+        self._introduced_at = -math.inf  # when this node last told that
+        self._answered_at = -math.inf  # when it last did so because somebody asked
+        self._is_answer_due = False
+        self.trickle = Trickle(rng)
+        self._heartbeat_at = math.inf
+        self._brake = Brake(SHARE_INTERVAL_MIN_S)
+        self._presence_at = math.inf  # out of turn
+        self._is_asked_for = False  # that presence is an answer
+        self._announcement_at = math.inf  # somebody settled seems to lack the own entry
+
+    def open(self, now: float) -> None:
+        self._list.put(self.entry, now)
+        self._heartbeat_at = now + self._heartbeat_gap_s()
+
+    def open_converged(self, now: float) -> None:
+        """As after hours: the heartbeats of all nodes spread evenly, Trickle at its longest."""
+        self._heartbeat_at = now + self._rng.random() * heartbeat_s(len(self._list))
+        if self._settings.mode != "basic":
+            self.trickle.start(now - self._rng.random() * TRICKLE_MAX_S / 2, TRICKLE_MAX_S)
+
+    def settled(self, now: float) -> None:
+        """The node is past joining, which has its own repeats: Trickle takes over."""
+        if not self.trickle.is_running:
+            self.trickle.start(now, HEARTBEAT_MIN_S)
+
+    def set_first_patterns(self, patterns: tuple[str, ...]) -> None:
+        """What the first announcement will say."""
+        self.entry = replace(self.entry, patterns=patterns)
+
+    def renew(self, version: int, patterns: tuple[str, ...], now: float) -> None:
+        """A new version of the own entry; the caller announces it."""
+        self.entry = replace(self.entry, version=version, patterns=patterns)
+        self._list.put(self.entry, now)
+
+    def set_about(self, about: About) -> None:
+        """Something about this node changed; the caller tells it."""
+        self.about = about
+        self._room = self._list_room_bytes()
+
+    def introduce(self, now: float) -> None:
+        """Somebody asks where this node is."""
+        self._is_asked_for = True
+        self._presence_at = min(
+            self._presence_at, max(now, self._answered_at + INTRODUCTION_INTERVAL_S)
+        )
+        self._is_answer_due = True
+        if self._presence_at <= now:
+            self.send_presence(now)
+
+    def answer_suspicion(self, now: float) -> None:
+        """Somebody asks whether this node is alive."""
+        self._is_asked_for = True
+        answer_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
+        self._presence_at = min(self._presence_at, answer_at)
+
+    def plan_presence(self, now: float) -> None:
+        """Somebody should know of this node; not at the same instant as others."""
+        if self._presence_at == math.inf:
+            self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
+
+    def cancel_presence(self) -> None:
+        if not self._is_asked_for:
+            self._presence_at = math.inf
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing is planned that agreement could cancel."""
+        return self._announcement_at == math.inf and self._brake.is_free
+
+    def plan_announcement(self, now: float) -> None:
+        """Somebody seems to lack the own entry."""
+        if self._announcement_at == math.inf:
+            delay_s = share_delay_s(len(self._list), self._rng.random())
+            self._announcement_at = self._brake.at(now + delay_s)
+
+    def cancel_announcement(self) -> None:
+        """Somebody told everything."""
+        self._announcement_at = math.inf
+
+    def hear_agreement(self, now: float) -> None:
+        """A settled node has the same list."""
+        self._brake.release(now)
+
+    def timer_at(self) -> float:
+        return min(
+            self._heartbeat_at, self._presence_at, self._announcement_at, self.trickle.timer_at()
+        )
+
+    def handle_timer(self, now: float) -> None:
+        due = now + TIMER_SLACK_S
+        if self._announcement_at <= due:
+            self._brake.step(now)
+            self.announce(now)
+        while self.trickle.timer_at() <= due:
+            if self.trickle.expire(now):
+                if self._seems_to_differ():
+                    self.announce(now)
+                else:
+                    self.send_presence(now)
+        if self._presence_at <= due:
+            self.send_presence(now)
+        if self._heartbeat_at <= due:
+            gap_s = self._heartbeat_gap_s()
+            if self._outbox.last_sent_at + gap_s > due and not self._must_introduce(now):
+                self._heartbeat_at = self._outbox.last_sent_at + gap_s
+            else:
+                self.send_presence(now)
+
+    def announce(self, now: float) -> None:
+        """The own entry, with the digest of everything known."""
+        self._announcement_at = math.inf
+        self._counters.announcements_sent += 1
+        sums = self._list.sums_to_send()
+        entries = [(self.entry, 0.0), *self._plain_entries(now)]
+        parts = cut_list(entries, self._room, with_sums=sums is not None)
+        # An entry that fills a datagram as large as there can be leaves no room for anything else.
+        about = self.about
+        if about is not UNTOLD and entry_size_bytes(self.entry) > self._room:
+            about = UNTOLD
+        else:
+            self._introduced_at = now
+        for index, part in enumerate(parts):
+            self._outbox.put_control(
+                encode_list,
+                now,
+                entries=part,
+                digest=self._list.digest,
+                sums=sums if index == len(parts) - 1 else None,
+                covers=None,
+                part=(index, len(parts)),
+                settled=self._joining.is_settled,
+                receive_buffer_bytes=self._settings.receive_buffer_bytes,
+                about=about if index == 0 else UNTOLD,
+            )
+
+    def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
+        """A sign of life, with the digest."""
+        if not (self._is_asked_for and suspects):  # which does not say where this node is
+            self._presence_at = math.inf
+            self._is_asked_for = False
+        self._heartbeat_at = now + self._heartbeat_gap_s()
+        self._counters.presences_sent += 1
+        has_list = self._settings.mode != "basic"
+        # Suspects and anything else could exceed a datagram.
+        with_sums = has_list and self._seems_to_differ() and not suspects
+        is_answer = self._is_answer_due and not suspects
+        if not suspects:
+            self._introduced_at = now
+        if is_answer:
+            self._answered_at = now
+            self._is_answer_due = False
+        self._outbox.put_control(
+            encode_presence,
+            now,
+            version=self.entry.version,
+            name=self.entry.name,
+            mode=self._settings.mode,
+            is_master=self._settings.is_master,
+            settled=self._joining.is_settled,
+            digest=self._list.digest if has_list else None,
+            sums=self._list.sums_to_send() if with_sums else None,
+            suspects=suspects,
+            receive_buffer_bytes=self._settings.receive_buffer_bytes,
+            about=UNTOLD if suspects else self.about,
+            is_answer=is_answer,
+            totals=None if suspects else self._totals(),
+        )
+
+    def say_goodbye(self, now: float) -> None:
+        """The last word; no timer afterwards."""
+        self.trickle.stop()
+        self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
+        self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
+        self._outbox.put_control(encode_bye, now, version=self.entry.version)
+
+    def _list_room_bytes(self) -> int:
+        room = self._outbox.list_room_bytes(self._settings.datagram_bytes_max)
+        return room - about_size_bytes(self.about)
+
+    def _plain_entries(self, now: float) -> list[tuple[Entry, float]]:
+        """Plain peers cannot repeat themselves: in doubt, whoever heard one speaks for it.
+
+        A node that answers would share them; but not every node answers.
+        """
+        if not (self._joining.is_settled and self._seems_to_differ()):
+            return []
+        return [
+            (entry, max(0.0, now - self._list.heard_at(entry.node)))
+            for entry in self._list.plain_entries()
+        ]
+
+    def _seems_to_differ(self) -> bool:
+        """Whether a mismatch was seen lately."""
+        return self.trickle.is_eager or self._joining.state == DOUBTING
+
+    def _must_introduce(self, now: float) -> bool:
+        if self.about is UNTOLD:
+            return False
+        gap_s = INTRODUCTION_HEARTBEATS * heartbeat_s(len(self._list))
+        return now >= self._introduced_at + gap_s
+
+    def _heartbeat_gap_s(self) -> float:
+        # A little early, at random: nodes that started together should not beat together.
+        return heartbeat_s(len(self._list)) * (0.8 + 0.2 * self._rng.random())

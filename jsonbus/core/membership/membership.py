@@ -1,0 +1,376 @@
+"""Who is on the bus and what they want: the subscription list, kept equal on all nodes.
+
+What comes in is merged into the list; then the lists are compared (agreement.py). Around the list:
+
+- `Joining`: whether this node may rely on it. `Speaker`: what it says of itself;
+- `Sharing`: what it owes others. `Liveness`: who is silent for too long.
+
+Basic nodes take no part. Their presence puts an entry that wants everything into the others' lists.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import (
+    Event,
+    InterestChanged,
+    MasterMissing,
+    NodeJoined,
+    NodeLeft,
+    StateChanged,
+)
+from jsonbus.core.limits import (
+    CHANGE_GATHER_S,
+    LIST_ENTRIES_MAX,
+    PLAIN_LEASE_S,
+    TIMER_SLACK_S,
+)
+from jsonbus.core.membership.agreement import Agreement
+from jsonbus.core.membership.announcer import BASIC_PATTERNS, Speaker
+from jsonbus.core.membership.joining import DOUBTING, Joining
+from jsonbus.core.membership.liveness import Liveness, lease_s
+from jsonbus.core.membership.plain import PlainPeers
+from jsonbus.core.membership.sharing import Sharing
+from jsonbus.core.membership.subscription_list import (
+    CHANGED,
+    FrozenList,
+    SubscriptionList,
+)
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.settings import NodeSettings
+from jsonbus.core.wire.frames import (
+    ALL_BUCKETS,
+    About,
+    ByeFrame,
+    Entry,
+    ListFrame,
+    PresenceFrame,
+    Totals,
+    bucket_of,
+)
+from jsonbus.core.wire.limits import INTEGER_MAX
+
+
+class Membership:
+    """This node's part in keeping the list.
+
+    `on_entry(old, new, now)` is called for every change of another node's entry, `on_state(now)`
+    after the state changed, `emit` for everything that a front end may want to know. `about(node)`
+    is what a node has told of itself, `totals` what this one has counted.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        rng: random.Random,
+        outbox: Outbox,
+        counters: Counters,
+        *,
+        emit: Callable[[Event], None],
+        about: Callable[[str], About],
+        totals: Callable[[], Totals],
+        on_entry: Callable[[Entry | None, Entry | None, float], None],
+        on_state: Callable[[float], None],
+    ) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._counters = counters
+        self._emit = emit
+        self._about = about
+        self._on_entry = on_entry
+        self._on_state = on_state
+        self.list = SubscriptionList()
+        self.joining = Joining()
+        self._speaker = Speaker(settings, self.list, self.joining, rng, outbox, counters, totals)
+        self._sharing = Sharing(settings, self.list, rng, outbox, counters)
+        self._strategy = self._sharing.strategy
+        self._liveness = Liveness(settings.node, self.list, rng)
+        self._agreement = Agreement(
+            settings.node,
+            subscription_list=self.list,
+            joining=self.joining,
+            speaker=self._speaker,
+            sharing=self._sharing,
+            on_agreed=self._state_changed,
+            on_difference=self._doubt,
+        )
+        self.plain_peers = PlainPeers(
+            self.list, self.joining, self._sharing, counters, self._merge_plain
+        )
+        self._is_open = False
+
+    # --- What the node asks for -----------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        return self.joining.state
+
+    @property
+    def entry(self) -> Entry:
+        return self._speaker.entry
+
+    def open(self, now: float) -> None:
+        self._is_open = True
+        self._speaker.open(now)
+        if self._strategy.takes_part:
+            self.joining.start(now)
+        else:
+            self.joining.settle("mode basic sends everything")
+            self._speaker.send_presence(now)
+        self.handle_timer(now)
+
+    def open_converged(self, now: float, group: FrozenList) -> None:
+        """Be a long-standing member of a group that agrees on that list."""
+        self._is_open = True
+        self.list.stand_on(group, now)
+        self._liveness.watch(now)
+        self.joining.settle("another node has the same list")
+        self._speaker.open_converged(now)
+        self._on_state(now)
+
+    def set_patterns(self, patterns: tuple[str, ...], now: float) -> None:
+        """The own subscriptions changed: a new version, announced as soon as they are gathered."""
+        if not self._strategy.takes_part or patterns == self.entry.patterns:
+            return
+        if self._is_open:
+            self._renew_entry(self.entry.version + 1, patterns, now)
+        else:
+            self._speaker.set_first_patterns(patterns)
+
+    @property
+    def about(self) -> About:
+        """What this node tells of itself."""
+        return self._speaker.about
+
+    def set_channel_port(self, port: int | None, now: float) -> None:
+        """This node takes channels at that TCP port from now on."""
+        self._speaker.set_about(self.about._replace(channel_port=port))
+        if self._is_open:  # else the first announcement tells it
+            self._speaker.send_presence(now)
+
+    def introduce(self, now: float) -> None:
+        """Somebody asks where this node is."""
+        if self._is_open:
+            self._speaker.introduce(now)
+
+    def close(self, now: float) -> None:
+        """Say goodbye; no timer afterwards."""
+        self._sharing.stop()
+        self._agreement.stop()
+        self.joining.settle("closed")
+        self._speaker.say_goodbye(now)
+
+    def doubt_network(self, now: float, reason: str) -> None:
+        """The network is not what it was: send everything, announce anew."""
+        if self._strategy.takes_part:
+            self._speaker.trickle.hear_mismatch(now)
+            self._doubt(now, reason, anew=True)
+            self.handle_timer(now)
+
+    def timer_at(self) -> float:
+        return min(
+            self.joining.timer_at(),
+            self._sharing.timer_at(),
+            self._speaker.timer_at(),
+            self._liveness.timer_at(),
+            self._agreement.timer_at(),
+        )
+
+    def handle_timer(self, now: float) -> None:
+        due = now + TIMER_SLACK_S
+        if self.joining.timer_at() <= due:
+            self._handle_joining(due, now)
+        self._sharing.handle_timer(now)
+        if self._agreement.timer_at() <= due:
+            self._agreement.handle_timer(due, now)
+        if self._liveness.timer_at() <= due:
+            self._handle_liveness(due, now)
+        self._speaker.handle_timer(now)
+
+    # --- What comes in --------------------------------------------------------------------------
+
+    def hear(self, node: str, incarnation: int, now: float) -> bool:
+        """A sign of life: any datagram with a header; whether of a node that is in the list."""
+        known = self.list.get(node)
+        if known is None or known.incarnation != incarnation:
+            self._hear_unknown(node, incarnation, now)
+            return False
+        self.list.heard[node] = now
+        return True
+
+    def hear_calmly(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
+        """Take what a settled group says all the time; False if it may change something."""
+        return not self._liveness.is_asking and self._agreement.hear_calmly(frame, now)
+
+    def receive_list(self, frame: ListFrame, now: float) -> None:
+        header = frame.header
+        assert header is not None
+        digest = self.list.digest
+        is_full_and_identical = frame.covers == ALL_BUCKETS and frame.digest == self.list.digest
+        # An identical list has nothing to merge but ages: 10,000 nodes hear 450 parts per share.
+        if not is_full_and_identical or self._liveness.is_asking:
+            nodes = frame.digest.nodes if frame.digest is not None else 0
+            lease = lease_s(max(len(self.list), min(nodes, LIST_ENTRIES_MAX)))
+            for entry, age_s in frame.entries:
+                self._merge(entry, age_s, lease, now)
+        if not self._strategy.takes_part:
+            if frame.covers is None and not frame.settled:
+                self._speaker.plan_presence(now)  # a joiner should know who wants everything
+        elif frame.digest is not None:
+            was_news = self.list.digest != digest
+            self._agreement.compare(header.node, frame, now, was_news=was_news)
+
+    def receive_presence(self, frame: PresenceFrame, now: float) -> None:
+        header = frame.header
+        if frame.mode == "basic":
+            self._merge(_make_basic_entry(frame), 0.0, self._lease_s(), now)
+            if not self._strategy.takes_part:
+                self._speaker.cancel_presence()  # one is reason enough to send everything
+        if frame.digest is not None and self._strategy.takes_part:
+            self._agreement.compare(header.node, frame, now)
+        for node, incarnation in frame.suspects:
+            self._hear_suspicion(node, incarnation, now)
+
+    def receive_bye(self, frame: ByeFrame, now: float) -> None:
+        header = frame.header
+        known = self.list.get(header.node)
+        name = known.name if known is not None else header.node
+        entry = Entry(header.node, header.incarnation, frame.version, name, left=True)
+        self._merge(entry, 0.0, self._lease_s(), now)
+
+    # --- Merging --------------------------------------------------------------------------------
+
+    def _hear_unknown(self, node: str, incarnation: int, now: float) -> None:
+        """The sender is not in the list, or under another incarnation."""
+        tombstone = self.list.tombstones.get(node)
+        if tombstone is not None:
+            buried = tombstone[0]
+            if incarnation < buried.incarnation:
+                return
+            if incarnation == buried.incarnation:
+                if buried.gone:
+                    self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
+                return  # else a datagram that its goodbye overtook
+        if self._strategy.takes_part:
+            self._agreement.hear_unknown(node, now)
+
+    def _hear_suspicion(self, node: str, incarnation: int, now: float) -> None:
+        if node == self._settings.node:
+            if incarnation == self._settings.incarnation:
+                self._speaker.answer_suspicion(now)
+        elif self._liveness.hear_question(node, now):
+            if self._strategy.answers and self.joining.is_settled:
+                self._sharing.vouch(1 << bucket_of(node), now)
+
+    def _merge(self, entry: Entry, age_s: float, lease: float, now: float) -> None:
+        if entry.node == self._settings.node:
+            self._merge_own(entry, now)
+            return
+        old = self.list.get(entry.node)
+        digest = self.list.digest
+        if self.list.merge(entry, age_s, now, lease) == CHANGED:
+            self._agreement.leave_behind(digest, now)
+            self._entry_changed(old, self.list.get(entry.node), entry, now)
+
+    def _merge_plain(self, entry: Entry, now: float) -> None:
+        self._merge(entry, 0.0, PLAIN_LEASE_S, now)
+
+    def _merge_own(self, entry: Entry, now: float) -> None:
+        """What others say of this node: where they are wrong, a new version overrules them."""
+        mine = self.entry
+        if entry.incarnation != mine.incarnation or entry.version < mine.version:
+            return
+        if entry.version >= INTEGER_MAX - 1:
+            return  # forged: no node comes that far, and none believes it
+        if entry.version > mine.version or not entry.is_alive:
+            self._renew_entry(entry.version + 1, mine.patterns, now)
+
+    def _renew_entry(self, version: int, patterns: tuple[str, ...], now: float) -> None:
+        self._agreement.leave_behind(self.list.digest, now)
+        self._speaker.renew(version, patterns, now)
+        if self._strategy.takes_part:
+            self.joining.announce_change(now, now + CHANGE_GATHER_S)
+        else:
+            self._speaker.send_presence(now)
+
+    def _entry_changed(
+        self, old: Entry | None, new: Entry | None, cause: Entry, now: float
+    ) -> None:
+        self._on_entry(old, new, now)
+        if old is None and new is not None:
+            self._liveness.watch(now)
+            self._emit(NodeJoined(new.node, new.name, self._about(new.node)))
+        elif old is not None and new is None:
+            self._sharing.release(old.node)
+            self._liveness.forget(old.node)
+            reason = "left" if cause.left else "gone"
+            self._emit(NodeLeft(old.node, old.name, reason, self._about(old.node)))
+            if self._strategy.takes_part and (cause.gone or self.state == DOUBTING):
+                if self._is_alone():  # nobody is left to agree with: silence has to do
+                    self._doubt(now, "all other nodes are gone", anew=True)
+        if (old.patterns if old else ()) != (new.patterns if new else ()):
+            self._emit(InterestChanged())
+
+    # --- Timers ---------------------------------------------------------------------------------
+
+    def _handle_joining(self, due: float, now: float) -> None:
+        if self.joining.take_announcement(due):
+            self._speaker.announce(now)
+        if self.joining.take_verdict(due, is_alone=self._is_alone()):
+            self._state_changed(now)
+            self._speaker.send_presence(now)  # the others wait for somebody settled
+            if (
+                self.state == DOUBTING and self._is_alone()
+            ):  # whoever was heard is gone again: only silence can tell
+                self._doubt(now, self.joining.reason, anew=True)
+
+    def _handle_liveness(self, due: float, now: float) -> None:
+        self.list.forget_tombstones(before=now - self._lease_s())
+        for entry in self._liveness.check(due):
+            gone = replace(entry, gone=True)
+            self._agreement.leave_behind(self.list.digest, now)
+            self.list.bury(gone, now)
+            self._entry_changed(entry, None, gone, now)
+        suspects = self._liveness.take_question(due)
+        if suspects and self._strategy.takes_part:
+            self._counters.suspicions_sent += len(suspects)
+            self._speaker.send_presence(now, suspects)
+
+    def _joined(self, now: float) -> None:
+        """Joining is over, one way or another."""
+        self._speaker.settled(now)
+        if self._settings.mode != "master" or any(entry.is_master for entry in self.list):
+            return
+        if self.state == DOUBTING or not self._is_alone():
+            self._emit(MasterMissing())
+
+    def _lease_s(self) -> float:
+        return lease_s(len(self.list))
+
+    def _is_alone(self) -> bool:
+        """Whether no other node is here that could agree: plain and basic nodes never do."""
+        return not any(
+            entry.mode != "basic" and not entry.is_plain and entry.node != self._settings.node
+            for entry in self.list
+        )
+
+    def _doubt(self, now: float, reason: str, *, anew: bool = False) -> None:
+        if self.joining.doubt(now, reason, anew=anew or self._is_alone()):
+            self._state_changed(now)
+
+    def _state_changed(self, now: float) -> None:
+        if not self._speaker.trickle.is_running:
+            self._joined(now)
+        self._emit(StateChanged(self.joining.state, self.joining.reason))
+        self._on_state(now)
+
+
+def _make_basic_entry(frame: PresenceFrame) -> Entry:
+    header = frame.header
+    return Entry(
+        header.node, header.incarnation, frame.version, frame.name, BASIC_PATTERNS, "basic"
+    )

@@ -1,0 +1,1 @@
+"""Reliable topics: detecting and repairing losses."""

@@ -1,0 +1,1 @@
+"""Topics, patterns, and which subscription wants a message."""

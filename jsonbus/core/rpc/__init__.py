@@ -1,0 +1,1 @@
+"""Requests, replies and pings."""

@@ -1,0 +1,78 @@
+"""Pings: round trips to every node that hears."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+from jsonbus.core.events import Event, PongReceived
+from jsonbus.core.limits import PINGS_OPEN_MAX, PONG_AT_ONCE_NODES, PONG_SPREAD_S, PONGS_WAITING_MAX
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.wire.encode import encode_ping, encode_pong
+from jsonbus.core.wire.frames import About, PingFrame, PongFrame, Totals
+
+
+class Pings:
+    """Own pings that wait for pongs, and pongs that wait to be sent.
+
+    A pong tells about this node: whoever pings wants to know who is there.
+    """
+
+    __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at", "_totals")
+
+    def __init__(
+        self,
+        about: Callable[[], About],
+        totals: Callable[[], Totals],
+        outbox: Outbox,
+        rng: random.Random,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._about = about
+        self._totals = totals
+        self._outbox = outbox
+        self._rng = rng
+        self._emit = emit
+        self._last_id = 0
+        self._sent_at: dict[int, float] = {}
+        self._pongs: list[tuple[float, str, int]] = []
+
+    def start(self, now: float) -> int:
+        """Send a ping; its id."""
+        self._last_id += 1
+        if len(self._sent_at) >= PINGS_OPEN_MAX:
+            del self._sent_at[next(iter(self._sent_at))]
+        self._sent_at[self._last_id] = now
+        self._outbox.put_control(encode_ping, now, ping_id=self._last_id)
+        return self._last_id
+
+    def receive_ping(self, frame: PingFrame, known_nodes: int, now: float) -> None:
+        """Answer; at once in a small group, spread over a while where many would answer at once."""
+        if known_nodes <= PONG_AT_ONCE_NODES:
+            self._send_pong(frame.header.node, frame.ping_id, now)
+        elif len(self._pongs) < PONGS_WAITING_MAX:
+            at = now + self._rng.random() * PONG_SPREAD_S
+            self._pongs.append((at, frame.header.node, frame.ping_id))
+
+    def receive_pong(self, frame: PongFrame, name: str, now: float) -> None:
+        sent_at = self._sent_at.get(frame.ping_id)
+        if sent_at is not None:
+            self._emit(PongReceived(frame.ping_id, frame.header.node, name, now - sent_at))
+
+    def timer_at(self) -> float:
+        return min(self._pongs)[0] if self._pongs else math.inf
+
+    def handle_timer(self, due: float, now: float) -> None:
+        if not self._pongs:
+            return
+        waiting = self._pongs
+        self._pongs = [pong for pong in waiting if pong[0] > due]
+        for _, to, ping_id in sorted(pong for pong in waiting if pong[0] <= due):
+            self._send_pong(to, ping_id, now)
+
+    def _send_pong(self, to: str, ping_id: int, now: float) -> None:
+        about, totals = self._about(), self._totals()
+        self._outbox.put_control(
+            encode_pong, now, to=to, ping_id=ping_id, about=about, totals=totals
+        )

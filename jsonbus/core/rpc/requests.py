@@ -1,0 +1,214 @@
+"""Requests and replies: asking, and serving.
+
+A request goes to whoever serves its topic; nodes that serve a topic say so in their entry of the
+subscription list, so that an asker knows at once when nobody does. Datagrams may be lost on either
+way: the asker repeats its request, at growing intervals, until a reply comes or it gives up; who
+serves keeps its latest replies and answers a repeat from them, so that a handler runs once per
+request. Several nodes may serve one topic: the first reply counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import Event, ReplyReceived, RequestUnserved
+from jsonbus.core.limits import (
+    REPLIES_KEPT_BYTES_MAX,
+    REPLIES_KEPT_MAX,
+    REQUEST_REPEAT_S,
+    REQUESTS_SERVED_MAX,
+)
+from jsonbus.core.message import Message, Origin
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.routing.router import Inbox
+from jsonbus.core.wire import codec
+from jsonbus.core.wire.encode import encode_reply, encode_request
+from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
+from jsonbus.core.wire.limits import ERROR_CHARS_MAX
+
+# Names a request for ever: node, incarnation, the asker's own number.
+RequestKey = tuple[str, int, int]
+
+
+class Request(Message):
+    """A message that wants an answer; give it to Node.reply."""
+
+    __slots__ = ("request_key", "timeout_s")
+
+    def __init__(
+        self, topic: str, value: Any, origin: Origin, request_key: RequestKey, timeout_s: float
+    ) -> None:
+        self.topic = topic
+        self.value = value
+        self.sequence = None
+        self.origin = origin
+        self.request_key = request_key
+        self.timeout_s = timeout_s
+
+
+class _Asked:
+    __slots__ = ("ends_at", "payload", "repeat_at", "repeat_s", "timeout_s", "topic")
+
+    def __init__(self, topic: str, payload: bytes, timeout_s: float, now: float) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.timeout_s = timeout_s
+        self.ends_at = now + timeout_s
+        self.repeat_s = REQUEST_REPEAT_S
+        self.repeat_at = math.inf  # not sent yet
+
+
+class Asking:
+    """This node's open requests."""
+
+    def __init__(self, outbox: Outbox, counters: Counters, emit: Callable[[Event], None]) -> None:
+        self._outbox = outbox
+        self._counters = counters
+        self._emit = emit
+        self._open: dict[int, _Asked] = {}
+        self._last_id = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def ask(self, topic: str, payload: bytes, timeout_s: float, now: float) -> int:
+        """Note a request; `look` sends it when its topic is served."""
+        self._last_id += 1
+        self._open[self._last_id] = _Asked(topic, payload, timeout_s, now)
+        return self._last_id
+
+    def cancel(self, request_id: int) -> None:
+        self._open.pop(request_id, None)
+
+    def look(
+        self, is_served: Callable[[str], bool], *, may_ask: bool, is_certain: bool, now: float
+    ) -> None:
+        """Send what can be sent by now; give up what certainly nobody serves."""
+        for request_id, asked in list(self._open.items()):
+            if is_served(asked.topic) or (may_ask and not is_certain):
+                if asked.repeat_at == math.inf:
+                    self._counters.requests_sent += 1
+                    self._send(request_id, asked, now)
+            elif is_certain:
+                del self._open[request_id]
+                self._emit(RequestUnserved(request_id))
+
+    def timer_at(self) -> float:
+        return min((asked.repeat_at for asked in self._open.values()), default=math.inf)
+
+    def handle_timer(self, due: float, now: float) -> None:
+        for request_id, asked in list(self._open.items()):
+            if asked.ends_at <= due:
+                del self._open[request_id]  # the front end keeps its own deadline, and is there
+            elif asked.repeat_at <= due:
+                self._counters.requests_repeated += 1
+                self._send(request_id, asked, now)
+
+    def receive(self, frame: ReplyFrame, name: str) -> None:
+        self.settle(frame.request_id, frame.value, frame.header.node, name, frame.error)
+
+    def settle(self, request_id: int, value: Any, node: str, name: str, error: str | None) -> None:
+        if self._open.pop(request_id, None) is None:
+            self._counters.replies_too_late += 1
+            return
+        self._emit(ReplyReceived(request_id, value, node, name, error))
+
+    def _send(self, request_id: int, asked: _Asked, now: float) -> None:
+        asked.repeat_at = min(now + asked.repeat_s, asked.ends_at)
+        asked.repeat_s *= 2
+        self._outbox.put_control(
+            encode_request,
+            now,
+            topic=asked.topic,
+            payload=asked.payload,
+            request_id=request_id,
+            timeout_ms=int(max(0.0, asked.ends_at - now) * 1000),
+        )
+
+
+class Serving:
+    """Topics this node serves, requests being served, and the latest replies."""
+
+    def __init__(self, outbox: Outbox, counters: Counters) -> None:
+        self._outbox = outbox
+        self._counters = counters
+        self.inboxes: dict[str, Inbox] = {}
+        self._under_way: dict[RequestKey, float] = {}  # until when somebody waits for the reply
+        self._replies: OrderedDict[RequestKey, tuple[bytes, str | None]] = OrderedDict()
+        self._replies_bytes = 0
+
+    def receive(self, frame: RequestFrame, origin: Origin, now: float) -> Request | None:
+        """The request, if it is to be handed to the inbox of its topic."""
+        header = frame.header
+        key = (header.node, header.incarnation, frame.request_id)
+        kept = self._replies.get(key)
+        if kept is not None:
+            self._send(key, *kept, now)
+            return None
+        if frame.topic not in self.inboxes or key in self._under_way:
+            return None
+        return self.accept(frame.topic, frame.value, origin, key, frame.timeout_ms / 1000, now)
+
+    def accept(
+        self,
+        topic: str,
+        value: Any,
+        origin: Origin,
+        key: RequestKey,
+        timeout_s: float,
+        now: float,
+    ) -> Request | None:
+        if len(self._under_way) >= REQUESTS_SERVED_MAX:
+            self._forget_ended(now)
+        if len(self._under_way) >= REQUESTS_SERVED_MAX:
+            self._counters.requests_refused += 1
+            return None
+        self._under_way[key] = now + timeout_s
+        return Request(topic, value, origin, key, timeout_s)
+
+    def reply(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
+        """Send the answer to another node's request, and keep it for repeats."""
+        if not self.finish(key):
+            return  # answered before, or so late that it was given up
+        self._replies[key] = (payload, error)
+        self._replies_bytes += len(payload)
+        while (
+            len(self._replies) > REPLIES_KEPT_MAX or self._replies_bytes > REPLIES_KEPT_BYTES_MAX
+        ) and len(self._replies) > 1:
+            _, (oldest, _) = self._replies.popitem(last=False)
+            self._replies_bytes -= len(oldest)
+        self._send(key, payload, error, now)
+
+    def finish(self, key: RequestKey) -> bool:
+        """The request was answered; False if it was not under way."""
+        if self._under_way.pop(key, None) is None:
+            return False
+        self._counters.requests_served += 1
+        return True
+
+    def _forget_ended(self, now: float) -> None:
+        """Handlers that never answer must not use up the room for good."""
+        self._under_way = {key: end for key, end in self._under_way.items() if end > now}
+
+    def _send(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
+        self._outbox.put_control(
+            encode_reply, now, to=key[0], request_id=key[2], payload=payload, error=error
+        )
+
+
+def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes, str | None]:
+    """The reply's payload; a value that cannot be sent becomes an error the asker sees."""
+    if error is None:
+        try:
+            payload = codec.dumps(value)
+        except ValueError as problem:
+            error = f"the reply is not JSON: {problem}"
+        else:
+            if len(payload) <= room_bytes:
+                return payload, None
+            error = f"the reply takes {len(payload):,} bytes, a datagram holds {room_bytes:,}"
+    return b"null", error[:ERROR_CHARS_MAX]

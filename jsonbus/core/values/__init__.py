@@ -1,0 +1,1 @@
+"""Large, retained and typed values."""

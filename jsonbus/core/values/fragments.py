@@ -1,0 +1,225 @@
+"""One message over several datagrams, and back.
+
+Theory of operation. A message that no datagram of the network holds is written as it would stand in
+a batch, `["topic",value]`, and that text is cut into *slices*, each the payload of a datagram of
+its own, a JSON string. So whoever reads a packet dump reads the message, and whoever puts the
+strings together parses it. The number of the message names its slices; each tells its place among
+them and how many there are.
+
+The text is escaped once, as a whole, and then cut: JSON text has no control characters, so the only
+escapes are a backslash before a quote or a backslash. A cut falls neither between those two nor
+inside a character of UTF-8.
+
+A receiver keeps slices by message until all are there, in any order; one that comes again changes
+nothing. What is kept is bounded, per sender and in all, and by age: the message that was longest
+without a new slice makes room. A sender that is lost in the middle costs memory for a while, and
+one that lies about its slices no more than one that sends them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from jsonbus.core.limits import (
+    FRAGMENT_AGE_S,
+    FRAGMENTS_DONE_MAX,
+    FRAGMENTS_OPEN_MAX,
+    FRAGMENTS_SENDERS_MAX,
+    SLICE_OVERHEAD_BYTES,
+)
+from jsonbus.core.wire.codec import dumps_plain
+from jsonbus.core.wire.limits import SLICES_MAX
+
+_BACKSLASH = ord("\\")
+
+Key = tuple[str, int, int]  # node, incarnation, number of the message
+
+
+def cut(text: bytes, room: int) -> list[bytes]:
+    """The JSON text as the insides of JSON strings, each of at most `room` bytes."""
+    assert room >= 8  # a character of UTF-8, and an escape, have to fit
+    escaped = dumps_plain(text.decode())[1:-1]
+    end_of_all = len(escaped)
+    slices = []
+    start = 0
+    while end_of_all - start > room:
+        end = _last_cut(escaped, start, start + room)
+        slices.append(escaped[start:end])
+        start = end
+    slices.append(escaped[start:])
+    return slices
+
+
+def _last_cut(escaped: bytes, start: int, end: int) -> int:
+    """The last place up to `end` where the text may be cut."""
+    while escaped[end] & 0xC0 == 0x80:
+        end -= 1  # inside a character
+    before = end
+    while before > start and escaped[before - 1] == _BACKSLASH:
+        before -= 1
+    return end - (end - before) % 2  # an odd one out belongs to what follows it
+
+
+class _Sender:
+    """What is kept of one node's slices."""
+
+    __slots__ = ("done", "open", "size_bytes")
+
+    def __init__(self) -> None:
+        self.open = 0  # messages
+        self.size_bytes = 0
+        #: Messages that were put together, or given up: their slices are of no use any more.
+        self.done: dict[tuple[int, int], None] = {}
+
+
+class Assembly:
+    """The slices of one message that are here."""
+
+    __slots__ = ("count", "heard_at", "sender", "size_bytes", "slices")
+
+    def __init__(self, count: int, sender: _Sender, now: float) -> None:
+        self.count = count
+        self.sender = sender
+        self.slices: dict[int, str] = {}
+        self.size_bytes = 0
+        self.heard_at = now
+
+    def missing(self) -> list[int]:
+        """Places of the slices that are not here."""
+        return [index for index in range(self.count) if index not in self.slices]
+
+    def missing_bits(self, count_max: int) -> tuple[int, int]:
+        """The first place that is missing, and from there on a bit for each that is."""
+        missing = self.missing()
+        start, bits = missing[0], 0
+        for index in missing:
+            if index - start >= count_max:
+                break
+            bits |= 1 << (index - start)
+        return start, bits
+
+    def join(self) -> str:
+        return "".join([self.slices[index] for index in range(self.count)])
+
+
+class Fragments:
+    """Puts messages together. `value_bytes_max` is what one of them may have.
+
+    `bytes_max` bounds all of it; twice a value's bound is for one sender.
+    """
+
+    __slots__ = (
+        "_assemblies",
+        "_bytes_max",
+        "_sender_bytes_max",
+        "_senders",
+        "dropped",
+        "size_bytes",
+    )
+
+    def __init__(self, value_bytes_max: int, bytes_max: int) -> None:
+        # In the order in which they last got a slice: the first ones are given up first.
+        self._assemblies: OrderedDict[Key, Assembly] = OrderedDict()
+        self._senders: dict[str, _Sender] = {}
+        self._sender_bytes_max = 2 * value_bytes_max
+        self._bytes_max = max(bytes_max, self._sender_bytes_max)
+        #: Messages that were given up.
+        self.dropped = 0
+        #: What is kept, with what keeping it takes.
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._assemblies)
+
+    def get(self, key: Key) -> Assembly | None:
+        return self._assemblies.get(key)
+
+    def add(self, key: Key, index: int, count: int, text: str, now: float) -> str | None:
+        """Take a slice; the whole text if it was the last one missing.
+
+        Raises ValueError for a slice that contradicts others, or itself.
+        """
+        assembly = self._assemblies.get(key)
+        if assembly is None:
+            assembly = self._begin(key, index, count, now)
+            if assembly is None:
+                return None
+        if assembly.count != count or not 0 <= index < count:
+            raise ValueError(f"slice {index} of {count}, of a message that has {assembly.count}")
+        slices = assembly.slices
+        if index in slices:
+            return None
+        slices[index] = text
+        if len(slices) == count:
+            self._remove(key, assembly)
+            return assembly.join()
+        sender, size = assembly.sender, len(text) + SLICE_OVERHEAD_BYTES
+        assembly.size_bytes += size
+        sender.size_bytes += size
+        self.size_bytes += size
+        assembly.heard_at = now
+        self._assemblies.move_to_end(key)
+        if sender.size_bytes > self._sender_bytes_max or sender.open > FRAGMENTS_OPEN_MAX:
+            self._give_up(next(each for each in self._assemblies if each[0] == key[0]))
+        elif self.size_bytes > self._bytes_max:
+            self._give_up(next(iter(self._assemblies)))
+        return None
+
+    def _begin(self, key: Key, index: int, count: int, now: float) -> Assembly | None:
+        """The first slice of a message has come; None if the message is past."""
+        if not 0 <= index < count <= SLICES_MAX:
+            raise ValueError(f"slice {index} of {count}")
+        node, incarnation, number = key
+        sender = self._senders.get(node)
+        if sender is None:
+            if len(self._senders) >= FRAGMENTS_SENDERS_MAX:
+                self.forget(next(iter(self._senders)))
+            sender = self._senders[node] = _Sender()
+        if (incarnation, number) in sender.done:
+            return None
+        assembly = self._assemblies[key] = Assembly(count, sender, now)
+        sender.open += 1
+        return assembly
+
+    def ignore(self, key: Key) -> bool:
+        """Nobody wants this message: keep none of its slices. False: it was ignored before."""
+        if key in self._assemblies:
+            self._remove(key, self._assemblies[key])
+            return True
+        return self.add(key, 0, 1, "", 0.0) is not None
+
+    def forget(self, node: str) -> None:
+        """The node is no longer here."""
+        for key in [key for key in self._assemblies if key[0] == node]:
+            self._give_up(key)
+        self._senders.pop(node, None)
+
+    def drop(self, key: Key) -> None:
+        """Give a message up, if it is not complete."""
+        if key in self._assemblies:
+            self._give_up(key)
+
+    def timer_at(self) -> float:
+        """When the oldest message is given up."""
+        if not self._assemblies:
+            return math.inf
+        return next(iter(self._assemblies.values())).heard_at + FRAGMENT_AGE_S
+
+    def handle_timer(self, due: float) -> None:
+        while self.timer_at() <= due:
+            self._give_up(next(iter(self._assemblies)))
+
+    def _give_up(self, key: Key) -> None:
+        self.dropped += 1
+        self._remove(key, self._assemblies[key])
+
+    def _remove(self, key: Key, assembly: Assembly) -> None:
+        del self._assemblies[key]
+        sender = assembly.sender
+        sender.open -= 1
+        sender.size_bytes -= assembly.size_bytes
+        self.size_bytes -= assembly.size_bytes
+        sender.done[key[1:]] = None
+        if len(sender.done) > FRAGMENTS_DONE_MAX:
+            del sender.done[next(iter(sender.done))]

@@ -1,0 +1,154 @@
+"""From messages to datagram bytes: the hot path; core/wire.py describes the format.
+
+Datagrams are put together from ready JSON bytes with one `%`, as fast as joining them, a quarter
+faster than adding them up, and the format stays readable.
+"""
+
+from __future__ import annotations
+
+from jsonbus.core.wire import codec
+from jsonbus.core.wire.limits import INTEGER_MAX, NODE_ID_BYTES_MAX, SLICES_MAX
+from jsonbus.core.wire.names import (
+    BATCH,
+    FRAGMENT,
+    KEY_COUNTER,
+    KEY_FIRST_MESSAGE,
+    KEY_FRAGMENT,
+    KEY_INCARNATION,
+    KEY_NODE,
+    KEY_RETAINED,
+    KEY_SENT_US,
+    KEY_SEQUENCE,
+    REPAIR,
+    is_node_id,
+)
+
+
+class Stamp:
+    """Makes the headers of one node's datagrams, and counts them."""
+
+    __slots__ = ("counter", "id_bytes_saved", "start")
+
+    def __init__(self, node: str, incarnation: int) -> None:
+        # An id that JSON would lengthen, by escaping a quote, could break the overheads' promise.
+        assert is_node_id(node) and len(codec.dumps(node)) == len(node) + 2, node
+        self.counter = 0  # datagrams made so far
+        #: How each of them begins.
+        self.start = _TAIL_START % (node.encode(), incarnation)
+        # By how much this node's datagrams stay below the overheads at the end of this file.
+        self.id_bytes_saved = NODE_ID_BYTES_MAX - len(node)
+
+    def tail(self, first_message: int, sent_us: int) -> bytes:
+        """The end of the next datagram, all but its last fields and the two closing braces."""
+        self.counter = counter = self.counter + 1
+        return _TAIL % (self.start, counter, first_message, sent_us)
+
+
+def header_pattern(node: str, incarnation: int) -> bytes:
+    """How the header of that node's datagrams begins: fill in the counter and the first message.
+
+    After it come the instant, always so long in this century and the next, and two braces.
+    """
+    start = _TAIL_START % (node.encode().replace(b"%", b"%%"), incarnation)
+    return start + b'%%d,"%b":%%d,"%b":' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
+
+
+HEADER_END_BYTES = len(b"1731715200123456}}")
+
+_TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
+    KEY_NODE.encode(),
+    KEY_INCARNATION.encode(),
+    KEY_COUNTER.encode(),
+)
+_TAIL = b'%%b%%d,"%b":%%d,"%b":%%d' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
+_MESSAGE = b'{"topic":%b,"payload":%b' + _TAIL + b"}}"
+_MARKED = _MESSAGE[:-2] + b"%b}}"
+_SEQUENCE_MARK = b',"%b":%%d' % KEY_SEQUENCE.encode()
+_RETAINED_MARK = b',"%b":1' % KEY_RETAINED.encode()
+_FRAGMENT = (
+    b'{"topic":"%b","payload":"%%b"' % FRAGMENT.encode()
+    + _TAIL
+    + b',"%b":[%%d,%%d,%%d%%b]}}' % KEY_FRAGMENT.encode()
+)
+_REPAIR = b'{"topic":"' + REPAIR.encode() + b'","payload":[%b]' + _TAIL + b"}}"
+_BATCH = b'{"topic":"' + BATCH.encode() + b'","payload":[%b]' + _TAIL + b"}}"
+
+
+def encode_message(
+    stamp: Stamp, topic_json: bytes, payload: bytes, first_message: int, sent_us: int
+) -> bytes:
+    """One message; topic and payload are JSON already."""
+    stamp.counter = counter = stamp.counter + 1
+    return _MESSAGE % (topic_json, payload, stamp.start, counter, first_message, sent_us)
+
+
+def encode_marked(
+    stamp: Stamp,
+    topic_json: bytes,
+    payload: bytes,
+    first_message: int,
+    sent_us: int,
+    *,
+    sequence: int | None,
+    is_retained: bool,
+) -> bytes:
+    """One message that is reliable or retained, for peers that understand no batches."""
+    stamp.counter = counter = stamp.counter + 1
+    marks = b"" if sequence is None else _SEQUENCE_MARK % sequence
+    if is_retained:
+        marks += _RETAINED_MARK
+    return _MARKED % (topic_json, payload, stamp.start, counter, first_message, sent_us, marks)
+
+
+def encode_batch(stamp: Stamp, items: bytes, first_message: int, sent_us: int) -> bytes:
+    """Many messages: the JSON of `[topic,payload]` for each, separated by commas."""
+    stamp.counter = counter = stamp.counter + 1
+    return _BATCH % (items, stamp.start, counter, first_message, sent_us)
+
+
+def encode_fragment(
+    stamp: Stamp,
+    slice_json: bytes,
+    first_message: int,
+    sent_us: int,
+    *,
+    number: int,
+    index: int,
+    count: int,
+    sequence: int | None = None,
+) -> bytes:
+    """A slice of message `number`, as it stands inside of a JSON string."""
+    stamp.counter = counter = stamp.counter + 1
+    place = (number, index, count, b"" if sequence is None else b",%d" % sequence)
+    return _FRAGMENT % (slice_json, stamp.start, counter, first_message, sent_us, *place)
+
+
+def encode_repair(stamp: Stamp, first_message: int, sent_us: int, *, items: bytes) -> bytes:
+    """Messages again: the JSON of `[topic,value,sequence,number]` for each, with commas."""
+    stamp.counter = counter = stamp.counter + 1
+    return _REPAIR % (items, stamp.start, counter, first_message, sent_us)
+
+
+# The overheads, from the longest datagrams there can be: nothing to keep in step by hand.
+longest = Stamp("n" * NODE_ID_BYTES_MAX, INTEGER_MAX)
+longest.counter = INTEGER_MAX - 10
+
+# What encode_message adds to the JSON of topic and payload, at most.
+MESSAGE_OVERHEAD_BYTES = len(encode_message(longest, b"", b"", INTEGER_MAX, INTEGER_MAX))
+
+# What encode_batch adds to its items, at most, if a comma is counted with each of them.
+BATCH_OVERHEAD_BYTES = len(encode_batch(longest, b"", INTEGER_MAX, INTEGER_MAX))
+
+# What encode_fragment adds to a slice, at most.
+FRAGMENT_OVERHEAD_BYTES = len(
+    encode_fragment(
+        longest,
+        b"",
+        INTEGER_MAX,
+        INTEGER_MAX,
+        number=INTEGER_MAX,
+        index=SLICES_MAX,
+        count=SLICES_MAX,
+        sequence=INTEGER_MAX,
+    )
+)

@@ -1,0 +1,137 @@
+"""The names of the wire format: reserved topics, keys of `jb`, and what a node may call itself."""
+
+from __future__ import annotations
+
+import re
+
+from jsonbus.core.wire.frames import PLAIN_PREFIX
+from jsonbus.core.wire.limits import (
+    HOST_BYTES_MAX,
+    NODE_ID_BYTES_MAX,
+    NODE_NAME_BYTES_MAX,
+    SOFTWARE_BYTES_MAX,
+)
+
+# Topics. No application may publish under the prefix.
+RESERVED_PREFIX = "jsonbus."
+BATCH = "jsonbus.batch"
+FRAGMENT = "jsonbus.frag"
+TOPICS = "jsonbus.topics"
+PRESENCE = "jsonbus.presence"
+BYE = "jsonbus.bye"
+REQUEST = "jsonbus.request"
+REPLY = "jsonbus.reply"
+NAK = "jsonbus.nak"
+BEAT = "jsonbus.beat"
+REPAIR = "jsonbus.repair"
+RETAINED = "jsonbus.retained"
+PING = "jsonbus.ping"
+PONG = "jsonbus.pong"
+WHERE = "jsonbus.where"
+ECHO = "jsonbus.echo"
+ECHOED = "jsonbus.echoed"
+
+# A node that serves TOPIC has the pattern "jsonbus.request/TOPIC" in its entry of the list.
+SERVED_PREFIX = REQUEST + "/"
+
+# Keys of `jb` in every datagram: short, because every message pays for them.
+KEY_NODE = "n"
+KEY_INCARNATION = "i"
+KEY_COUNTER = "q"
+KEY_FIRST_MESSAGE = "m"
+KEY_SENT_US = "t"
+
+# In a datagram with a single message: its sequence, if the topic is reliable; 1 if it is retained.
+KEY_SEQUENCE = "s"
+KEY_RETAINED = "k"
+
+# Keys of `jb` in control datagrams.
+KEY_FRAGMENT = "f"
+KEY_ENTRIES = "subs"
+KEY_DIGEST = "dig"
+KEY_SUMS = "sum"
+KEY_COVERS = "cov"
+KEY_PART = "part"
+KEY_SETTLED = "u"
+KEY_VERSION = "v"
+KEY_NAME = "name"
+KEY_MODE = "mode"
+KEY_IS_MASTER = "ms"
+KEY_SUSPECTS = "sus"
+KEY_RECEIVE_BUFFER = "rb"
+KEY_HOST = "host"
+KEY_SOFTWARE = "sw"
+KEY_CHANNELS = "ch"
+KEY_TOTALS = "st"
+KEY_REQUEST = "r"
+KEY_REPLY = "re"
+KEY_ERROR = "er"
+KEY_NAK = "nak"
+KEY_BEAT = "beat"
+KEY_PING = "p"
+KEY_TO = "to"
+KEY_WHO = "who"
+KEY_ANSWER = "an"
+KEY_HEARD = "got"
+
+COVERS_ALL = "all"
+
+# Bits of an entry's flags. Higher bits are for later versions and ignored.
+FLAG_LEFT = 1
+FLAG_GONE = 2
+FLAG_BASIC = 4
+FLAG_MASTER_MODE = 8
+FLAG_IS_MASTER = 16
+
+MODES = ("basic", "master", "delayed")
+
+
+def is_node_id(text: object) -> bool:
+    """Whether a node may identify itself like this: up to 64 characters of printable ASCII.
+
+    Printable, because ids reach logs and terminals. The prefix of plain peers' pseudo-nodes is
+    not for a node to take.
+    """
+    return (
+        type(text) is str
+        and 0 < len(text) <= NODE_ID_BYTES_MAX
+        and text.isascii()
+        and text.isprintable()
+        and not text.startswith(PLAIN_PREFIX)
+    )
+
+
+def is_listed_id(text: object) -> bool:
+    """Whether an entry of a list may have this id: a node's, or a plain peer's pseudo-node's."""
+    return (
+        type(text) is str
+        and len(text) <= NODE_ID_BYTES_MAX
+        and is_node_id(text.removeprefix(PLAIN_PREFIX))
+    )
+
+
+def is_node_name(text: object) -> bool:
+    """Whether a node may call itself like this: up to 255 bytes without control characters."""
+    return is_short_text(text, NODE_NAME_BYTES_MAX)
+
+
+def is_host_name(text: object) -> bool:
+    """Whether a node may say that its machine is called that."""
+    return text != "" and is_short_text(text, HOST_BYTES_MAX)
+
+
+def is_software_version(text: object) -> bool:
+    """Whether a node may say that this is the version of its software."""
+    return text != "" and is_short_text(text, SOFTWARE_BYTES_MAX)
+
+
+def is_short_text(text: object, bytes_max: int) -> bool:
+    return (
+        type(text) is str
+        and len(text.encode(errors="replace")) <= bytes_max
+        and _CONTROL_CHARACTER.search(text) is None
+    )
+
+
+# C0, DEL and C1: in a terminal that shows a list of nodes, any of them may start an escape.
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")

@@ -1,0 +1,1 @@
+"""`jsonbus demo`: the product at work on this machine."""

@@ -1,0 +1,1 @@
+"""Channels between two nodes, as far as threads and tasks agree."""

@@ -1,0 +1,245 @@
+"""The gate: which requests reach NiceGUI, and what browsers may do with its pages.
+
+Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
+websockets included. Of NiceGUI only three things can be reached: its page at `/`, its files below
+`/_nicegui/`, to be read, and its websocket. With tokens all of them need a session, which `/login`
+begins; the cookie opens nothing else of the gateway, so a request that a browser sends with it by
+itself does nothing. A websocket serves pages of its own session alone.
+
+A page may load and connect to what comes from this gateway, and run the scripts that stand in it as
+it left here (each is named by its hash); nobody may frame it. NiceGUI needs `eval`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlencode
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..http.access import RIGHTS, Access
+from ..http.answers import Answer, refuse, send_answer
+from ..http.endpoint import Endpoint
+from ..http.request import BodyRoom, HttpRequest, Refusal
+from .login_page import HEADERS as LOGIN_HEADERS
+from .login_page import render_login
+from .sessions import Session, Sessions
+
+#: A token and its name, every character of it escaped.
+LOGIN_BYTES_MAX = 4_096
+
+#: Under this key a request carries the session that it came with.
+SESSION = "jsonbus.session"
+
+_HTML = b"text/html; charset=utf-8"
+_FILES = "/_nicegui/"
+#: What a page of NiceGUI's says of itself when it opens its websocket.
+_ASKED_FOR = ("client_id", "document_id", "tab_id", "next_message_id")
+_SOCKET = "/_nicegui_ws/socket.io/"
+_find_scripts = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL).findall
+#: What a route of ours adds to a request, and NiceGUI's application must find out itself.
+_ROUTED = frozenset({"app", "endpoint", "path_params", "route", "router"})
+
+
+class Gate:
+    """An ASGI application for the routes of the dashboard."""
+
+    def __init__(
+        self,
+        inside: ASGIApp,
+        *,
+        access: Access,
+        sessions: Sessions,
+        room: BodyRoom,
+        node: str,
+        has_room: Callable[[], bool],
+        on_malformed: Callable[[Exception], None],
+        session_of: Callable[[str], Session | None],
+    ) -> None:
+        """`has_room`: whether one more page may be open; `session_of` tells to which session the
+        page of a client of NiceGUI's belongs, None if there is none such."""
+        self._inside = inside
+        self._access = access
+        self._sessions = sessions
+        self._node = node
+        self._has_room = has_room
+        self._on_malformed = on_malformed
+        self._session_of = session_of
+        # Everybody's session while there are no tokens: there is nothing to log in with.
+        self._open = Session(RIGHTS, is_lasting=True) if access.is_open else None
+        self.login = Endpoint(self._log_in, methods=("POST",), access=access, room=room)
+        self.logout = Endpoint(self._log_out, methods=("POST",), access=access, room=room)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        session = self._open or self._sessions.find(_key_of(scope))
+        inner = {name: value for name, value in scope.items() if name not in _ROUTED}
+        # NiceGUI writes what it says into the page.
+        inner["headers"] = [each for each in scope["headers"] if each[0] != b"x-forwarded-prefix"]
+        inner[SESSION] = session
+        if scope["type"] == "websocket":
+            if scope["path"] == _SOCKET and session is not None and self._is_own(scope, session):
+                await self._talk(inner, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": 1008, "reason": "log in first"})
+        elif scope["method"] not in ("GET", "HEAD"):
+            await refuse(
+                send, Refusal(405, "this is a page: use GET, HEAD", {"allow": "GET, HEAD"})
+            )
+        elif scope["path"] == "/":
+            await self._serve_page(inner, receive, send, session)
+        elif scope["path"].startswith(_FILES) and session is not None:
+            await self._inside(inner, receive, _with_nosniff(send))
+        elif session is None:
+            await refuse(send, Refusal(401, "log in first, at /"))
+        else:
+            await refuse(send, Refusal(404, "there is nothing here: see /docs"))
+
+    async def _talk(self, inner: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._inside(inner, receive, send)
+        except Exception as error:  # engine.io raises it for a packet that is none
+            self._on_malformed(error)
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _serve_page(
+        self, inner: Scope, receive: Receive, send: Send, session: Session | None
+    ) -> None:
+        if session is None:
+            body = render_login(self._node, _place_of(inner))
+            await send_answer(send, Answer(body, content_type=_HTML, headers=LOGIN_HEADERS))
+        elif inner["method"] == "HEAD":  # no page is made that nobody will look at
+            await send_answer(send, Answer(b"", content_type=_HTML))
+        elif not self._has_room():
+            await refuse(
+                send,
+                Refusal(503, "too many pages are open: close one", {"retry-after": "60"}),
+            )
+        else:
+            await self._inside(inner, receive, _Sealed(send).send)
+
+    async def _log_in(self, request: HttpRequest) -> Answer:
+        body = await request.read_body(LOGIN_BYTES_MAX)
+        try:
+            fields = parse_qs(body.decode("ascii"), max_num_fields=4)
+        except ValueError:
+            fields = {}
+        rights = self._access.rights_of(fields.get("token", [""])[-1].strip())
+        if "subscribe" not in rights:
+            reason = (
+                "This token does not carry the right to subscribe, without which there is nothing "
+                "to see."
+                if rights
+                else "This token is wrong."
+            )
+            page = render_login(self._node, _place_of(request.scope), reason)
+            return Answer(page, 403, content_type=_HTML, headers=LOGIN_HEADERS)
+        return self._to_page(self._sessions.begin(rights), request)
+
+    async def _log_out(self, request: HttpRequest) -> Answer:
+        self._sessions.end(_key_of(request.scope))
+        return self._to_page("", request)
+
+    def _to_page(self, key: str, request: HttpRequest) -> Answer:
+        cookie = f"{_cookie_name(request.scope)}={key}; Path=/; HttpOnly; SameSite=Strict"
+        if not key:
+            cookie += "; Max-Age=0"
+        # The gateway speaks no TLS itself; where a proxy in front does, the browser tells so here.
+        if request.headers.get(b"origin", b"").startswith(b"https://"):
+            cookie += "; Secure"
+        place = _place_of(request.scope) if key else ""
+        location = f"/?{place}" if place else "/"
+        return Answer(
+            b"",
+            303,
+            headers=((b"location", location.encode()), (b"set-cookie", cookie.encode())),
+        )
+
+    def _is_own(self, scope: Scope, session: Session) -> bool:
+        """Whether a websocket says all that NiceGUI asks for, and is for a page of its session, or
+        for none that is still open: NiceGUI has such a browser load its page anew."""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if not all(len(query.get(name, ())) == 1 for name in _ASKED_FOR):
+            return False
+        number = query["next_message_id"][0]
+        if not (number.isascii() and number.isdecimal() and len(number) < 16):
+            return False
+        return self._session_of(query["client_id"][0]) in (None, session)
+
+
+def _place_of(scope: Scope) -> str:
+    """The tab and the topic that are asked for: who has to log in first comes there afterwards."""
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    return urlencode({name: query[name][-1] for name in ("tab", "topic") if name in query})
+
+
+def _key_of(scope: Scope) -> str | None:
+    """What the browser shows of its session, if it has one."""
+    wanted = _cookie_name(scope)
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            for pair in value.decode("latin-1").split(";"):
+                found, _, key = pair.partition("=")
+                if found.strip() == wanted:
+                    return str(key.strip())
+    return None
+
+
+def _cookie_name(scope: Scope) -> str:
+    """One for each port: browsers give a cookie to all of them, and two gateways on one machine
+    would log each other's visitors out."""
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+    port = host.rpartition(b":")[2]
+    return f"jsonbus-{port.decode()}" if port.isdigit() else "jsonbus"
+
+
+class _Sealed:
+    """Passes a page on with the policy that fits the scripts in it, when all of it is there."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message = {}
+        self._body = b""
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        self._body += message.get("body", b"")
+        if message.get("more_body", False):
+            return
+        self._start["headers"] = [*self._start["headers"], *_page_headers(self._body)]
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": self._body})
+
+
+def _page_headers(page: bytes) -> list[tuple[bytes, bytes]]:
+    scripts = b" ".join(
+        b"'sha256-" + base64.b64encode(hashlib.sha256(each).digest()) + b"'"
+        for each in _find_scripts(page)
+    )
+    policy = (
+        b"default-src 'none'; script-src 'self' 'unsafe-eval' " + scripts + b"; "
+        # Elements are placed by styles of their own.
+        b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+        b"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    )
+    return [
+        (b"content-security-policy", policy),
+        # Not no-referrer: a form that is sent under it has the origin "null".
+        (b"referrer-policy", b"same-origin"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+
+
+def _with_nosniff(send: Send) -> Send:
+    async def send_with_nosniff(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            nosniff = (b"x-content-type-options", b"nosniff")
+            message["headers"] = [*message.get("headers", ()), nosniff]
+        await send(message)
+
+    return send_with_nosniff

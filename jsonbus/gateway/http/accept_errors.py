@@ -1,0 +1,77 @@
+"""AcceptWatch: connections that cannot be accepted, for want of descriptors, are no flood of logs.
+
+While accept() fails so, asyncio stops to listen for a second at a time, which is all that can be
+done: clients wait in the kernel meanwhile. But up to Python 3.12 it then tries as often as the
+listening socket's backlog is long, and reports each failure with a traceback: a thousand a second,
+until the disk is full as well. All of them come to the loop's exception handler, where this one
+takes them out, counts one for each pause, and warns seldom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+from ..rate_limited_log import Seldom
+
+logger = logging.getLogger("jsonbus.gateway")
+
+#: asyncio's pauses take a second; failures that come closer together belong to the same one.
+PAUSE_S_MIN = 0.5
+
+_MESSAGE = "socket.accept() out of system resource"
+#: What listens again after a pause fails if the server was closed meanwhile.
+_LISTEN_AGAIN = "_start_serving"
+
+
+class AcceptWatch:
+    """Stands before the exception handler of the running loop, from `begin` to `end`."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: Any = None
+        self._failed_at = float("-inf")
+        self._warns = Seldom()
+        self._pauses = 0
+
+    def begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._before = self._loop.get_exception_handler()
+        self._loop.set_exception_handler(self._handle)
+
+    def end(self) -> None:
+        """Put the handler back that was there; again is nothing."""
+        if self._loop is not None and self._loop.get_exception_handler() == self._handle:
+            self._loop.set_exception_handler(self._before)
+        self._loop = None
+
+    def stats(self) -> dict[str, int]:
+        return {"accept_pauses": self._pauses}
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        message = str(context.get("message", ""))
+        error = context.get("exception")
+        if message == _MESSAGE and isinstance(error, OSError):
+            self._note(loop.time(), error)
+        elif _LISTEN_AGAIN in message and isinstance(error, ValueError):
+            logger.debug("! a port is closed, and not listened to again")
+        elif self._before is not None:
+            self._before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    def _note(self, now: float, error: OSError) -> None:
+        is_new = now - self._failed_at >= PAUSE_S_MIN
+        self._failed_at = now
+        if not is_new:
+            return
+        self._pauses += 1
+        if self._warns.is_due():
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            logger.warning(
+                "connections cannot be accepted at the moment, and wait: %s; end some clients, or "
+                "allow more (ulimit -n)",
+                reason,
+            )

@@ -1,0 +1,194 @@
+"""Which web pages may reach the gateway through the browser of somebody who can.
+
+A browser sends requests for any page to any address that its machine reaches, a gateway on
+loopback included. Nobody but the owner of a page should publish, so:
+
+- `Origin` must be the gateway's own or an allowed one; such an allowed page may read the answers
+  (CORS), which others may not.
+- `Sec-Fetch-Site`, by which newer browsers tell of requests without an Origin (an image's, say),
+  must not name another site. It does no harm to follow a link to a page that only shows something.
+- `Host` must be a name of this machine while only this machine can connect: a name of the
+  attacker's that suddenly resolves to 127.0.0.1 (DNS rebinding) makes his page our own origin. An
+  address cannot be made to point elsewhere, so it is checked only as far as it is loopback.
+
+Programs send none of these but Host. All of it is for HTTP and for WebSockets alike.
+
+Webhooks are turned away as well, whosever they are: one that posts to `/v1/topics/…` would publish
+what it delivers, and if it subscribes to that, for ever and faster than anybody can read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .answers import refuse
+from .request import Refusal
+
+#: Pages that show something and do nothing: a link elsewhere may lead here.
+HARMLESS_PATHS = frozenset({"/", "/docs", "/health", "/openapi.json"})
+
+_ALLOWED_METHODS = b"GET, POST"
+_ALLOWED_HEADERS = b"authorization, content-type, last-event-id"
+_PREFLIGHT_S = b"600"
+
+
+class Visitors:
+    """The rules, for one gateway. `allow_origins` may hold "*": every page is welcome then."""
+
+    def __init__(
+        self,
+        *,
+        is_loopback: bool,
+        allow_hosts: Sequence[str] = (),
+        allow_origins: Sequence[str] = (),
+    ) -> None:
+        """Raises ValueError for an origin that is none."""
+        self._is_loopback = is_loopback
+        self._hosts = frozenset(host.lower() for host in allow_hosts)
+        self._checks_hosts = is_loopback or bool(self._hosts)
+        self._origins = frozenset(_check_origin(origin) for origin in allow_origins)
+        self._hosts_passed: set[bytes] = set()
+
+    def check(self, scope: Scope) -> bytes | None:
+        """The origin that may read the answer, if one asks; raises Refusal 403."""
+        host = origin = site = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:
+                    raise Refusal(400, "the header host comes twice: send it once")
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"jsonbus-delivery":
+                raise Refusal(403, "a webhook must not post to a gateway: a loop would never end")
+        if self._checks_hosts and host not in self._hosts_passed:
+            self._check_host(host)
+        if origin is not None:
+            return self._check_origin_of(scope, origin, host or b"")
+        if site is not None and site not in (b"same-origin", b"none"):
+            if not _is_harmless_visit(scope):
+                raise Refusal(
+                    403, "a page of another site may not do this: allow it by --allow-origin"
+                )
+        return None
+
+    def _check_host(self, host: bytes | None) -> None:
+        name = _host_name(host or b"")
+        if not (name in self._hosts or name == "localhost" or self._is_fine_address(name)):
+            raise Refusal(
+                403,
+                f"the host {name[:80]!r} is not a name of this gateway: use its address, or allow "
+                "the name by --allow-host",
+            )
+        if host is not None and len(self._hosts_passed) < 100:
+            self._hosts_passed.add(host)
+
+    def _is_fine_address(self, name: str) -> bool:
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return address.is_loopback or not self._is_loopback
+
+    def _check_origin_of(self, scope: Scope, origin: bytes, host: bytes) -> bytes | None:
+        scheme = b"https" if scope["scheme"] in ("https", "wss") else b"http"
+        if origin.lower() == scheme + b"://" + host.lower():
+            return None
+        if "*" in self._origins or origin.decode("latin-1").lower() in self._origins:
+            return origin
+        raise Refusal(
+            403,
+            f"pages of {origin[:80].decode('latin-1')!r} may not do this: allow them by "
+            "--allow-origin",
+        )
+
+
+class VisitorsMiddleware:
+    """Keeps `Visitors`' rules for everything in an application, mounted parts included."""
+
+    def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
+        self._app = app
+        self._visitors = visitors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            reader = self._visitors.check(scope)
+        except Refusal as refusal:
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
+            else:
+                await refuse(send, refusal)
+            return
+        if reader is None or scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and _asks_first(scope):
+            await _answer_preflight(scope, send, reader)
+        else:
+            await self._app(scope, receive, _with_headers(send, _cors_headers(reader)))
+
+
+def _is_harmless_visit(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        return False
+    return scope["path"] in HARMLESS_PATHS and (b"sec-fetch-mode", b"navigate") in scope["headers"]
+
+
+def _host_name(host: bytes) -> str:
+    """The name or address in a Host header, without its port, in lower case."""
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
+def _check_origin(origin: str) -> str:
+    text = origin.lower().removesuffix("/")
+    scheme, found, rest = text.partition("://")
+    if text != "*" and (not found or not scheme or not rest or set(rest) & set("/?# @*")):
+        raise ValueError(
+            f"{origin!r} is no origin: write it like https://example.org or http://localhost:3000"
+        )
+    return text
+
+
+def _asks_first(scope: Scope) -> bool:
+    return any(name == b"access-control-request-method" for name, _ in scope["headers"])
+
+
+def _cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", b"retry-after, www-authenticate"),
+        (b"vary", b"origin"),
+    ]
+
+
+async def _answer_preflight(scope: Scope, send: Send, origin: bytes) -> None:
+    headers = [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-methods", _ALLOWED_METHODS),
+        (b"access-control-allow-headers", _ALLOWED_HEADERS),
+        (b"access-control-max-age", _PREFLIGHT_S),
+        (b"vary", b"origin"),
+    ]
+    if any(name == b"access-control-request-private-network" for name, _ in scope["headers"]):
+        headers.append((b"access-control-allow-private-network", b"true"))
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body"})
+
+
+def _with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *headers]
+        await send(message)
+
+    return send_with_headers

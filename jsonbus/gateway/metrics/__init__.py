@@ -1,0 +1,1 @@
+"""What the gateway measures, and how Prometheus reads it."""

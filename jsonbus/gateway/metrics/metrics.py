@@ -1,0 +1,139 @@
+"""The gateway's figures for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from ..http.endpoint import BUCKETS_S, Tally
+from .families import COUNTER, Family
+from .help_texts import help_text
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
+
+#: Figures of parts, by part: {"hub": {"messages_published": 3, …}, "bus": {…}, …}.
+Stats = Callable[[], Mapping[str, Mapping[str, int]]]
+
+#: What is told of the bus as a whole; `Observation.scrape` is one.
+Observe = Callable[[], Awaitable[Sequence[Family]]]
+
+#: Figures that go up and down; all others only grow.
+GAUGES = frozenset(
+    """
+    clients patterns commands_waiting lines_waiting backlog_bytes
+    streams events_waiting
+    subscribers subscriptions patterns_wanted backlog
+    delivering messages_storing bodies_bytes connections_kept connections_open is_failing
+    messages_lost messages_kept_for_repair messages_waiting_for_repair messages_waiting_to_be_sure
+    nodes_known values_retained receive_buffer_asked_bytes receive_buffer_obtained_bytes
+    lookers known left_out pages pages_seen sessions
+    """.split()
+)
+
+#: Gauges that were told as counters, with a `_total`. Names stay, so they are told twice.
+MISNAMED = frozenset({"channels_open"})
+
+
+class Metrics:
+    """Writes the figures down, in a registry of its own: what else a process counts stays out."""
+
+    def __init__(
+        self, stats: Stats, tallies: Mapping[str, Tally], observe: Observe | None = None
+    ) -> None:
+        self._stats = stats
+        self._tallies = tallies
+        self._observe = observe
+
+    async def expose(self) -> bytes:
+        """All figures in Prometheus' text format."""
+        families = [] if self._observe is None else await self._observe()
+        # Counted here, where nothing changes meanwhile; written down in a thread, since that takes
+        # 20 ms if the bus is large, for which clients should not wait.
+        metrics = list(_collect(self._stats, self._tallies, families))
+        return await asyncio.to_thread(_write_down, metrics)
+
+
+class _Written(Collector):
+    """What was collected already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the registry would otherwise collect to know the names."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
+def _write_down(metrics: list[Metric]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Written(metrics))
+    return generate_latest(registry)
+
+
+def _collect(
+    stats: Stats, tallies: Mapping[str, Tally], families: Sequence[Family]
+) -> Iterator[Metric]:
+    for part, figures in stats().items():
+        prefix = "jsonbus_bus" if part == "bus" else f"jsonbus_gateway_{part}"
+        for name, value in figures.items():
+            kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
+            text = help_text(part, name)
+            yield kind(f"{prefix}_{name}", text, value=value)
+            if name in MISNAMED:
+                yield GaugeMetricFamily(f"{prefix}_{name}", text, value=value)
+    yield from _collect_requests(tallies)
+    yield from map(_make_metric, families)
+
+
+def _collect_requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
+    answers = CounterMetricFamily(
+        "jsonbus_gateway_http_answers",
+        "answers to HTTP requests, by route and status",
+        labels=["route", "status"],
+    )
+    seconds = HistogramMetricFamily(
+        "jsonbus_gateway_http_seconds",
+        "how long HTTP requests took until their answer was known",
+        labels=["route"],
+    )
+    for route, tally in tallies.items():
+        for status, count in tally.answers.items():
+            answers.add_metric([route, str(status)], count)
+        seconds.add_metric([route], _cumulate(tally), tally.seconds)
+    yield answers
+    yield seconds
+
+
+def _make_metric(family: Family) -> Metric:
+    kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
+    metric = kind(family.name, family.text, labels=family.labels)
+    for labels, value in family.samples:
+        metric.add_metric([_clean(label) for label in labels], value)
+    return metric
+
+
+def _clean(label: str) -> str:
+    """Labels are UTF-8; the names of nodes, topics and subscribers come from anywhere."""
+    return label if label.isascii() else label.encode(errors="replace").decode()
+
+
+def _cumulate(tally: Tally) -> list[tuple[str, float]]:
+    rows = []
+    total = 0
+    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), tally.buckets, strict=True):
+        total += count
+        rows.append((bound, float(total)))
+    return rows

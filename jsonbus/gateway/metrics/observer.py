@@ -1,0 +1,103 @@
+"""Observation: what a scrape of /metrics sees of the bus, beyond the gateway itself.
+
+Scraping counts as looking. The first scrape has the lookout begin to look; it ends LINGER_S after
+the last one. So a gateway that nobody scrapes pays nothing, and figures of topics count since they
+are observed. Bridges are asked at each scrape, which waits a little for their answers; one that is
+slow is told as it was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from jsonbus.survey import Picture
+
+from .bridge_families import collect_bridges
+from .bridges import Bridges
+from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies
+
+if TYPE_CHECKING:
+    from ..services import ViewLike
+
+#: Five times the longest pause that people commonly leave between scrapes.
+LINGER_S = 300.0
+
+#: So long a scrape waits for bridges: many times what an answer takes.
+BRIDGES_S = 0.25
+
+
+class Looking(Protocol):
+    """What is needed of the lookout."""
+
+    def acquire(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def picture(self) -> Picture: ...
+
+    @property
+    def is_looking(self) -> bool: ...
+
+
+class Observation:
+    """See the head of this file. Everything in the event loop of the bus."""
+
+    def __init__(
+        self,
+        lookout: Looking,
+        bridges: Bridges,
+        subscribers: Callable[[], Sequence[ViewLike]],
+        *,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self._lookout = lookout
+        self._bridges = bridges
+        self._subscribers = subscribers
+        self._linger_s = linger_s
+        self._ending: asyncio.TimerHandle | None = None
+        self._turn = asyncio.Lock()
+        self._nodes = NodeFamilies()
+        self._topics = TopicFamilies()
+        self._webhooks = WebhookFamilies()
+
+    async def scrape(self) -> list[Family]:
+        """All of it now; the gateway looks at the bus from now on, for a while."""
+        self._look()
+        # One after the other: counters that are told in another order than they were read in would
+        # seem to fall.
+        async with self._turn:
+            return await self._collect()
+
+    def close(self) -> None:
+        """Look no more; again is nothing."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+            self._lookout.release()
+
+    def _look(self) -> None:
+        if self._ending is None:
+            self._lookout.acquire()
+        else:
+            self._ending.cancel()
+        self._ending = asyncio.get_running_loop().call_later(self._linger_s, self.close)
+
+    async def _collect(self) -> list[Family]:
+        await self._bridges.look(BRIDGES_S)
+        now, wall = time.monotonic(), time.time()
+        families: list[Family] = []
+        if self._lookout.is_looking:  # the gateway may have begun to close meanwhile
+            picture = self._lookout.picture()
+            # On a large bus each of these takes some 20 ms, between which others have a turn.
+            await asyncio.sleep(0)
+            nodes = [view.info for view in picture.nodes]
+            families += self._nodes.collect(nodes, now, wall)
+            await asyncio.sleep(0)
+            families += self._topics.collect(picture)
+            await asyncio.sleep(0)
+        families += self._webhooks.collect(self._subscribers(), now)
+        families += collect_bridges(self._bridges.states(), self._bridges.left_out, now, wall)
+        return families

@@ -1,0 +1,1 @@
+"""The text server: one command a line over TCP."""

@@ -1,0 +1,342 @@
+"""TextClient: one connection of the text server, its bytes in and its lines out.
+
+Lines out
+---------
+A chunk is one or more whole lines, made once and shared by all clients that get it. While the
+socket takes everything, a chunk goes straight to it. From the first byte that the socket refuses,
+chunks wait in the client's backlog, where they cost a reference each; asyncio's own buffer, which
+would copy them for every client, holds no more than the rest of one write. A client whose backlog
+exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
+waiting for it would cost the others. One line is kept always, however large. What all clients'
+backlogs, asyncio's buffers and half lines of input take together is in the owner's budget; when
+that is exceeded the owner cuts off those for whom the most is kept.
+
+How a client ends
+-----------------
+    open --finish()--> finishing --all sent--> half closed --its end of input--> closed
+                           |                       |
+                           +---- FINISH_S_MAX -----+--> aborted
+
+`finish` follows the last command (quit, end of input, a browser's request, wrong tokens). It stops
+deliveries and sends what waits. Then only our direction is closed, and what still comes is thrown
+away: to close a socket that has unread bytes resets the connection, and the client might lose the
+last lines, such as the error that tells it why. A connection can be lost in any state. Commands
+that had arrived before are executed nevertheless: `echo publish a 1 > /dev/tcp/HOST/PORT` closes
+without reading a byte. So a client is *gone* when it is lost and its last command was executed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import Protocol
+
+from .backlog import PIECE_BYTES, Chunk, LineBacklog, LineBudget
+from .wire import Command, CommandReader, format_error
+
+#: How long a client may take to read the rest and close, after its last command.
+FINISH_S_MAX = 5.0
+
+#: A peer that vanished without a word is noticed after about 60 + 3 x 20 seconds of silence.
+KEEPALIVE_S = 60
+KEEPALIVE_INTERVAL_S = 20
+KEEPALIVE_PROBES = 3
+
+
+class ClientOwner(Protocol):
+    """What a client needs of its server."""
+
+    #: Shared by all clients: what is received is copied out of it before the next one receives. Its
+    #: size is what one client at most gives at a time.
+    receive_buffer: memoryview
+    backlog_lines_max: int
+    backlog_bytes_max: int
+    #: For all of them together.
+    budget: LineBudget
+
+    def admit(self, client: TextClient) -> None:
+        """Greet a client that just connected, or turn it away."""
+        ...
+
+    def has_input(self, client: TextClient) -> None: ...
+
+    def end_subscriptions(self, client: TextClient) -> None:
+        """No more deliveries to the client."""
+        ...
+
+    def count_dropped(self, client: TextClient) -> None:
+        """It is being cut off, since it did not read."""
+        ...
+
+    def keep_budget(self) -> None:
+        """The budget is exceeded: cut off whom it takes, maybe the one who calls."""
+        ...
+
+    def is_gone(self, client: TextClient) -> None: ...
+
+
+class TextClient(asyncio.BufferedProtocol):
+    """See the head of this file. Everything in the server's event loop."""
+
+    def __init__(self, owner: ClientOwner) -> None:
+        self._owner = owner
+        self._reader = CommandReader()
+        self._transport: asyncio.Transport | None = None  # from connection made to lost
+        self._is_choked = False  # the transport has bytes that the socket did not take
+        self._choked_bytes = 0  # how many, as far as the budget counts them
+        self._half_line_bytes = 0  # of the input, the same
+        self._has_input_ended = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self.backlog = LineBacklog(owner.budget)
+        self.id = ""
+        self.peer = ""
+        self.rights: frozenset[str] = frozenset()
+        self.wrong_tokens = 0
+        self.has_published = False
+        self.is_turned_away = False
+        #: Whether `write` may be called, with whole lines; else `send`, which knows what to do.
+        self.is_writable = False
+        self.is_finishing = False
+        self.is_lost = False
+        #: What the command buffer needs.
+        self.commands: deque[Command] = deque()
+        self.has_turn = False
+        self.waits_for_room = False
+        #: Chunks of the batch that is being spread; of the server.
+        self.pending: list[Chunk] = []
+
+    def write(self, data: bytes) -> None:
+        """Hand whole lines to the socket; only while `is_writable`."""
+        transport = self._transport
+        assert transport is not None
+        transport.write(data)
+        if transport.is_closing():  # the connection is broken, of which we are told later
+            self.is_writable = False
+
+    def send(self, line: bytes) -> None:
+        """Send one line, now or when the client has read what is before it."""
+        if self.is_writable:
+            self.write(line)
+        else:
+            self.keep(Chunk(line, 1))
+
+    def send_chunks(self, chunks: list[Chunk]) -> None:
+        """Send several chunks, in one write if they are small."""
+        if self.is_writable and sum([len(chunk.data) for chunk in chunks]) <= PIECE_BYTES:
+            self.write(b"".join([chunk.data for chunk in chunks]))
+            return
+        for chunk in chunks:
+            if self.is_writable:
+                self.write(chunk.data)
+            else:
+                self.keep(chunk)
+
+    def keep(self, chunk: Chunk) -> None:
+        """Put a chunk in the backlog; cuts the client off if that is too much."""
+        if self.is_lost or self.is_finishing:
+            return
+        owner = self._owner
+        if not self.backlog.append(chunk, owner.backlog_lines_max, owner.backlog_bytes_max):
+            self.cut_off()
+        elif owner.budget.is_exceeded:
+            owner.keep_budget()
+
+    def cut_off(self) -> None:
+        """Close at once, since too much is kept for it."""
+        self._owner.count_dropped(self)
+        self.abort()
+
+    @property
+    def held_bytes(self) -> int:
+        """What is kept for it of the budget: what it has not read, and half a line of its own."""
+        return self.backlog.bytes + self._choked_bytes + self._half_line_bytes
+
+    def refuse(self, reason: str) -> None:
+        """Send an error, then finish."""
+        self.send(format_error(reason))
+        self.finish()
+
+    def turn_away(self, reason: str) -> None:
+        """Send an error and close at once, of a client that was not admitted.
+
+        It may not see the error, if it has sent something: one that is refused for want of room
+        must not keep its socket for FINISH_S_MAX.
+        """
+        assert self._transport is not None
+        self.send(format_error(reason))
+        self.is_turned_away = True
+        self.is_writable = False
+        self._transport.close()
+
+    def finish(self) -> None:
+        """No more commands and deliveries; send what waits, and close. Bounded in time."""
+        if self.is_lost or self.is_finishing:
+            return
+        self.is_finishing = True
+        self.is_writable = False
+        self._count_half_line(0)
+        self._owner.end_subscriptions(self)
+        self.set_deadline(FINISH_S_MAX)
+        self.resume_receiving()
+        if not self._is_choked:
+            self._end_output()
+
+    def finish_after(self, seconds: float) -> None:
+        """No more commands, but deliveries for so long; then finish."""
+        self.set_deadline(None)
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.finish)
+
+    def abort(self) -> None:
+        """Close at once, whatever waits."""
+        self._lose()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def set_deadline(self, seconds: float | None) -> None:
+        """Abort, or refuse one that was not finishing, after so long; None: not any more."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(seconds, self._on_deadline)
+
+    # What the command buffer calls.
+
+    def next_command(self) -> Command | None:
+        return self._reader.next_command()
+
+    def pause_receiving(self) -> None:
+        # One that is finishing receives in order to see the end of the input.
+        is_waiting_for_end = self.is_finishing or self._has_input_ended
+        if self._transport is not None and not is_waiting_for_end:
+            self._transport.pause_reading()
+
+    def resume_receiving(self) -> None:
+        # Not behind the end of the input: asyncio would report the end again.
+        if self._transport is not None and not self._has_input_ended:
+            self._transport.resume_reading()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        # No buffering there: `pause_writing` comes with the first byte that the socket refuses.
+        transport.set_write_buffer_limits(high=0)
+        _keep_alive(transport.get_extra_info("socket"))
+        self.peer = _name_of(transport.get_extra_info("peername"))
+        self.is_writable = True
+        self._owner.admit(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._owner.receive_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_finishing or self.is_lost:
+            return
+        self._reader.feed(self._owner.receive_buffer[:nbytes])
+        self._owner.has_input(self)
+        # What waits for room in the command buffer is not counted: its sender has done no wrong.
+        half_line_bytes = 0 if self.waits_for_room else self._reader.unread_bytes
+        if half_line_bytes != self._half_line_bytes:
+            self._count_half_line(half_line_bytes)
+            if self._owner.budget.is_exceeded:
+                self._owner.keep_budget()
+
+    def eof_received(self) -> bool:
+        self._has_input_ended = True
+        if self.is_finishing:
+            return self._is_choked or bool(self.backlog)
+        self._reader.feed_end()
+        self._owner.has_input(self)
+        return True
+
+    def pause_writing(self) -> None:
+        assert self._transport is not None
+        self._is_choked = True
+        self.is_writable = False
+        self._count_choked(self._transport.get_write_buffer_size())
+        if self._owner.budget.is_exceeded:
+            self._owner.keep_budget()
+
+    def resume_writing(self) -> None:
+        assert self._transport is not None
+        self._is_choked = False
+        self._count_choked(0)
+        while self.backlog and not self._is_choked and not self._transport.is_closing():
+            self.write(self.backlog.take_piece())
+        if self._is_choked or self._transport.is_closing():
+            return
+        if self.is_finishing:
+            # Not here: the transport goes on with what it was about to do, and closes twice.
+            asyncio.get_running_loop().call_soon(self._end_output)
+        else:
+            self.is_writable = True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lose()
+        self._transport = None
+        if self.is_turned_away:
+            return
+        if self._reader.is_over:
+            self.leave_if_gone()
+        else:
+            self._reader.feed_end()
+            self._owner.has_input(self)
+
+    def leave_if_gone(self) -> None:
+        """To be called when the last command was executed, too."""
+        if self._transport is None and self._reader.is_over and not self.commands:
+            self._owner.is_gone(self)
+
+    def _lose(self) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        self.is_writable = False
+        self.set_deadline(None)
+        self.backlog.clear()
+        self._count_choked(0)
+        self._count_half_line(0)
+        self._owner.end_subscriptions(self)
+
+    def _count_half_line(self, size_bytes: int) -> None:
+        self._owner.budget.bytes += size_bytes - self._half_line_bytes
+        self._half_line_bytes = size_bytes
+
+    def _count_choked(self, size_bytes: int) -> None:
+        self._owner.budget.bytes += size_bytes - self._choked_bytes
+        self._choked_bytes = size_bytes
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self.is_finishing:
+            self.abort()
+        else:
+            self.refuse("no token came in time: send auth TOKEN first")
+
+    def _end_output(self) -> None:
+        if self._transport is None or self.is_lost:
+            return
+        if self._has_input_ended:
+            self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:  # it is gone, and nobody has told us yet
+            self.abort()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+
+
+def _name_of(peername: object) -> str:
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        return f"{peername[0]}:{peername[1]}"
+    return "unknown"

@@ -1,0 +1,200 @@
+"""What the text clients' commands do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import jsonbus
+from jsonbus.errors import (
+    BacklogFullError,
+    ClosedError,
+    JsonBusError,
+    LocalError,
+    PayloadError,
+    StoreError,
+    TransportError,
+)
+
+from ..rate_limited_log import Seldom
+from ..values import parse_text
+from . import wire as text_wire
+from .backlog import join_spared
+from .client import TextClient
+from .wire import Command, format_delivery, format_error, format_reply, format_topic
+
+logger = logging.getLogger("jsonbus.gateway.text")
+
+#: Tokens that a client may get wrong before it has to connect anew.
+WRONG_TOKENS_MAX = 3
+
+#: Patterns of one client: `**` is the way to want everything. Each costs every node of the bus.
+PATTERNS_PER_CLIENT_MAX = 1_000
+
+#: A client's own messages come back to it by way of the bus, some rounds of the event loop later.
+#: One that publishes, subscribes and quits in one breath gets them, as a dialogue by hand would.
+ECHO_S = 0.25
+
+
+class TextHub(Protocol):
+    """What is needed of the hub; see hub.py. A `want` that raises was not counted."""
+
+    async def publish(self, topic: str, value: Any) -> object: ...
+
+    async def want(self, pattern: str) -> list[jsonbus.Message]: ...
+
+    def unwant(self, pattern: str) -> None: ...
+
+
+class TextAccess(Protocol):
+    """What is needed of the tokens; see access.py."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def rights_of(self, secret: str | None) -> frozenset[str]: ...
+
+
+class TextCommands:
+    """Executes commands of clients, which are in `store` while they want something.
+
+    Every `want` of the hub has its `unwant`: when the client unsubscribes, ends, or has ended
+    while the hub was asked.
+    """
+
+    def __init__(
+        self, hub: TextHub, access: TextAccess, store: jsonbus.SubscriptionStore[TextClient]
+    ) -> None:
+        self._hub = hub
+        self._access = access
+        self._store = store
+        self._actions: dict[str, Callable[[TextClient, Command], Awaitable[None]]] = {
+            text_wire.PUBLISH: self._publish,
+            text_wire.SUBSCRIBE: self._subscribe,
+            text_wire.UNSUBSCRIBE: self._unsubscribe,
+            text_wire.AUTH: self._auth,
+            text_wire.REFUSED: self._refuse,
+            text_wire.FOREIGN: self._turn_out,
+            text_wire.QUIT: self._end,
+            text_wire.END: self._end,
+        }
+        self._warns_of_tokens = Seldom()
+        self.executed = 0
+        #: Commands that were answered with an error.
+        self.failed = 0
+
+    async def execute(self, client: TextClient, command: Command) -> None:
+        """Never raises, but for CancelledError: what goes wrong is told to the client."""
+        self.executed += 1
+        if client.is_finishing and command.word not in text_wire.LAST_WORDS:
+            return  # sent behind the third wrong token
+        try:
+            await self._actions[command.word](client, command)
+        except (BacklogFullError, LocalError) as error:
+            self._fail(client, error)
+        except StoreError:  # its text names files of this machine; the store logs it
+            self._fail(client, "try again later: the gateway cannot write to its store")
+        except TransportError as error:
+            self._fail(client, f"try again later: {error}")
+        except Exception:
+            # Not the command: its value may be a token, or a message that is nobody's business.
+            logger.exception("a command %r failed", command.word)
+            self._fail(client, "try again later: the gateway failed, see its log")
+
+    def end_subscriptions(self, client: TextClient) -> None:
+        """The client wants nothing any more."""
+        for pattern in self._store.remove(client):
+            self._hub.unwant(pattern)
+
+    async def _publish(self, client: TextClient, command: Command) -> None:
+        if self._may(client, "publish"):
+            client.has_published = True
+            await self._hub.publish(command.topic, parse_text(command.value))
+
+    async def _subscribe(self, client: TextClient, command: Command) -> None:
+        if not self._may(client, "subscribe"):
+            return
+        pattern = jsonbus.check_pattern(command.topic)
+        patterns = self._store.patterns_of(client)
+        if pattern in patterns:
+            self._fail(client, f"already subscribed to {format_topic(pattern)}")
+            return
+        if len(patterns) >= PATTERNS_PER_CLIENT_MAX:
+            self._fail(
+                client,
+                f"a client may have {PATTERNS_PER_CLIENT_MAX:,} subscriptions, and this one has: "
+                "unsubscribe from some, or subscribe to a pattern",
+            )
+            return
+        if client.is_lost:
+            return
+        retained = await self._hub.want(pattern)
+        # Meanwhile, so that nobody would ever end this subscription?
+        if client.is_lost or client.is_finishing:
+            self._hub.unwant(pattern)
+            return
+        self._store.subscribe(pattern, client)
+        client.send(format_reply("subscribe_ack", pattern))
+        client.send_chunks(join_spared(_format_all(retained)))
+
+    async def _unsubscribe(self, client: TextClient, command: Command) -> None:
+        pattern = jsonbus.check_pattern(command.topic)
+        if not self._store.unsubscribe(pattern, client):
+            self._fail(client, f"not subscribed to {format_topic(pattern)}")
+            return
+        self._hub.unwant(pattern)
+        client.send(format_reply("unsubscribe_ack", pattern))
+
+    async def _auth(self, client: TextClient, command: Command) -> None:
+        rights = self._access.rights_of(command.value)
+        if rights:
+            client.rights = rights
+            client.set_deadline(None)
+            client.send(format_reply("auth_ack"))
+            return
+        client.wrong_tokens += 1
+        self._fail(client, "wrong token")
+        if client.wrong_tokens >= WRONG_TOKENS_MAX:
+            if self._warns_of_tokens.is_due():
+                logger.warning(
+                    "a text client at %s sent %d wrong tokens", client.peer, WRONG_TOKENS_MAX
+                )
+            client.finish()
+
+    async def _refuse(self, client: TextClient, command: Command) -> None:
+        self._fail(client, command.value)
+
+    async def _turn_out(self, client: TextClient, command: Command) -> None:
+        self._fail(client, command.value)
+        client.finish()
+        client.leave_if_gone()
+
+    async def _end(self, client: TextClient, command: Command) -> None:
+        if client.has_published and not client.is_lost and self._store.patterns_of(client):
+            client.finish_after(ECHO_S)
+        else:
+            client.finish()
+        client.leave_if_gone()
+
+    def _may(self, client: TextClient, right: str) -> bool:
+        rights = client.rights
+        if right in rights or "admin" in rights:
+            return True
+        hint = "the token sent has not" if rights else "send auth TOKEN first"
+        self._fail(client, f"this needs a token with the right {right!r}: {hint}")
+        return False
+
+    def _fail(self, client: TextClient, reason: JsonBusError | str) -> None:
+        self.failed += 1
+        if isinstance(reason, ClosedError):
+            reason = "the gateway is closing: connect again later"
+        client.send(format_error(reason))
+
+
+def _format_all(messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
+    for message in messages:
+        try:
+            yield format_delivery(message.topic, message.value)
+        except PayloadError as error:
+            logger.debug("! a retained value of %r: %s", message.topic, error)

@@ -1,0 +1,318 @@
+"""TextServer: programs that can open a socket and write a line use the bus.
+
+    socket -> TextClient -> CommandBuffer -> a handler -> TextCommands -> hub
+    hub -> TextServer.take -> SubscriptionStore -> TextClient -> socket
+
+wire.py has the lines, client.py the sockets, buffer.py the order of execution.
+
+Handlers are tasks: while one waits for the hub (a webhook's message goes to disk), the others
+execute other clients' commands. A delivery has nothing to do with them: `take` formats each message
+once, joins the lines of one batch that go to the same clients, and gives each client the same bytes
+at once. It never waits: who does not read has a backlog of its own (client.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import jsonbus
+from jsonbus.errors import PayloadError, TransportError
+
+from ..rate_limited_log import Seldom
+from .backlog import PIECE_BYTES, Chunk, LineBudget
+from .buffer import CommandBuffer
+from .client import TextClient
+from .commands import TextAccess, TextCommands, TextHub
+from .wire import format_delivery, format_reply
+
+logger = logging.getLogger("jsonbus.gateway.text")
+
+#: Connections that the kernel accepts for us: a thousand clients may start at the same moment.
+LISTEN_BACKLOG = 1_024
+
+#: Commands that a handler executes before it lets others use the event loop: about a millisecond,
+#: if the hub never waits.
+COMMANDS_PER_TURN = 32
+
+#: How long `close` waits: for running commands, then for clients to read what was sent to them.
+CLOSE_COMMANDS_S = 2.0
+CLOSE_CLIENTS_S = 1.0
+
+#: What all clients may have unread in this process. Ten thousand that lag behind on one topic have
+#: the same megabyte; with the rest of one write each, of which asyncio makes a copy, four thousand
+#: clients can be choked at the same moment before the first is cut off for it.
+TOTAL_BACKLOG_BYTES_MAX = 256 << 20
+
+#: While there are many clients, each gives less at a time: it waits here if the buffer is full.
+CLIENTS_MANY = 1_000
+PIECE_OF_MANY_BYTES = 8_192
+
+_CLOSING = "the gateway is closing: connect again later"
+
+
+class TextServer:
+    """Serves text clients. Everything in the event loop of the hub.
+
+    `handlers` commands are executed at the same time, at most `buffer` are held in all; a client
+    may have `backlog_lines_max` lines and `backlog_bytes_max` bytes unread, all together bytes that
+    take `total_backlog_bytes_max`. With tokens, a client must send one within `auth_timeout_s`.
+    """
+
+    def __init__(
+        self,
+        hub: TextHub,
+        access: TextAccess,
+        *,
+        handlers: int = 5,
+        buffer: int = 1_000,
+        clients_max: int = 10_000,
+        backlog_lines_max: int = 10_000,
+        backlog_bytes_max: int = 1 << 20,
+        total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX,
+        auth_timeout_s: float = 30.0,
+    ) -> None:
+        self._access = access
+        self._store: jsonbus.SubscriptionStore[TextClient] = jsonbus.SubscriptionStore()
+        self._commands = TextCommands(hub, access, self._store)
+        self._buffer: CommandBuffer[TextClient] = CommandBuffer(buffer)
+        self._handlers_max = handlers
+        self._handlers: list[asyncio.Task[None]] = []
+        self._clients: set[TextClient] = set()  # with those lost whose commands are not done
+        self._clients_max = clients_max
+        self._auth_timeout_s = auth_timeout_s
+        self._server: asyncio.Server | None = None
+        self._is_closing = False
+        self._takes_commands = True
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._warns_of_drops = Seldom()
+        self._warns_of_refusals = Seldom()
+        self._accepted = self._refused = self._dropped = 0
+        self._dropped_for_all = 0
+        self._deliveries = self._unwritable = 0
+        #: Where it listens; of several addresses the first.
+        self.address: tuple[str, int] = ("", 0)
+        # For the clients; see ClientOwner.
+        self._receive_buffer = memoryview(bytearray(PIECE_BYTES))
+        self.receive_buffer = self._receive_buffer
+        self.backlog_lines_max = backlog_lines_max
+        self.backlog_bytes_max = backlog_bytes_max
+        self.budget = LineBudget(total_backlog_bytes_max)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 is any free one, see `address`. Raises TransportError."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: TextClient(self), host, port, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            # Not asyncio's words for it, which name the address once more.
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise TransportError(
+                f"cannot listen for text clients on {host}:{port}: {reason}; choose another port"
+            ) from error
+        self.address = self._server.sockets[0].getsockname()[:2]
+        self._handlers = [
+            loop.create_task(self._handle(), name=f"text handler {number}")
+            for number in range(self._handlers_max)
+        ]
+        logger.debug("= text clients are served on %s:%d", *self.address)
+
+    def take(self, messages: Sequence[jsonbus.Message]) -> None:
+        """Give messages to the clients that want them: the hub's sink. Never waits or raises."""
+        subscribers_of = self._store.subscribers_of
+        lines: list[bytes] = []
+        lines_bytes = 0
+        receivers: tuple[TextClient, ...] = ()  # of `lines`
+        touched: list[TextClient] = []
+        for message in messages:
+            topic = message.topic
+            subscribers = subscribers_of(topic)
+            if not subscribers:
+                continue
+            if subscribers is not receivers or lines_bytes >= PIECE_BYTES:
+                # Topics that only patterns match have a tuple each, though with the same clients:
+                # to compare a thousand references is nothing to a thousand calls of send().
+                if subscribers != receivers or lines_bytes >= PIECE_BYTES:
+                    self._file(lines, receivers, touched)
+                    lines = []
+                    lines_bytes = 0
+                receivers = subscribers
+            try:
+                line = format_delivery(topic, message.value)
+            except PayloadError:
+                self._unwritable += 1
+                continue
+            lines.append(line)
+            lines_bytes += len(line)
+        if touched:
+            self._file(lines, receivers, touched)
+            _send_pending(touched)
+        elif lines:  # nearly always: all for the same clients
+            self._spread(lines, receivers)
+
+    async def close(self) -> None:
+        """End all clients, those who read with the lines they should get. Bounded in time."""
+        self._is_closing = True
+        if self._server is not None:
+            self._server.close()
+        for client in self._clients:
+            client.pause_receiving()
+        await _wait_for(self._buffer.is_empty, CLOSE_COMMANDS_S)
+        for handler in self._handlers:
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+        self._takes_commands = False
+        for client in tuple(self._clients):
+            client.commands.clear()
+            client.refuse(_CLOSING)
+        await _wait_for(self._is_empty, CLOSE_CLIENTS_S)
+        for client in tuple(self._clients):
+            client.abort()
+        await asyncio.sleep(0)  # asyncio closes an aborted socket in its next round
+
+    def stats(self) -> dict[str, int]:
+        lost = sum(client.is_lost for client in self._clients)
+        return {
+            "clients": len(self._clients) - lost,
+            "clients_accepted": self._accepted,
+            "clients_refused": self._refused,
+            "clients_dropped": self._dropped,
+            "clients_dropped_for_all": self._dropped_for_all,
+            "patterns": len(self._store),
+            "commands": self._commands.executed,
+            "commands_failed": self._commands.failed,
+            "commands_waiting": self._buffer.held,
+            "deliveries": self._deliveries,
+            "messages_unwritable": self._unwritable,
+            "lines_waiting": sum(client.backlog.lines for client in self._clients),
+            "backlog_bytes": self.budget.bytes,
+        }
+
+    # What clients call; see ClientOwner.
+
+    def admit(self, client: TextClient) -> None:
+        if self._is_closing:
+            client.turn_away(_CLOSING)
+            return
+        if len(self._clients) >= self._clients_max:
+            self._refused += 1
+            if self._warns_of_refusals.is_due():
+                logger.warning(
+                    "a text client at %s was refused: %d are connected, at most %d are allowed",
+                    client.peer,
+                    len(self._clients),
+                    self._clients_max,
+                )
+            client.turn_away(
+                f"too many clients, at most {self._clients_max:,} are allowed: try again later"
+            )
+            return
+        self._accepted += 1
+        self._clients.add(client)
+        self._is_empty.clear()
+        if len(self._clients) == CLIENTS_MANY:
+            self.receive_buffer = self._receive_buffer[:PIECE_OF_MANY_BYTES]
+        client.id = str(self._accepted)
+        client.rights = self._access.rights_of(None)
+        if not client.rights:
+            client.set_deadline(self._auth_timeout_s)
+        client.send(format_reply("connection_ack", client.id))
+
+    def has_input(self, client: TextClient) -> None:
+        if self._takes_commands:
+            self._buffer.fill(client)
+        elif client.is_lost:
+            self.is_gone(client)
+
+    def end_subscriptions(self, client: TextClient) -> None:
+        self._commands.end_subscriptions(client)
+
+    def count_dropped(self, client: TextClient) -> None:
+        self._dropped += 1
+        if self._warns_of_drops.is_due():
+            logger.warning(
+                "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
+                "bytes for all): it must read faster, or want less",
+                client.peer,
+                client.backlog.lines,
+                client.held_bytes,
+                self.budget.bytes,
+            )
+
+    def keep_budget(self) -> None:
+        # Whoever has the most unread is the furthest behind, of those who want the same. Nothing is
+        # kept for one who is cut off, so that the number of clients bounds the rounds.
+        while self.budget.is_exceeded and self._clients:
+            furthest = max(self._clients, key=_held_bytes_of)
+            if not furthest.held_bytes:
+                break
+            self._dropped_for_all += 1
+            furthest.cut_off()
+
+    def is_gone(self, client: TextClient) -> None:
+        self._clients.discard(client)
+        if len(self._clients) == CLIENTS_MANY - 1:
+            self.receive_buffer = self._receive_buffer
+        if not self._clients:
+            self._is_empty.set()
+
+    async def _handle(self) -> None:
+        executed = 0
+        while True:
+            client, command = await self._buffer.take()
+            try:
+                await self._commands.execute(client, command)
+            finally:
+                self._buffer.done(client)
+            executed += 1
+            if executed % COMMANDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _file(
+        self, lines: list[bytes], receivers: tuple[TextClient, ...], touched: list[TextClient]
+    ) -> None:
+        """Note lines for some clients, until the whole batch is looked through."""
+        if not lines or not receivers:
+            return
+        self._deliveries += len(lines) * len(receivers)
+        chunk = Chunk(b"".join(lines), len(lines))
+        for client in receivers:
+            pending = client.pending
+            if not pending:
+                touched.append(client)
+            pending.append(chunk)
+
+    def _spread(self, lines: list[bytes], receivers: tuple[TextClient, ...]) -> None:
+        """Send lines to some clients at once."""
+        self._deliveries += len(lines) * len(receivers)
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
+        chunk = Chunk(data, len(lines))
+        for client in receivers:
+            if client.is_writable:
+                client.write(data)
+            else:
+                client.keep(chunk)
+
+
+def _held_bytes_of(client: TextClient) -> int:
+    return client.held_bytes
+
+
+def _send_pending(clients: list[TextClient]) -> None:
+    for client in clients:
+        pending = client.pending
+        client.pending = []
+        client.send_chunks(pending)
+
+
+async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, but not for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

@@ -1,0 +1,292 @@
+"""The TCP text commands: bytes to commands, messages and replies to bytes. No socket, no clock.
+
+Lines are UTF-8 and end in `\\n` or `\\r\\n`. What a client sends, in lower case:
+
+    subscribe TOPIC             a topic or a pattern
+    unsubscribe TOPIC           as it was subscribed to
+    publish TOPIC MESSAGE       a message that parses as JSON is that value, else it is a string
+    auth TOKEN                  where tokens are needed
+    quit
+
+What it gets:
+
+    connection_ack ID           once, first
+    subscribe_ack TOPIC         unsubscribe_ack TOPIC       auth_ack
+    error REASON                to a command that failed; `publish` has no reply else
+    TOPIC MESSAGE               a delivery
+
+MESSAGE is all that follows one space; none at all is the empty string. In a delivery it is a string
+value as it is, any other value as compact JSON. A string with control characters is written as a
+JSON string: a line break in it would begin a new line, which could say anything. A topic that has
+a space in it or begins with `"` is written as a JSON string, in deliveries, replies and commands;
+in deliveries so is one that is the first word of a reply, such as `error`.
+
+An empty line means nothing. A line that is no command, is too long or is not UTF-8 gets an error,
+and the next one is read. At the end of the input what is left without a line end is not executed:
+half of `publish valve 10` is a command as well.
+
+What is no text client
+----------------------
+A web page can make a browser send requests to any port of its user's machine, with lines of the
+page's choosing in the body, or in the handshake of TLS. So nothing is read behind a line that
+begins as a request or a handshake does. `Host:` is such a line as well: a page may choose the
+method of a request to its own origin (`publish`, say), but every browser sends that header.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from jsonbus.errors import PayloadError
+
+from ..values import parse_json, to_json
+
+#: Bytes of a line without its end: ten times the message that fits one HTTP publish. Larger values
+#: go by `POST /v1/topics/TOPIC`.
+LINE_BYTES_MAX = 65_536
+
+SUBSCRIBE: Final = "subscribe"
+UNSUBSCRIBE: Final = "unsubscribe"
+PUBLISH: Final = "publish"
+AUTH: Final = "auth"
+# The last commands of a client; nothing is read behind them.
+QUIT: Final = "quit"
+FOREIGN: Final = "(foreign)"  # no text client; `value` is what to tell it
+END: Final = "(end)"  # the input is over
+LAST_WORDS = frozenset((QUIT, FOREIGN, END))
+#: A line that cannot be executed; `value` is the reason.
+REFUSED: Final = "(refused)"
+
+
+class Command(NamedTuple):
+    """One line, read. Words in brackets are never written by a client."""
+
+    word: str
+    topic: str = ""
+    #: The text to publish, the token, or the reason. The text is not parsed before it is published:
+    #: 64 KB of it can be a value of 1.4 MB, and a thousand commands may wait.
+    value: str = ""
+
+
+class CommandReader:
+    """Bytes of one client in, in any pieces; commands out, one when asked for one.
+
+    Nothing is looked at before it is asked for: whoever feeds must stop while there is more than
+    they want to keep. One piece and LINE_BYTES_MAX are kept at most by those who ask until None.
+    """
+
+    __slots__ = ("_data", "_has_ended", "_is_over", "_is_skipping", "_searched", "_start")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._start = 0  # of the first line not yet given out
+        self._searched = 0  # up to here there is no line end behind _start
+        self._is_skipping = False  # the rest of a line that was too long
+        self._has_ended = False
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last command was given out: QUIT, FOREIGN or END."""
+        return self._is_over
+
+    @property
+    def unread_bytes(self) -> int:
+        """What was fed and not yet given out."""
+        return len(self._data) - self._start
+
+    def feed(self, piece: bytes | memoryview) -> None:
+        if self._is_over or self._has_ended:
+            return
+        if self._start:
+            del self._data[: self._start]
+            self._searched -= self._start
+            self._start = 0
+        self._data += piece
+
+    def feed_end(self) -> None:
+        """The input is over; END comes behind the commands that are still unread."""
+        self._has_ended = True
+
+    def next_command(self) -> Command | None:
+        """The next command; None if there is no whole line, or the last command was given out."""
+        while not self._is_over:
+            end = self._data.find(b"\n", self._searched)
+            if end < 0:
+                command = self._read_rest()
+            else:
+                command = self._read_line(end)
+                self._start = self._searched = end + 1
+            if command is not None:
+                if command.word in LAST_WORDS:
+                    self._is_over = True
+                    self._drop()
+                return command
+            if end < 0:
+                break
+        return None
+
+    def _read_line(self, end: int) -> Command | None:
+        """The command of the line that ends there; None if there is nothing to it."""
+        if self._is_skipping:
+            self._is_skipping = False
+            return None
+        start = self._start
+        if end > start and self._data[end - 1] == _CARRIAGE_RETURN:
+            end -= 1
+        if end == start:
+            return None
+        if end - start > LINE_BYTES_MAX:
+            return _refuse_long(self._data[start : start + _HEAD_BYTES])
+        return parse_line(self._data[start:end])
+
+    def _read_rest(self) -> Command | None:
+        """Without a line end in sight."""
+        self._searched = len(self._data)
+        if self._is_skipping:
+            self._drop()
+        # One byte more than the limit may be the `\r` of the line's end.
+        elif self.unread_bytes > LINE_BYTES_MAX + 1:
+            head = self._data[self._start : self._start + _HEAD_BYTES]
+            self._drop()
+            self._is_skipping = True
+            return _refuse_long(head)
+        if not self._has_ended:
+            return None
+        rest_bytes = self.unread_bytes
+        self._drop()
+        if rest_bytes:
+            return Command(REFUSED, value=_HALF_LINE)
+        return Command(END)
+
+    def _drop(self) -> None:
+        self._data.clear()
+        self._start = self._searched = 0
+
+
+def parse_line(line: bytes | bytearray) -> Command:
+    """The command of a line, without its end."""
+    if _is_foreign(line):
+        return Command(FOREIGN, value=_FOREIGN)
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return Command(REFUSED, value="a line must be UTF-8")
+    word, _, rest = text.partition(" ")
+    if word == PUBLISH:
+        return _parse_publish(rest)
+    if word in (SUBSCRIBE, UNSUBSCRIBE):
+        return _parse_subscribe(word, rest)
+    if word == AUTH:
+        secret = rest.strip()
+        return Command(AUTH, value=secret) if secret else Command(REFUSED, value=_NO_TOKEN)
+    if word == QUIT and not rest.strip():
+        return Command(QUIT)
+    # The word is not repeated: it may be a token, sent without `auth`.
+    return Command(REFUSED, value=_UNKNOWN)
+
+
+def format_topic(topic: str) -> str:
+    """A topic or pattern as one word, or as a JSON string."""
+    if " " in topic or topic.startswith('"'):
+        return to_json(topic).decode()
+    return topic
+
+
+def format_delivery(topic: str, value: Any) -> bytes:
+    """A message as a line; raises PayloadError if the value is not JSON."""
+    if " " in topic or topic[0] == '"' or topic in _REPLY_WORDS:
+        topic = to_json(topic).decode()
+    if type(value) is str and _has_control(value) is None:
+        # A value out of JSON has no half characters; if ours has, they must not cost the message.
+        return f"{topic} {value}\n".encode(errors="replace")
+    return b"%b %b\n" % (topic.encode(), to_json(value))
+
+
+def format_reply(word: str, topic: str | None = None) -> bytes:
+    """`connection_ack`, `subscribe_ack` and so on."""
+    if topic is None:
+        return f"{word}\n".encode()
+    return f"{word} {format_topic(topic)}\n".encode()
+
+
+def format_error(reason: object) -> bytes:
+    """An error as a line, whatever is in the reason."""
+    text = _every_control(" ", str(reason))
+    return f"error {text}\n".encode(errors="replace")
+
+
+_CARRIAGE_RETURN = 0x0D
+_HEAD_BYTES = 32  # enough to recognize what is foreign
+
+_REPLY_WORDS = frozenset(
+    ("connection_ack", "subscribe_ack", "unsubscribe_ack", "auth_ack", "error")
+)
+
+_is_foreign = re.compile(
+    rb"(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT|PRI) |[Hh][Oo][Ss][Tt]:|\x16\x03"
+).match
+_has_control = re.compile(r"[\x00-\x1f]").search
+_every_control = re.compile(r"[\x00-\x1f]+").sub
+_quoted = re.compile(r'"(?:[^"\\]|\\.)*"').match
+
+_UNKNOWN = (
+    "unknown command: send subscribe TOPIC, unsubscribe TOPIC, publish TOPIC MESSAGE, auth TOKEN "
+    "or quit"
+)
+_FOREIGN = "this is the text port, HTTP and TLS are not spoken here: see the gateway's HTTP port"
+_HALF_LINE = "the input ended within a line, which was not executed: end every line with a newline"
+_NO_TOKEN = "auth needs a token: send auth TOKEN"
+_QUOTES = 'a topic in quotes must be a JSON string, such as "hall 2/door"'
+
+
+def _refuse_long(head: bytes | bytearray) -> Command:
+    if _is_foreign(head):
+        return Command(FOREIGN, value=_FOREIGN)
+    reason = f"line too long, at most {LINE_BYTES_MAX:,} bytes are allowed: publish by HTTP"
+    return Command(REFUSED, value=reason)
+
+
+def _parse_publish(rest: str) -> Command:
+    if rest.startswith('"'):
+        split = _split_quoted(rest)
+        if split is None:
+            return Command(REFUSED, value=_QUOTES)
+        topic, message = split
+    else:
+        topic, _, message = rest.partition(" ")
+        if not topic:
+            return Command(REFUSED, value="publish needs a topic: send publish TOPIC MESSAGE")
+    return Command(PUBLISH, topic, message)
+
+
+def _parse_subscribe(word: str, rest: str) -> Command:
+    if rest.startswith('"'):
+        split = _split_quoted(rest.rstrip(" "))
+        if split is None or split[1]:
+            return Command(REFUSED, value=_QUOTES)
+        return Command(word, split[0])
+    topic = rest.rstrip(" ")
+    if not topic:
+        return Command(REFUSED, value=f"{word} needs a topic: send {word} TOPIC")
+    if " " in topic:
+        return Command(
+            REFUSED,
+            value=f'{word} takes one topic, one with spaces in quotes: send {word} "hall 2/door"',
+        )
+    return Command(word, topic)
+
+
+def _split_quoted(text: str) -> tuple[str, str] | None:
+    """The topic in quotes at the beginning, and what follows one space; None if it is wrong."""
+    found = _quoted(text)
+    if found is None:
+        return None
+    end = found.end()
+    if text[end : end + 1] not in ("", " "):
+        return None
+    try:
+        return str(parse_json(text[:end])), text[end + 1 :]
+    except PayloadError:
+        return None

@@ -1,0 +1,1 @@
+"""Durable webhooks: what was accepted is delivered, across crashes."""

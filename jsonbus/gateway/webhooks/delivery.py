@@ -1,0 +1,341 @@
+"""A courier carries one subscriber's batches, one after the other, each until it is taken.
+
+Theory of operation
+-------------------
+    give(batch) --> attempt --> answer 200 --> settle --> next batch, or idle
+                      ^  |
+                      |  +----> anything else --> pause, which grows --+
+                      +------------------------------------------------+
+A courier has a task while it has a batch, and none while it is idle. It never has two batches: the
+ledger gives the next one when the last is settled. Nothing but its own receiver holds it up, apart
+from `slots`, which bound the connections of all couriers together, and the room for bodies: a
+receiver that hangs holds them for `timeout_s` and then pauses longer and longer, so that hanging
+ones cannot keep all of it. Those that failed before share `retry_slots`, fewer than there are
+slots: however many receivers hang, those that answer find some free. In this order: retry slot,
+body, slot; who has a slot needs nothing more, so that nobody waits in a circle.
+
+From outside come `move` (another url: the request or pause is cut short and the new url tried at
+once) and `stop` (the subscriber is gone, or the gateway ends).
+
+An address that has answered is used again for ADDRESS_FRESH_S without another look-up: its
+connection is open anyway, and it was checked. After a failure the name is looked up anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+import jsonbus
+from jsonbus.errors import ClosedError, StoreError
+
+from .backoff import retry_delay_s
+from .bodies import Bodies
+from .ledger import Batch
+from .post import NO_TLS, ConnectionCounts, Header, NotDeliveredError, PostConnection
+from .targets import Address, Targets, parse_url
+
+logger = logging.getLogger("jsonbus.gateway.webhooks.webhooks")
+
+ADDRESS_FRESH_S = 30.0
+#: A receiver that fails and recovers all the time is warned of so often, not each time.
+WARN_AGAIN_S = 60.0
+#: A store that cannot be read, which it logs itself, is asked again so much later.
+READ_AGAIN_S = 1.0
+#: Nothing in a courier resists being cancelled; should a library do, the gateway ends all the same.
+CANCEL_S = 5.0
+
+
+class Accounts(Protocol):
+    """What a courier needs of the ledger."""
+
+    async def settle(self, batch: Batch) -> None: ...
+
+    def url_of(self, subscriber: int) -> str | None: ...
+
+    def note_attempt(self, subscriber: int, error: str | None, retry_at: float | None) -> None: ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What all couriers of a gateway have done so far."""
+
+    batches_delivered: int = 0
+    messages_delivered: int = 0
+    attempts: int = 0
+    attempts_failed: int = 0
+    connections: ConnectionCounts = field(default_factory=ConnectionCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What couriers share."""
+
+    accounts: Accounts
+    targets: Targets
+    tls: Callable[[], ssl.SSLContext]
+    bodies: Bodies
+    slots: asyncio.Semaphore
+    retry_slots: asyncio.Semaphore
+    random: Random
+    timeout_s: float
+    retry_s_max: float
+    counts: Counts = field(default_factory=Counts)
+
+
+class _Failure(NamedTuple):
+    """What is left of an attempt's error: the error itself holds frames, and with them the body."""
+
+    reason: str
+    retry_after_s: float | None = None
+    is_stale: bool = False
+
+
+class Courier:
+    """See the head of this file. Everything in the event loop."""
+
+    def __init__(self, subscriber: int, name: str, office: Office) -> None:
+        self.subscriber = subscriber
+        #: Since when it has nothing to do, by the loop's clock; None while it has.
+        self.idle_at: float | None = None
+        self._name = name
+        self._office = office
+        self._batch: Batch | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._is_pausing = False
+        self._has_moved = asyncio.Event()
+        self._deadline: asyncio.Timeout | None = None  # of the attempt that runs
+        self._connection: PostConnection | None = None
+        self._fresh: tuple[str, Address, float] | None = None  # url, address, until
+        self._headers = _common_headers(name)
+        self._is_failing = False
+        self._warned_at = -WARN_AGAIN_S
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a connection, or had one a moment ago."""
+        return self._connection is not None
+
+    def give(self, batch: Batch) -> None:
+        """Deliver this batch; the one before must be settled, or about to be."""
+        if self._is_stopping:
+            return  # it stays in the ledger
+        self._batch = batch
+        self._office.bodies.keep(batch)
+        if self._task is None:
+            self.idle_at = None
+            self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
+
+    def move(self) -> None:
+        """The subscriber has another url: leave what goes on at the old one."""
+        self._fresh = None
+        self._has_moved.set()
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule(asyncio.get_running_loop().time())
+
+    async def stop(self, grace_s: float = 0.0) -> None:
+        """End, and close the connection; a request that runs may still finish within `grace_s`.
+
+        What was not settled stays in the ledger. Bounded, whatever the receiver does.
+        """
+        self._is_stopping = True
+        task = self._task
+        if task is not None:
+            if grace_s > 0 and not self._is_pausing:
+                await asyncio.wait([task], timeout=grace_s)
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_S)
+        if self._batch is not None:
+            self._office.bodies.drop(self._batch)
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the connection, if there is one; the next attempt opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close()
+            except Exception:  # of no use any more: nobody else may suffer
+                logger.debug("! a connection to %r was not closed", self._name, exc_info=True)
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_stopping and (batch := self._batch) is not None:
+                try:
+                    if not await self._deliver(batch):
+                        return
+                finally:
+                    self._office.bodies.drop(batch)
+                self._batch = None  # before settling, in which the next one is given
+                await self._office.accounts.settle(batch)
+                self._office.counts.batches_delivered += 1
+                self._office.counts.messages_delivered += batch.count
+        except ClosedError:
+            pass  # the ledger is closed: whatever is not settled is delivered again next time
+        except Exception:  # a bug
+            logger.exception("deliveries to %r stop until the gateway is restarted", self._name)
+        finally:
+            self._task = None
+            self.idle_at = asyncio.get_running_loop().time()
+
+    async def _deliver(self, batch: Batch) -> bool:
+        """Try until it is taken; False if the subscriber is gone, or the gateway ends."""
+        office = self._office
+        attempts = failures = 0
+        while not self._is_stopping:
+            async with AsyncExitStack() as held:
+                if failures:
+                    await held.enter_async_context(office.retry_slots)
+                try:
+                    if not await office.bodies.load(batch):
+                        return False
+                except StoreError:
+                    logger.debug("! %s cannot be read", batch.delivery_id, exc_info=True)
+                    await asyncio.sleep(READ_AGAIN_S)
+                    continue
+                await held.enter_async_context(office.slots)
+                self._has_moved.clear()
+                url = office.accounts.url_of(self.subscriber)
+                if url is None or self._is_stopping:
+                    return False
+                attempts += 1
+                failure = await self._attempt(url, batch, attempts)
+            if failure is None:
+                self._note_success(url)
+                return True
+            if self._has_moved.is_set():
+                failures = 0
+                continue
+            if failure.is_stale:  # once: the next connection is a new one
+                continue
+            failures += 1
+            delay_s = retry_delay_s(
+                failures, office.retry_s_max, office.random, failure.retry_after_s
+            )
+            self._note_failure(url, failure.reason, attempts, delay_s)
+            office.bodies.drop(batch)
+            if not self._is_stopping:
+                await self._pause(delay_s)
+            if self._has_moved.is_set():
+                failures = 0
+        return False
+
+    async def _attempt(self, url: str, batch: Batch, number: int) -> _Failure | None:
+        """One POST from the look-up to the end of the answer; None if it was taken."""
+        office = self._office
+        office.counts.attempts += 1
+        try:
+            async with asyncio.timeout(office.timeout_s) as self._deadline:
+                await self._post(url, batch, number)
+            return None
+        except NotDeliveredError as error:
+            failure = _Failure(error.reason, error.retry_after_s, error.is_stale)
+        except TimeoutError:
+            failure = _Failure(f"no answer within {office.timeout_s:g} s")
+        except Exception:  # a bug, here or below: the batch must not be stuck for it
+            logger.exception("an attempt to deliver to %r failed", self._name)
+            failure = _Failure("the gateway failed: see its log")
+        finally:
+            self._deadline = None
+        # Whatever state the connection is in, the next attempt had better begin with a new one.
+        self._fresh = None
+        await self.disconnect()
+        return failure
+
+    async def _post(self, url: str, batch: Batch, number: int) -> None:
+        now = asyncio.get_running_loop().time()
+        fresh = self._fresh
+        if fresh is not None and fresh[0] == url and now < fresh[2]:
+            address = fresh[1]
+        else:
+            address = await self._resolve(url)
+            fresh = url, address, now + ADDRESS_FRESH_S
+        headers = [
+            *self._headers,
+            (b"Jsonbus-Delivery", batch.delivery_id.encode("ascii")),
+            (b"Jsonbus-Attempt", b"%d" % number),
+        ]
+        connection = await self._connect(address)
+        assert batch.body is not None
+        await connection.post(address, headers, batch.body, self._office.timeout_s)
+        self._fresh = fresh
+
+    async def _resolve(self, url: str) -> Address:
+        try:
+            return await self._office.targets.resolve(url)
+        except ValueError as error:
+            raise NotDeliveredError(f"the address is refused: {error}") from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise NotDeliveredError(f"the name cannot be looked up: {reason}") from error
+
+    async def _connect(self, address: Address) -> PostConnection:
+        if self._connection is not None and not self._connection.is_for(address):
+            await self.disconnect()
+        if self._connection is None:
+            tls = self._office.tls() if address.scheme == "https" else NO_TLS
+            self._connection = PostConnection(address, tls, self._office.counts.connections)
+        return self._connection
+
+    async def _pause(self, delay_s: float) -> None:
+        self._is_pausing = True
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._has_moved.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._is_pausing = False
+
+    def _note_success(self, url: str) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            logger.info("%r takes its webhooks again, at %s", self._name, _show(url))
+        self._office.accounts.note_attempt(self.subscriber, None, None)
+
+    def _note_failure(self, url: str, reason: str, attempts: int, delay_s: float) -> None:
+        self._office.counts.attempts_failed += 1
+        self._office.accounts.note_attempt(self.subscriber, reason, time.time() + delay_s)
+        now = asyncio.get_running_loop().time()
+        level = logging.DEBUG
+        if not self._is_failing and now - self._warned_at >= WARN_AGAIN_S:
+            level, self._warned_at = logging.WARNING, now
+        self._is_failing = True
+        logger.log(
+            level,
+            "%r at %s did not take its webhook: %s (attempt %d, the next in %.1f s)",
+            self._name,
+            _show(url),
+            reason,
+            attempts,
+            delay_s,
+        )
+
+
+def _common_headers(name: str) -> list[Header]:
+    # Quoted so that unquoting always gives the name: a plain one is not changed.
+    shown = quote(name, safe="!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
+    if shown != shown.strip():
+        shown = quote(name, safe="")
+    return [
+        (b"User-Agent", f"jsonbus/{jsonbus.__version__}".encode("ascii")),
+        (b"Accept", b"*/*"),
+        (b"Content-Type", b"application/json"),
+        (b"Jsonbus-Subscriber", shown.encode("ascii")),
+    ]
+
+
+def _show(url: str) -> str:
+    try:
+        return str(parse_url(url))
+    except ValueError:  # stored by an earlier version that allowed it
+        return "its url"

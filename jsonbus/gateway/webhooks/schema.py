@@ -1,0 +1,259 @@
+"""The file behind the webhooks: its folder, its lock, its connection and its schema steps.
+
+The folder holds `jsonbus-gateway.db` (with SQLite's own `-wal` beside it), a reserve (see
+reserve.py) and `jsonbus-gateway.lock`, which one process locks for as long as it has the
+store open, so that a second gateway is told who is there instead of a file that it cannot open.
+
+The schema's version is SQLite's `user_version`: how many of STEPS were taken. A step and its new
+version are one transaction, so a step that fails or is killed was never begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from jsonbus.errors import StoreError
+
+FILE_NAME = "jsonbus-gateway.db"
+LOCK_NAME = "jsonbus-gateway.lock"
+
+#: Tells our file from any other SQLite database: "jbgw".
+APPLICATION_ID = 0x6A626777
+
+#: After this many pages SQLite copies the WAL into the file, in the commit that went beyond:
+#: 4 MiB, some 10 ms of writing. There are no other readers, so the WAL starts over each time.
+CHECKPOINT_PAGES = 1000
+#: A WAL that a long transaction made longer than this is cut when it starts over.
+WAL_BYTES_MAX = 8 << 20
+
+#: How long a program that reads or writes the file (a backup, say) when we open it is waited for.
+BUSY_TIMEOUT_S = 5.0
+
+#: What makes each version out of the one before it. A released step is never edited.
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        # The name of this file's deliveries: another file counts from 1, too.
+        "CREATE TABLE identity (id TEXT NOT NULL)",
+        "INSERT INTO identity VALUES (lower(hex(randomblob(6))))",
+        # `cut`: last message of the batch in flight. AUTOINCREMENT: no number comes back.
+        """CREATE TABLE subscribers (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            name TEXT NOT NULL UNIQUE,
+            url TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            delivered INTEGER NOT NULL DEFAULT 0,
+            cut INTEGER
+        )""",
+        """CREATE TABLE subscriptions (
+            id INTEGER PRIMARY KEY,
+            subscriber INTEGER NOT NULL REFERENCES subscribers,
+            pattern TEXT NOT NULL,
+            UNIQUE (subscriber, pattern)
+        )""",
+        """CREATE TABLE messages (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            topic TEXT NOT NULL,
+            payload BLOB NOT NULL,
+            accepted_at REAL NOT NULL
+        )""",
+        """CREATE TABLE deliveries (
+            subscriber INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            PRIMARY KEY (subscriber, number)
+        ) WITHOUT ROWID""",
+    ),
+)
+
+
+def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqlite3.Connection:
+    """The database of a folder (None: in memory), brought to the newest version; StoreError."""
+    path = None if folder is None else folder / FILE_NAME
+    database: sqlite3.Connection | None = None
+    try:
+        if path is not None:
+            _make_private(path)
+        database = sqlite3.connect(
+            ":memory:" if path is None else path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,  # transactions begin where the store says so
+            cached_statements=512,
+        )
+        _set_up(database)
+        _migrate(database, path, steps)
+    except (sqlite3.Error, OSError, StoreError) as error:
+        if database is not None:
+            database.close()
+        if isinstance(error, StoreError):
+            raise
+        raise explain(error, path) from error
+    return database
+
+
+def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
+    """What went wrong with the file, as one sentence for whoever waits and whoever can help."""
+    name = "the store in memory" if path is None else str(path)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"the disk is full: {name} cannot be written; make room, and try again later"
+        )
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreError(f"another program has locked {name}: try again later, or stop it")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StoreError(f"{name} is no SQLite database: move it away, or use another folder")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreError(f"{name} is damaged ({error}): restore it, or move it away")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or (
+        isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EROFS
+    ):
+        return StoreError(
+            f"{name} cannot be opened for writing ({error}): let the gateway write there, "
+            "or use another folder"
+        )
+    return StoreError(f"{name} cannot be used ({error}): check its disk, and try again later")
+
+
+class FolderLock:
+    """Keeps a folder for one process: the kernel frees the lock at any death."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folder if need be, and lock it; StoreError if that fails or another has it."""
+        import fcntl  # not on Windows
+
+        path = folder / LOCK_NAME
+        try:
+            _make_folder(folder)
+            # Never deleted: another process could then lock the deleted file, a third the new one.
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise explain(error, path) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(self._fd)
+            if not isinstance(error, BlockingIOError):
+                raise explain(error, path) from error
+            raise StoreError(
+                f"another gateway (process {owner}) keeps its webhooks in {folder}: stop it, "
+                "or use another folder"
+            ) from None
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError:
+            pass  # A full disk: the lock holds without a name in it.
+
+    def release(self) -> None:
+        """Give the folder free; again is nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OpenFiles:
+    """Notices when a database in use loses its name: deleted, replaced, its disk unmounted.
+
+    SQLite goes on writing to a file that nobody will find again. To look takes 4 µs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """The database must be open."""
+        # The WAL is made by the first commit at the latest, and stays until the database is closed.
+        self._known: dict[str, tuple[int, int] | None] = {str(path): None, f"{path}-wal": None}
+        self.check()
+
+    def check(self) -> None:
+        """Raise StoreError if a file is not the one that was there first."""
+        for path, known in self._known.items():
+            try:
+                found = os.stat(path)
+            except OSError:
+                found = None
+            identity = None if found is None else (found.st_dev, found.st_ino)
+            if known is None:
+                self._known[path] = identity
+            elif identity != known:
+                raise StoreError(
+                    f"{path} was deleted or replaced while the gateway used it: put it back, "
+                    "or restart the gateway without it"
+                )
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for their owner alone and on disk; nothing if it is there.
+
+    SQLite takes care of the names in it.
+    """
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    fd = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone: it holds addresses with secrets, and messages.
+
+    SQLite gives the WAL the same rights.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.close(fd)
+
+
+def _set_up(database: sqlite3.Connection) -> None:
+    # No other program comes in until we close: none can hold up a commit, or the WAL's start over.
+    # SQLite then needs no `-shm` file, either, for which a full disk would have no room.
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    # Nor temporary files, which would stand elsewhere (/var/tmp), on a disk of whose state nobody
+    # here knows: what one statement changes is little.
+    database.execute("PRAGMA temp_store = MEMORY")
+    if database.execute("PRAGMA page_count").fetchone() == (0,):
+        # Room that a backlog took can be given back to the disk. Only a new file heeds that.
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
+    database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    database.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
+
+
+def _migrate(
+    database: sqlite3.Connection, path: Path | None, steps: Sequence[Sequence[str]]
+) -> None:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StoreError(
+            f"{path} is a database of another program: move it away, or use another folder"
+        )
+    if version > len(steps):
+        raise StoreError(
+            f"{path} was written by a newer gateway (version {version} of its format, this one "
+            f"knows {len(steps)}): start the newer one, or use another folder"
+        )
+    for step in range(version, len(steps)):
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            for statement in steps[step]:
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            database.execute(f"PRAGMA user_version = {step + 1}")
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            if version == 0:
+                raise
+            raise StoreError(
+                f"{path} stays at version {step} of its format, the step to {step + 1} failed: "
+                f"{explain(error, path)}"
+            ) from error

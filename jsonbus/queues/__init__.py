@@ -1,0 +1,1 @@
+"""TopicQueue and AsyncTopicQueue: a bounded queue per topic with many readers."""

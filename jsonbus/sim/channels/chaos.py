@@ -1,0 +1,196 @@
+"""The channels of a random history: who binds, calls, sends, takes and closes, and when.
+
+It goes on beside everything else that happens in the history (scenario.py), with dice of its own.
+When peace comes, nobody calls any more, and all applications take what comes: soon everything that
+was sent must have been taken. Then all channels are closed, and nothing may be left of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import inf
+
+from jsonbus.core.channel.limits import SILENCE_S
+from jsonbus.sim.channels.call_checkers import CallsEndOnce, RefusalsAreTrue
+from jsonbus.sim.channels.checkers import EverythingArrives, channel_checkers
+from jsonbus.sim.channels.ends import SimEnd
+from jsonbus.sim.channels.node_channels import ChannelBounds
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.participants import SimNode
+from jsonbus.sim.plan import Plan
+from jsonbus.sim.records import Habits
+from jsonbus.sim.world import World
+
+PORTS = ("door", "7", "mail")
+TIMEOUTS_S = (0.3, 1.0, 3.0, 8.0)
+#: After peace: whoever is silent has been noticed; and whatever was sent has been taken, be it one
+#: message after the other.
+NOTICED_S = SILENCE_S + 2.0
+ARRIVAL_S = 20.0
+
+
+class ChannelChaos:
+    """What happens to the channels of one history."""
+
+    world: World
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._dice = random.Random(f"{plan.seed}/{plan.mode}/channels")
+        self._arrives = EverythingArrives()
+        is_lossless = not (plan.options.loss or plan.options.bursts)
+        self.checkers: tuple[Checker, ...] = (
+            *channel_checkers(),
+            CallsEndOnce(),
+            RefusalsAreTrue(is_calm=is_lossless),
+            self._arrives,
+        )
+        actions = self._actions()
+        self._doings = [doing for doing, _ in actions]
+        self._weights = [weight for _, weight in actions]
+
+    def begin(self, world: World) -> None:
+        self.world = world
+        memory = self._dice.choice((None, None, (100_000, 8_000)))
+        bounds = ChannelBounds(
+            channels_max=self._dice.choice((3, 1000, 1000)),
+            accept_max=self._dice.choice((2, 128)),
+        )
+        if memory is not None:
+            bounds = ChannelBounds(bounds.channels_max, bounds.accept_max, *memory)
+        world.channels.bounds = bounds
+        for _ in world.nodes:
+            self._bind()
+        world.clock.call_at(self._pause(), self._act)
+
+    def heal(self) -> None:
+        """Peace has come."""
+        self._pacify()
+        now = self.world.clock.now
+        self._arrives.arrives_by = now + ARRIVAL_S
+        self.world.clock.call_at(now + NOTICED_S, self._end)
+
+    def _pacify(self) -> None:
+        for binding in self.world.channels.bindings:
+            binding.habits, binding.accept_s = Habits(), 0.0
+        for call in self.world.channels.calls:
+            call.habits = Habits()
+        for node in self.world.nodes:
+            self.world.channels.of(node).accept_all()
+        for end in self.world.channels.ends:
+            if not end.is_dead:
+                left = end.left
+                end.use(Habits(bytes_max=end.habits.bytes_max))
+                end.left = left
+                end.work()
+
+    def _end(self, _: None) -> None:
+        """Close everything, as soon as everything has arrived."""
+        if any(self._arrives.find()):
+            self.world.clock.call_at(self.world.clock.now + 1.0, self._end)
+            return
+        self._arrives.arrives_by = inf
+        self.world.note(None, "all channels are closed")
+        for end in self.world.channels.ends:
+            if not end.is_dead:
+                end.close()
+
+    def _pause(self) -> float:
+        return self.world.clock.now + self._dice.expovariate(1 / self._plan.pause_s)
+
+    def _act(self, _: None) -> None:
+        if self.world.clock.now < self._plan.chaos_s:
+            (doing,) = self._dice.choices(self._doings, self._weights)
+            if self.world.nodes:
+                doing()
+            self.world.clock.call_at(self._pause(), self._act)
+
+    def _actions(self) -> list[tuple[Callable[[], None], float]]:
+        """What may happen, and how often compared with the rest."""
+        return [
+            (self._bind, 30),
+            (self._unbind, 3),
+            (self._connect, 30),
+            (self._connect_many, 1.5),
+            (self._close, 5),
+            (self._close_both, 2),
+            (self._change_habits, 3),
+            (self._crash_host, 0.7),
+        ]
+
+    def _bind(self) -> None:
+        node, port = self._node(), self._dice.choice(PORTS)
+        if port not in self.world.channels.of(node).bindings:
+            self.world.channels.bind(
+                node,
+                port,
+                exclusive=self._dice.random() < 0.3,
+                accept_s=self._dice.choice((0.0, 0.0, 0.0, 0.2, inf)),
+                habits=self._habits(),
+            )
+
+    def _unbind(self) -> None:
+        node = self._node()
+        bound = list(self.world.channels.of(node).bindings)
+        if bound:
+            self.world.channels.unbind(node, self._dice.choice(bound))
+
+    def _connect(self) -> None:
+        self._connect_to(self._who(), self._dice.choice(PORTS))
+
+    def _connect_many(self) -> None:
+        who, port = self._who(), self._dice.choice(PORTS)
+        for _ in range(self._dice.randint(2, 20)):
+            self._connect_to(who, port)
+
+    def _connect_to(self, who: str, port: str) -> None:
+        self.world.channels.connect(
+            self._node(),
+            who,
+            port,
+            timeout_s=self._dice.choice(TIMEOUTS_S),
+            retry=self._dice.random() < 0.4,
+            habits=self._habits(),
+        )
+
+    def _close(self) -> None:
+        if (end := self._open_end()) is not None:
+            end.close()
+
+    def _close_both(self) -> None:
+        if (end := self._open_end()) is not None:
+            end.close()
+            if end.other in self.world.channels.open_ends():
+                end.other.close()
+
+    def _change_habits(self) -> None:
+        if (end := self._open_end()) is not None:
+            end.use(self._habits())
+
+    def _crash_host(self) -> None:
+        self.world.crash(self._node(), with_host=True)
+
+    def _node(self) -> SimNode:
+        return self._dice.choice(self.world.nodes)
+
+    def _who(self) -> str:
+        """Somebody by name or id, up or down; now and then nobody."""
+        if self._dice.random() < 0.05:
+            return "nobody"
+        everybody = [p for p in self.world.participants if isinstance(p, SimNode)]
+        node = self._node() if self._dice.random() < 0.8 else self._dice.choice(everybody)
+        return node.name if self._dice.random() < 0.5 else node.node_id
+
+    def _open_end(self) -> SimEnd | None:
+        ends = [end for end in self.world.channels.open_ends() if not end.node.is_frozen]
+        return self._dice.choice(ends) if ends else None
+
+    def _habits(self) -> Habits:
+        return Habits(
+            messages=self._dice.choice((0, 1, 5, 20, 100)),
+            bytes_max=self._dice.choice((100, 3_000, 40_000, 200_000)),
+            send_s=self._dice.choice((0.0, 0.0, 0.02, 0.5)),
+            take_s=self._dice.choice((0.0, 0.0, 0.0, 0.02, 0.5, inf)),
+            closes=self._dice.random() < 0.4,
+        )

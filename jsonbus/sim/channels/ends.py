@@ -1,0 +1,290 @@
+"""One end of a simulated channel: the production core between a socket and an application.
+
+`SimEnd.work` does what the threads and tasks of the real front ends do, in a loop until nothing
+moves any more: read if the end and the budget say so, greet, let the application take and send,
+write. It is called whenever the socket stirs, a timer is due, or the application's pause is over.
+
+Messages are numbered, and look like their numbers: whoever takes one knows what it should be.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from jsonbus.core.channel.end import CLOSED, OPEN, OPENING, ChannelEnd
+from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX
+from jsonbus.core.channel.wire import BYTES, Hello
+from jsonbus.sim.channels.sockets import Socket
+from jsonbus.sim.records import Binding, Habits
+
+if TYPE_CHECKING:
+    from jsonbus.sim.channels.calls import Call
+    from jsonbus.sim.channels.node_channels import NodeChannels
+
+READ_BYTES = 64 << 10
+PIECES_MAX = 16
+SMALL_BYTES = (0, 1, 10, 300)
+
+
+def make_body(number: int, size: int) -> bytes:
+    """The message with that number."""
+    return number.to_bytes(4, "big") + bytes((number & 255,)) * size
+
+
+class SimEnd:
+    """See the head of this file. With `call`, the end that calls; without, the one that answers."""
+
+    def __init__(
+        self, owner: NodeChannels, socket: Socket, hello: Hello | None, call: Call | None
+    ) -> None:
+        self.owner = owner
+        self.node = owner.node
+        self.call = call
+        self.port = hello.port if hello else ""
+        self.core = ChannelEnd(MESSAGE_BYTES_MAX, owner.local_now(), hello=hello)
+        self.socket = socket
+        self.binding: Binding | None = None
+        self.habits = Habits()
+        self.is_accepted = False
+        self.accepted_at = inf
+        self.made_at = owner.around.clock.now
+        self.opened_at = inf
+        self.over_at = inf  # when its core was over, or its process
+        self.reads_since = self.made_at  # inf: it is not read
+        self.sent: list[int] = []  # sizes of what its application sent
+        self.largest = 0  # bytes of the largest
+        self.taken = 0
+        self.inbox_when_closed = 0
+        self.has_closed = False  # its application has
+        self.left = 0  # messages to be sent
+        self._state = OPENING  # the last that was told
+        self._take_at = self._send_at = 0.0
+        self._armed_at = inf
+        self._is_working = False
+        self._lets_others = False  # read, before it goes on itself
+        socket.owner = self
+        socket.on_ready = self.work
+
+    def __repr__(self) -> str:
+        other = self.other.node.name if self.other is not None else self.core.name
+        return f"<end of {self.node.name} to {other}, {self.port!r}, {self.core.state}>"
+
+    @property
+    def other(self) -> SimEnd | None:
+        """The other end of the connection, if somebody has it or had it."""
+        other = self.socket.peer.owner
+        return other if isinstance(other, SimEnd) else None
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether there was a welcome. One read may bring that, messages and the close at once."""
+        return self.core.send_bytes_max > 0
+
+    @property
+    def arrived(self) -> int:
+        """How many messages have come, whatever became of them."""
+        core = self.core
+        return core.received + core.skipped + core.discarded - self.inbox_when_closed
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether its process is no more."""
+        return self.owner.is_dead
+
+    # --- What an application does ---
+
+    def accept(self, habits: Habits) -> None:
+        """An application has it now."""
+        self.is_accepted = True
+        self.accepted_at = self.owner.around.clock.now
+        self.use(habits)
+
+    def use(self, habits: Habits) -> None:
+        """Go on like that."""
+        self.habits = habits
+        self.left = habits.messages
+        self._take_at = self._send_at = self.owner.around.clock.now
+        self.work()
+
+    def close(self) -> None:
+        if not self.has_closed:
+            self.has_closed = True
+            self.inbox_when_closed = len(self.core.inbox)
+            self.core.close(self.owner.local_now())
+            self.left = 0
+            self.work()
+
+    # --- Being driven ---
+
+    def work(self, _: None = None) -> None:
+        """After anything that may have changed something."""
+        if self._is_working or self.is_dead or self.node.is_frozen:
+            return
+        self._is_working = True
+        self._lets_others = False
+        while self._read() | self._greet() | self._act() | self._write():
+            pass
+        self._is_working = False
+        self._settle()
+
+    def thaw(self) -> None:
+        """It has not been read for a while: the other end cannot be blamed."""
+        self.core.pause()
+        self.core.resume(self.owner.local_now())
+        self.reads_since = inf
+        self.work()
+
+    def abandon(self) -> None:
+        """Nobody wants it any more, and nobody waits for its end."""
+        if self.core.state != CLOSED:
+            self.core.fail("it was abandoned here")
+            self.work()
+
+    def _read(self) -> bool:
+        """Take what the socket has, as long as it is wanted."""
+        core, has_read = self.core, False
+        while not core.is_over and not self._lets_others:
+            if not (core.wants_input and self.owner.budget.may_read(self)):
+                core.pause()
+                self.reads_since = inf
+                break
+            now = self.owner.local_now()
+            core.resume(now)
+            self.reads_since = min(self.reads_since, self.owner.around.clock.now)
+            try:
+                data = self.socket.read(READ_BYTES)
+            except ConnectionResetError as error:
+                core.fail(str(error))
+                return True
+            if data is None:
+                break
+            has_read = True
+            if data:
+                core.receive(memoryview(data), now)
+            else:
+                core.receive_end(now)
+            self._lets_others = self._note_memory()
+            if core.state == OPENING and core.hello is not None:
+                break  # it is to be answered first
+        return has_read
+
+    def _greet(self) -> bool:
+        core = self.core
+        if self.call is not None and not self.is_accepted and core.state != OPENING:
+            self.is_accepted = True
+            self.call.answered(self)
+            return True
+        if self.call is None and core.state == OPENING and core.hello is not None:
+            self.port = core.hello.port
+            self.owner.answer(self)
+            return True
+        return False
+
+    def _act(self) -> bool:
+        """The application's turn."""
+        if not self.is_accepted:
+            return False
+        core, habits, now = self.core, self.habits, self.owner.around.clock.now
+        has_acted = False
+        while core.inbox and habits.take_s != inf and now >= self._take_at:
+            self._take()
+            has_acted = True
+            self._take_at = self._pause(habits.take_s)
+        while core.state == OPEN and self.left and core.has_room and now >= self._send_at:
+            self._send()
+            has_acted = True
+            self._send_at = self._pause(habits.send_s)
+        if core.state == OPEN and habits.closes and not self.left:
+            self.has_closed = True
+            self.inbox_when_closed = len(core.inbox)
+            core.close(self.owner.local_now())
+            has_acted = True
+        return has_acted
+
+    def _take(self) -> None:
+        item = self.core.take()
+        assert item is not None
+        for took in self.owner.around.tell_took:
+            took(self, item)
+        self.taken += 1
+        self._note_memory()
+
+    def _send(self) -> None:
+        around = self.owner.around
+        size = around.dice.choice((*SMALL_BYTES, self.habits.bytes_max))
+        self.core.send(BYTES, make_body(len(self.sent), size))
+        self.sent.append(size)
+        self.largest = max(self.largest, len(make_body(0, size)))
+        self.left -= 1
+
+    def _pause(self, seconds: float) -> float:
+        """Until when an application rests; it is called then."""
+        clock = self.owner.around.clock
+        if not seconds:
+            return clock.now
+        at = clock.now + seconds * (0.5 + self.owner.around.dice.random())
+        clock.call_at(at, self.work)
+        return at
+
+    def _write(self) -> bool:
+        core, has_written = self.core, False
+        while not core.is_over:
+            pieces = core.output(PIECES_MAX)
+            if not pieces:
+                break
+            try:
+                count = self.socket.write(pieces[0])
+            except ConnectionResetError as error:
+                core.write_failed(str(error))
+                return True
+            if not count:
+                break
+            has_written = True
+            core.written(count, self.owner.local_now())
+        return has_written
+
+    def _settle(self) -> None:
+        around, core = self.owner.around, self.core
+        if core.state != self._state:
+            self._state = core.state
+            if self.was_opened:
+                self.opened_at = min(self.opened_at, around.clock.now)
+            if core.is_over:
+                self.over_at = around.clock.now
+                self.socket.close()
+                self.owner.ended(self)
+            for changed in around.tell_end_changed:
+                changed(self)
+        self._note_memory()
+        if core.is_over and not core.inbox:
+            self.owner.forget(self)
+        for touched in around.tell_end_touched:
+            touched(self)
+        self._arm()
+
+    def _note_memory(self) -> bool:
+        core = self.core
+        partial = 0 if core.is_over else core.partial_bytes
+        return self.owner.note_memory(self, core.inbox_bytes, partial)
+
+    def _arm(self) -> None:
+        at = self.core.timer_at() - self.node.clock_offset_s
+        if at < self._armed_at:
+            self._armed_at = max(at, self.owner.around.clock.now)
+            self.owner.around.clock.call_at(self._armed_at, self._wake)
+
+    def _wake(self, _: None) -> None:
+        clock, core = self.owner.around.clock, self.core
+        if clock.now != self._armed_at:
+            return
+        self._armed_at = inf
+        if self.is_dead or self.node.is_frozen:
+            return
+        due_at = core.timer_at()
+        if due_at - self.node.clock_offset_s <= clock.now:
+            # What has come since is looked at first: who was asleep must not blame the other.
+            self._read()
+            core.handle_timer(self.node.local_when_due(clock.now, due_at))
+        self.work()
+        self._arm()

@@ -1,0 +1,123 @@
+"""The thread that looks after all channels of a bus: one, however many there are.
+
+It sleeps in a selector until a connection is ready, the exchange's next time has come, or the bell
+rings. It runs no code of the application: handlers are the crew's.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import threading
+import time
+from time import monotonic
+
+from jsonbus.errors import TransportError
+from jsonbus.frontend.channels.connection import Line
+from jsonbus.frontend.channels.manager import Exchange
+from jsonbus.frontend.events import BusLog
+from jsonbus.sync.waker import Bell
+
+#: The pause after an error that would come again at once.
+TROUBLE_PAUSE_S = 0.1
+
+#: How much longer than it was given `close` may wait for the thread, which then ends at once.
+END_GRACE_S = 0.5
+
+
+class Operator:
+    """See the head of this file, and frontend/exchange.py."""
+
+    def __init__(self, exchange: Exchange, name: str, log: BusLog) -> None:
+        """Raises TransportError if the system has no thread left."""
+        self._exchange = exchange
+        self._log = log
+        self._bell = Bell()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell.socket, selectors.EVENT_READ, self._bell)
+        self._ends_at = math.inf
+        exchange.start(self)
+        self._thread = threading.Thread(
+            target=self._run, name=f"jsonbus-channels-{name}", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._release()
+            raise TransportError(f"no thread for channels can be started: {error}") from error
+        except BaseException:  # of a signal's handler: nobody will know of the thread
+            exchange.is_over = True
+            self._bell.ring()
+            raise
+
+    def close(self, deadline: float) -> None:
+        """Close all channels; what did not arrive by then is given up. Any thread."""
+        self._ends_at = deadline
+        self._exchange.post(self._exchange.close)
+        self._thread.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
+
+    def cut_off(self) -> None:
+        """This is a forked child: there is no thread."""
+        # The kernel's object behind a selector is the parent's, too: it is closed, not changed.
+        self._release()
+
+    # What the exchange calls.
+
+    def wake(self) -> None:
+        """Have the thread look what there is to do. Any thread."""
+        self._bell.ring()
+
+    def watch(self, sock: socket.socket, line: Line | None, reads: bool, writes: bool) -> None:
+        events = selectors.EVENT_READ * reads | selectors.EVENT_WRITE * writes
+        if not events:
+            self.forget(sock)
+        elif sock in self._selector.get_map():
+            self._selector.modify(sock, events, line)
+        else:
+            self._selector.register(sock, events, line)
+
+    def forget(self, sock: socket.socket) -> None:
+        if sock in self._selector.get_map():
+            self._selector.unregister(sock)
+
+    # In the thread:
+
+    def _run(self) -> None:
+        exchange = self._exchange
+        while not exchange.is_over:
+            try:
+                self._step(exchange)
+            except Exception:
+                self._log.fail("channels failed, and go on: this is a bug")
+                time.sleep(TROUBLE_PAUSE_S)
+        self._release()
+
+    def _step(self, exchange: Exchange) -> None:
+        until = min(exchange.tend(), self._ends_at)
+        if exchange.is_closing and (exchange.is_quiet or monotonic() >= self._ends_at):
+            exchange.finish()
+            return
+        timeout_s = None if until == math.inf else max(0.0, until - monotonic())
+        for key, events in self._selector.select(timeout_s):
+            target = key.data
+            if target is self._bell:
+                self._bell.answer()
+            elif target is None:
+                exchange.reception.callers(key.fileobj)  # type: ignore[arg-type]  # it is a socket
+            else:
+                self._serve(target, events)
+
+    def _serve(self, line: Line, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._exchange.writable(line)
+            if events & selectors.EVENT_READ and not line.is_dialing:
+                self._exchange.readable(line)
+        except Exception:
+            self._log.fail("the channel to %r failed: this is a bug", line.end.name)
+            self._exchange.drop(line, "of a bug at this end")
+
+    def _release(self) -> None:
+        self._selector.close()
+        self._bell.close()

@@ -1,0 +1,250 @@
+"""Requests and replies: repeated when lost, served once, within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsonbus.core.events import ReplyReceived
+from jsonbus.core.limits import REPLIES_KEPT_MAX
+from jsonbus.core.node import Node
+from jsonbus.core.rpc import requests
+from jsonbus.core.rpc.dialogue import REQUEST_BYTES_MAX
+from jsonbus.core.rpc.requests import Request
+from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
+from jsonbus.errors import LocalError
+from tests.core.link import Link
+
+
+def make_pair(link: Link, **settings: Any) -> tuple[Node, Node]:
+    """One that asks and one that serves "add"."""
+    a, b = link.add("a", **settings), link.add("b", **settings)
+    b.serve("add", "adder", link.now)
+    link.run(5)
+    return a, b
+
+
+def ask(link: Link, node: Node, topic: str = "add", value: Any = 1, timeout_s: float = 1.0) -> int:
+    request_id = node.request(topic, value, timeout_s, link.now)
+    link.move()
+    return request_id
+
+
+def requests_of(link: Link, name: str) -> list[Request]:
+    return [message for message in link.received[name] if isinstance(message, Request)]
+
+
+def answer(link: Link, node: Node, value: Any = None, error: str | None = None) -> None:
+    """Reply to the oldest request that waits."""
+    request = requests_of(link, node.settings.name)[0]
+    link.received[node.settings.name].remove(request)
+    node.reply(request, value, error, link.now)
+    link.move()
+
+
+def replies(link: Link, name: str = "a") -> list[ReplyReceived]:
+    return link.events_of(name, ReplyReceived)
+
+
+# --- Losses ---------------------------------------------------------------------------------------
+
+
+def test_lost_request_is_repeated_at_growing_intervals_until_its_deadline() -> None:
+    link = Link()
+    a, _ = make_pair(link)
+    link.cut_off(a)
+    begun = link.now
+    ask(link, a, timeout_s=2.0)
+    link.run(5)
+    at = [when - begun for name, when, frame in link.sent if isinstance(frame, RequestFrame)]
+    assert at == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5])
+    assert a.stats()["requests_repeated"] == 4
+
+
+def test_lost_request_is_served_by_its_repeat() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    link.cut_off(a)
+    ask(link, a)
+    link.heal()
+    link.run(0.11)
+    answer(link, b, "late but there")
+    assert [reply.value for reply in replies(link)] == ["late but there"]
+
+
+def test_lost_reply_is_repeated_without_running_the_handler_twice() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    link.cut_off(a)
+    answer(link, b, 42)
+    link.heal()
+    assert replies(link) == []
+    link.run(0.11)
+    assert [reply.value for reply in replies(link)] == [42]
+    assert requests_of(link, "b") == []
+    assert b.stats()["requests_served"] == 1
+    assert len(link.frames("b", ReplyFrame)) == 2
+
+
+def test_repeats_while_the_handler_works_do_not_start_it_again() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a, timeout_s=5.0)
+    link.run(2)
+    assert a.stats()["requests_repeated"] >= 3
+    assert len(requests_of(link, "b")) == 1
+    answer(link, b, 1)
+    link.run(3)
+    assert len(replies(link)) == 1
+
+
+def test_answered_request_is_not_repeated() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a, timeout_s=5.0)
+    answer(link, b, 1)
+    link.run(5)
+    assert a.stats()["requests_repeated"] == 0
+
+
+def test_cancelled_request_is_not_repeated_and_a_late_reply_only_counted() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    request_id = ask(link, a)
+    a.cancel_request(request_id)
+    link.run(1)
+    answer(link, b, 1)
+    assert replies(link) == []
+    assert a.stats()["requests_repeated"] == 0
+    assert a.stats()["replies_too_late"] == 1
+    a.cancel_request(request_id)  # again: nothing to cancel
+
+
+# --- Serving --------------------------------------------------------------------------------------
+
+
+def test_first_reply_of_several_servers_counts() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    c = link.add("c")
+    c.serve("add", "adder", link.now)
+    link.run(3)
+    ask(link, a)
+    answer(link, c, "from c")
+    answer(link, b, "from b")
+    assert [(reply.value, reply.name) for reply in replies(link)] == [("from c", "c")]
+    assert a.stats()["replies_too_late"] == 1
+
+
+def test_own_serving_answers_own_requests_without_the_network() -> None:
+    link = Link()
+    a = link.add("a")
+    a.serve("add", "adder", link.now)
+    request_id = ask(link, a, value=(1, 2))
+    (request,) = requests_of(link, "a")
+    assert request.value == [1, 2]
+    a.reply(request, {"sum": 3}, None, link.now)
+    a.reply(request, {"sum": 4}, None, link.now)  # answered already
+    link.move()
+    assert replies(link) == [ReplyReceived(request_id, {"sum": 3}, a.settings.node, "a", None)]
+    assert link.frames("a", RequestFrame) == []
+    assert link.frames("a", ReplyFrame) == []
+
+
+def test_topic_is_served_once_per_node() -> None:
+    link = Link()
+    _, b = make_pair(link)
+    with pytest.raises(LocalError, match="already"):
+        b.serve("add", "another", link.now)
+    assert b.serves("add")
+    b.unserve("add", link.now)
+    b.unserve("add", link.now)
+    assert not b.serves("add")
+    b.serve("add", "another", link.now)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [("x" * 70_000, "a datagram holds"), (object(), "not JSON")]
+)
+def test_reply_that_cannot_be_sent_becomes_an_error_that_the_asker_sees(
+    value: object, words: str
+) -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    answer(link, b, value)
+    (reply,) = replies(link)
+    assert reply.value is None
+    assert reply.error is not None and words in reply.error
+
+
+def test_largest_request_and_reply_travel() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    value = "x" * (REQUEST_BYTES_MAX - 2)
+    ask(link, a, value=value)
+    answer(link, b, value)
+    assert [reply.value for reply in replies(link)] == [value]
+
+
+def test_long_error_is_cut() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    answer(link, b, error="because " * 1_000)
+    (reply,) = replies(link)
+    assert reply.error is not None and reply.error.startswith("because") and len(reply.error) <= 250
+
+
+def test_second_answer_to_one_request_is_ignored() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    ask(link, a)
+    (request,) = requests_of(link, "b")
+    for value in (1, 2):
+        b.reply(request, value, None, link.now)
+    link.move()
+    assert [reply.value for reply in replies(link)] == [1]
+    assert len(link.frames("b", ReplyFrame)) == 1
+
+
+def test_replies_are_kept_for_repeats_within_bounds() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    kept = b._dialogue._serving._replies
+    for number in range(REPLIES_KEPT_MAX + 10):
+        ask(link, a, value=number)
+        answer(link, b, number)
+    assert len(kept) == REPLIES_KEPT_MAX
+    for _ in range(100):
+        ask(link, a)
+        answer(link, b, "x" * 60_000)
+    assert sum(len(payload) for payload, _ in kept.values()) <= 4 << 20
+    assert b._dialogue._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
+    assert len(replies(link)) == REPLIES_KEPT_MAX + 110
+
+
+def test_requests_never_answered_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "REQUESTS_SERVED_MAX", 5)
+    link = Link()
+    a, b = make_pair(link)
+    for _ in range(5):
+        ask(link, a, timeout_s=0.5)
+    ask(link, a, timeout_s=0.5)
+    assert b.stats()["requests_refused"] >= 1
+    assert len(requests_of(link, "b")) == 5
+    link.run(2)
+    link.received["b"].clear()
+    ask(link, a)
+    assert len(requests_of(link, "b")) == 1
+
+
+def test_served_topics_are_announced_and_not_shown_as_subscriptions() -> None:
+    link = Link()
+    a, b = make_pair(link)
+    assert b.own_entry().patterns == ("jsonbus.request/add",)
+    assert a.subscriptions() == {}
+    assert not a.has_subscribers("add")
+    assert link.publish(a, "add", 1) == [False]

@@ -1,0 +1,372 @@
+"""Server-sent events over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.gateway.http.event_stream import EventStream
+from jsonbus.gateway.text.backlog import Chunk, LineBudget
+from tests.aio.running import asynctest, until
+from tests.gateway.site import Site, end, site
+
+
+class EventSource:
+    """What a browser has: it reads events, as the standard says that they are written."""
+
+    def __init__(self, status: int, headers: dict[str, str], lines: AsyncIterator[str]) -> None:
+        self.status = status
+        self.headers = headers
+        self.retry_ms: int | None = None
+        self.comments = 0
+        self._lines = lines
+
+    async def next(self) -> Any:
+        """The data of the next event; EOFError at the end of the stream."""
+        kind, data = "message", []
+        async for line in self._lines:
+            if not line:
+                if data:
+                    assert kind == "message"
+                    return json.loads("\n".join(data))
+                continue
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "":
+                self.comments += 1
+            elif field == "event":
+                kind = value
+            elif field == "data":
+                data.append(value)
+            elif field == "retry":
+                self.retry_ms = int(value)
+        raise EOFError
+
+    async def messages(self, count: int) -> list[tuple[str, Any]]:
+        async with asyncio.timeout(30):
+            events = [await self.next() for _ in range(count)]
+        return [(event["topic"], event["message"]) for event in events]
+
+
+@asynccontextmanager
+async def listening(here: Site, *patterns: str, **more: Any) -> AsyncIterator[EventSource]:
+    params = [("pattern", pattern) for pattern in patterns] + list(more.pop("query", {}).items())
+    async with here.http.stream("GET", "/events", params=params, **more) as answer:
+        yield EventSource(answer.status_code, dict(answer.headers), answer.aiter_lines())
+
+
+@asynctest
+async def test_messages_of_clients_and_of_other_nodes_arrive_in_order() -> None:
+    async with site() as here, listening(here, "a/*") as source:
+        assert source.status == 200
+        assert source.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert source.headers["cache-control"] == "no-store"
+        await here.http.get("/publish?topic=a/b&message=21.5")
+        event = await source.next()
+        assert event == {"topic": "a/b", "message": 21.5, "node": here.bus.id, "retained": False}
+        assert source.retry_ms == 1_000
+        assert await here.other.wait_for_subscribers("a/c", timeout=30)
+        for number in range(100):
+            await here.other.publish("a/c", {"text": "zwei\nZeilen", "number": number})
+        got = await source.messages(100)
+        assert got == [("a/c", {"text": "zwei\nZeilen", "number": number}) for number in range(100)]
+
+
+@asynctest
+async def test_a_message_comes_once_however_many_patterns_fit() -> None:
+    async with site() as here, listening(here, "a/*", "**", "a/b", "a/*") as source:
+        for number in range(10):
+            await here.hub.publish("a/b", number)
+        await here.hub.publish("c", "last")
+        got = await source.messages(11)
+        assert got == [("a/b", number) for number in range(10)] + [("c", "last")]
+        assert here.hub.stats()["patterns_wanted"] == 3
+
+
+@asynctest
+async def test_each_stream_gets_what_it_wants_and_no_more() -> None:
+    async with site() as here, listening(here, "a") as first, listening(here, "b") as second:
+        for topic in ("a", "b", "c", "a"):
+            await here.hub.publish(topic, topic.upper())
+        assert await first.messages(2) == [("a", "A"), ("a", "A")]
+        assert await second.messages(1) == [("b", "B")]
+        assert here.streams.stats()["events_sent"] == 3
+
+
+@asynctest
+async def test_retained_values_come_first_and_once() -> None:
+    async with site() as here:
+        await here.hub.publish("a/b", "kept", retain=True)
+        await here.hub.publish("a/c", "too", retain=True)
+        for _ in range(2):  # as after a browser's reconnect
+            async with listening(here, "a/*", "a/b", "**") as source:
+                await here.hub.publish("a/d", "live")
+                got = [await source.next() for _ in range(3)]
+                assert {(each["topic"], each["retained"]) for each in got[:2]} == {
+                    ("a/b", True),
+                    ("a/c", True),
+                }
+                assert (got[2]["message"], got[2]["retained"]) == ("live", False)
+            assert await until(lambda: here.streams.stats()["streams"] == 0)
+
+
+@asynctest
+async def test_a_comment_comes_when_nothing_else_does() -> None:
+    async with site(stream_options={"heartbeat_s": 0.01}) as here, listening(here, "a") as source:
+        waiting = asyncio.create_task(source.next())
+        assert await until(lambda: source.comments >= 3)
+        await here.hub.publish("a", 1)
+        assert (await waiting)["message"] == 1
+
+
+@asynctest
+async def test_a_disconnect_gives_its_patterns_up() -> None:
+    async with site() as here:
+        async with listening(here, "a", "b/**"), listening(here, "a"):
+            assert await until(lambda: here.hub.stats()["patterns_wanted"] == 2)
+            assert here.streams.stats()["streams"] == 2
+        assert await until(lambda: here.hub.stats()["patterns_wanted"] == 0)
+        assert here.streams.stats()["streams"] == 0
+        assert here.streams.stats()["streams_opened"] == 2
+
+
+@pytest.mark.parametrize("parser", ["httptools", "h11"])
+@asynctest
+async def test_a_client_that_does_not_read_is_cut_off_and_counted(parser: str) -> None:
+    options = {"backlog_events_max": 50}
+    async with site(parser=parser, stream_options=options) as here, listening(here, "**") as good:
+        stalled = socket.socket()
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        stalled.connect(here.server.address)
+        stalled.sendall(b"GET /events?pattern=** HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert await until(lambda: here.streams.stats()["streams"] == 2)
+        number = 0
+        while not here.streams.stats()["streams_cut"]:
+            await here.hub.publish("a", [number, "x" * 30_000])
+            [(_, (got, _))] = await good.messages(1)  # it is not slowed down
+            assert got == number
+            assert here.streams.stats()["events_waiting"] <= 50
+            number += 1
+            assert number < 5_000
+        assert await until(lambda: here.streams.stats()["streams"] == 1)
+        stats = here.streams.stats()
+        assert (stats["streams_cut"], stats["events_waiting"]) == (1, 0)
+        assert here.hub.stats()["patterns_wanted"] == 1
+        assert await until(lambda: here.server.stats()["connections_open"] == 1)  # not lingering
+        stalled.close()
+
+
+@asynctest
+async def test_the_backlog_is_bounded_in_bytes_too() -> None:
+    async with site(stream_options={"backlog_bytes_max": 10_000}) as here:
+        async with listening(here, "a") as source:
+            assert await until(lambda: here.streams.stats()["streams"] == 1)
+            # All within one round of the loop: the stream has no chance to send any of it.
+            message = here_message(here, "x" * 4_000)
+            here.streams.take([message, message])
+            assert here.streams.stats()["streams_cut"] == 0
+            here.streams.take([message])
+            assert here.streams.stats()["streams_cut"] == 1
+            with pytest.raises(httpx.TransportError):  # it did not end well
+                await source.messages(3)
+
+
+@asynctest
+async def test_a_batch_of_several_topics_reaches_each_stream_in_order() -> None:
+    async with site() as here:
+        async with listening(here, "a") as some, listening(here, "**") as every:
+            assert await until(lambda: here.streams.stats()["streams"] == 2)
+            topics = "abaabba"
+            here.streams.take([here_message(here, n, topic) for n, topic in enumerate(topics)])
+            batch = list(zip(topics, range(len(topics)), strict=True))
+            assert await every.messages(7) == batch
+            assert await some.messages(4) == [each for each in batch if each[0] == "a"]
+            assert await until(lambda: here.streams.stats()["events_sent"] == 11)
+
+
+@asynctest
+async def test_a_batch_longer_than_a_backlog_cuts_off_once() -> None:
+    async with site(stream_options={"backlog_events_max": 5}) as here:
+        async with listening(here, "a") as source:
+            assert await until(lambda: here.streams.stats()["streams"] == 1)
+            here.streams.take([here_message(here, number) for number in range(5)])
+            assert await source.messages(5) == [("a", number) for number in range(5)]
+            here.streams.take([here_message(here, number) for number in range(20)])
+            stats = here.streams.stats()
+            assert (stats["streams_cut"], stats["events_waiting"]) == (1, 0)
+            with pytest.raises(httpx.TransportError):
+                await source.messages(1)
+
+
+def here_message(here: Site, value: Any, topic: str = "a") -> Message:
+    return make_message(topic, value, None, origin_of(here))
+
+
+@asynctest
+async def test_what_is_wrong_is_answered_before_a_stream_begins() -> None:
+    async with site(tokens=["subscribe=s", "publish=p"]) as here:
+        headers = {"authorization": "Bearer s"}
+        for query, status, reason in (
+            ("", 400, "the parameter pattern is missing"),
+            ("?pattern=a//b", 400, "is not valid here"),
+            ("?pattern=%ff", 400, "is not valid UTF-8"),
+            ("?" + "&".join(f"pattern=a{number}" for number in range(101)), 400, "101 patterns"),
+        ):
+            answer = await here.http.get(f"/events{query}", headers=headers)
+            assert answer.status_code == status
+            assert reason in answer.json()["error"]
+        assert (await here.http.get("/events?pattern=a")).status_code == 401
+        assert (await here.http.get("/events?pattern=a&access_token=p")).status_code == 403
+        assert (await here.http.get("/events?pattern=a&access_token=x")).status_code == 401
+        answer = await here.http.get("/events?pattern=a&access_token=s&access_token=s")
+        assert answer.status_code == 400
+        assert here.hub.stats()["patterns_wanted"] == 0
+        async with listening(here, "a", query={"access_token": "s"}) as source:
+            assert source.status == 200
+        async with listening(here, "a", headers=headers) as source:
+            assert source.status == 200
+
+
+@asynctest
+async def test_no_more_streams_than_allowed_are_open() -> None:
+    async with site(stream_options={"streams_max": 1}) as here:
+        async with listening(here, "a"):
+            assert await until(lambda: here.streams.stats()["streams"] == 1)
+            answer = await here.http.get("/events?pattern=a")
+            assert answer.status_code == 503
+            assert answer.json()["error"].startswith("try again later: 1 streams are open")
+        assert await until(lambda: here.streams.stats()["streams"] == 0)
+        async with listening(here, "a") as source:
+            assert source.status == 200
+
+
+@asynctest
+async def test_closing_sends_what_waits_and_ends_streams_properly() -> None:
+    async with site() as here, listening(here, "a") as source:
+        await here.hub.publish("a", 1)
+        assert await until(lambda: here.streams.stats()["events_sent"] == 1)
+        await here.server.close()
+        assert await source.messages(1) == [("a", 1)]
+        with pytest.raises(EOFError):
+            await source.next()
+        assert here.streams.stats()["streams"] == 0
+
+
+@asynctest
+async def test_a_value_that_cannot_be_written_is_skipped_and_counted() -> None:
+    async with site() as here, listening(here, "a") as source:
+        assert await until(lambda: here.streams.stats()["streams"] == 1)
+        deep: list[Any] = []
+        for _ in range(300):
+            deep = [deep]
+        here.streams.take([here_message(here, deep), here_message(here, 1)])
+        assert await source.messages(1) == [("a", 1)]
+        assert here.streams.stats()["events_unwritable"] == 1
+
+
+@asynctest
+async def test_a_client_that_goes_while_its_stream_opens_leaves_nothing_behind() -> None:
+    async with site() as here:
+        _, writer = await here.connect()
+        writer.write(b"GET /events?pattern=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await end(writer)
+        assert await until(lambda: here.streams.stats()["streams_opened"] == 1)
+        assert await until(lambda: here.streams.stats()["streams"] == 0)
+        assert here.hub.stats()["patterns_wanted"] == 0
+
+
+async def open_stalled(here: Site, pattern: str) -> socket.socket:
+    """A stream whose client reads nothing."""
+    streams = here.streams.stats()["streams"]
+    stalled = socket.socket()
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    stalled.connect(here.server.address)
+    stalled.sendall(f"GET /events?pattern={pattern} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert await until(lambda: here.streams.stats()["streams"] == streams + 1)
+    return stalled
+
+
+@asynctest
+async def test_when_all_streams_together_have_too_much_the_furthest_behind_is_cut_off() -> None:
+    options = {"total_backlog_bytes_max": 600_000}
+    async with site(stream_options=options) as here:
+        behind, newer = await open_stalled(here, "behind"), await open_stalled(here, "newer")
+        for topic, least_bytes in (("behind", 400_000), ("newer", 600_000)):
+            for _ in range(10_000):
+                stats = here.streams.stats()
+                if stats["backlog_bytes"] > least_bytes or stats["streams_cut_for_all"]:
+                    break
+                here.streams.take([make_message(topic, "x" * 10_000, None, origin_of(here))])
+                await asyncio.sleep(0)
+        # Not the one that grew, which has less.
+        assert await until(lambda: here.hub.stats()["patterns_wanted"] == 1)
+        assert here.hub._wanted == {"newer": 1}
+        stats = here.streams.stats()
+        assert (stats["streams_cut"], stats["streams_cut_for_all"]) == (1, 1)
+        assert 0 < stats["backlog_bytes"] < 600_000
+        behind.close()
+        newer.close()
+        assert await until(lambda: here.streams.stats()["backlog_bytes"] == 0)
+
+
+@asynctest
+async def test_streams_behind_on_the_same_topic_cost_what_one_does() -> None:
+    async with site() as here:
+        stalled = [await open_stalled(here, "a") for _ in range(5)]
+        for _ in range(10_000):
+            here.streams.take([here_message(here, "x" * 10_000)])
+            await asyncio.sleep(0)
+            if here.streams.stats()["events_waiting"] > 300:
+                break
+        assert here.streams.stats()["events_waiting"] * 10_000 > 3_000_000
+        # What is on its way is each stream's own.
+        assert here.streams.stats()["backlog_bytes"] < 5 * 200_000 + 800_000
+        for each in stalled:
+            each.close()
+        assert await until(lambda: here.streams.stats()["backlog_bytes"] == 0)
+
+
+@asynctest
+async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
+    async with site() as here:
+        budget = LineBudget(1 << 20)
+        stream = EventStream(None, budget, 10, 10_000, heartbeat_s=15.0)
+        stream.begin([here_message(here, "x" * 1_000)] * 50)
+        for _ in range(10):
+            assert stream.add(Chunk(b"live", 1), ["a"])
+        assert not stream.add(Chunk(b"live", 1), ["a"])
+        assert stream.waiting == 60
+        assert budget.bytes > 50_000
+        stream.drop()
+        assert budget.bytes == 0
+
+
+@asynctest
+async def test_a_retained_value_that_cannot_be_written_is_left_out() -> None:
+    """It must not end the stream, nor keep its place for ever."""
+    async with site() as here:
+        deep: list[Any] = []
+        for _ in range(300):
+            deep = [deep]
+        want = here.hub.want
+
+        async def want_deep(pattern: str) -> list[Message]:
+            return [*await want(pattern), here_message(here, deep)]
+
+        here.hub.want = want_deep  # type: ignore[method-assign]  # a foreign node may write deeper
+        async with listening(here, "b") as source:
+            assert source.status == 200
+        assert await until(lambda: here.streams.stats()["streams"] == 0)
+        assert here.hub.stats()["patterns_wanted"] == 0
+
+
+def origin_of(here: Site) -> Origin:
+    return Origin(here.other.id, "other", 0, 0.0, 0.0)
