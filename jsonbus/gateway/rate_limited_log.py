@@ -1,22 +1,33 @@
-"""Seldom: what keeps a warning from being written for every client of a bad day."""
+"""RateLimitedLog: warn of a cause at most once a minute; log every other occasion at DEBUG."""
 
 from __future__ import annotations
 
+import logging
 import time
 
-#: Often enough to be seen while it lasts.
+#: Often enough to be noticed while the cause lasts.
 PAUSE_S = 60.0
 
 
-class Seldom:
-    """Says for each occasion whether to warn of it: of the first, then once per PAUSE_S."""
+class RateLimitedLog:
+    """The warnings of one cause, which thousands of clients may trigger at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
         self._next_at = float("-inf")
 
-    def is_due(self) -> bool:
+    def warning(self, text: str, *arguments: object) -> None:
+        """Log at WARNING if the last warning is PAUSE_S old, otherwise at DEBUG."""
+        self._logger.log(self._level(logging.WARNING), text, *arguments, stacklevel=2)
+
+    def exception(self, text: str, *arguments: object) -> None:
+        """Log the exception being handled, at ERROR or DEBUG by the same rule."""
+        level = self._level(logging.ERROR)
+        self._logger.log(level, text, *arguments, exc_info=True, stacklevel=2)
+
+    def _level(self, level: int) -> int:
         now = time.monotonic()
         if now < self._next_at:
-            return False
+            return logging.DEBUG
         self._next_at = now + PAUSE_S
-        return True
+        return level

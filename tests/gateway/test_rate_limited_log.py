@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from jsonbus.gateway import rate_limited_log as seldom
-from jsonbus.gateway.rate_limited_log import Seldom
+from jsonbus.gateway import rate_limited_log
+from jsonbus.gateway.rate_limited_log import RateLimitedLog
 
 
-def test_first_occasion_is_warned_of_and_the_next_after_a_pause(
-    monkeypatch: pytest.MonkeyPatch,
+def test_warns_at_the_first_occasion_and_again_only_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(seldom.time, "monotonic", lambda: now)
-    warning = Seldom()
-    assert [warning.is_due() for _ in range(3)] == [True, False, False]
-    now += seldom.PAUSE_S
-    assert [warning.is_due() for _ in range(2)] == [True, False]
+    monkeypatch.setattr(rate_limited_log.time, "monotonic", lambda: now)
+    caplog.set_level(logging.DEBUG)
+    log = RateLimitedLog(logging.getLogger("jsonbus.gateway"))
+    log.warning("refused %s", "a")
+    log.warning("refused %s", "b")
+    now += rate_limited_log.PAUSE_S
+    log.warning("refused %s", "c")
+    log.exception("failed")
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", "refused a"),
+        ("DEBUG", "refused b"),
+        ("WARNING", "refused c"),
+        ("DEBUG", "failed"),
+    ]
+
+
+def test_writes_the_traceback_of_an_exception(caplog: pytest.LogCaptureFixture) -> None:
+    log = RateLimitedLog(logging.getLogger("jsonbus.gateway"))
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        log.exception("a page was not updated")
+    assert caplog.records[0].levelname == "ERROR"
+    assert "ValueError: broken" in caplog.text

@@ -20,7 +20,7 @@ from ..http.access import Access
 from ..http.request import BodyRoom
 from ..metrics.bridges import Bridges
 from ..metrics.survey_observer import Lookout
-from ..rate_limited_log import Seldom
+from ..rate_limited_log import RateLimitedLog
 from ..services import Publisher, ViewLike
 from .auth import SESSION, Gate
 from .engine import malformed, run_nicegui
@@ -70,7 +70,7 @@ class Dashboard:
         self._pages: dict[str, Page] = {}
         self._rates = RateHistory()
         self._look: Look | None = None
-        self._warns = Seldom()
+        self._errors = RateLimitedLog(logger)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Dashboard:
@@ -149,8 +149,7 @@ class Dashboard:
                 if any(page.shows_bridges for page in self._pages.values()):
                     await self._bridges.look()  # asks at most every two seconds, and does not wait
             except Exception:  # a bug, which must not end all pages
-                if self._warns.is_due():
-                    logger.exception("the dashboard was not brought up to date")
+                self._errors.exception("the dashboard was not brought up to date")
             took_s = time.perf_counter() - began_at
             await asyncio.sleep(max(TICK_S, took_s / BUSY_SHARE))
 
@@ -170,8 +169,7 @@ class Dashboard:
             try:
                 page.show(self._look)
             except Exception:  # of this page alone
-                if self._warns.is_due():
-                    logger.exception("a page was not brought up to date")
+                self._errors.exception("a page was not brought up to date")
 
     def _take_look(self) -> Look:
         picture = self._lookout.picture()

@@ -14,7 +14,7 @@ import logging
 import os
 from typing import Any
 
-from ..rate_limited_log import Seldom
+from ..rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("jsonbus.gateway")
 
@@ -33,7 +33,7 @@ class AcceptWatch:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: Any = None
         self._failed_at = float("-inf")
-        self._warns = Seldom()
+        self._warnings = RateLimitedLog(logger)
         self._pauses = 0
 
     def begin(self) -> None:
@@ -68,10 +68,8 @@ class AcceptWatch:
         if not is_new:
             return
         self._pauses += 1
-        if self._warns.is_due():
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            logger.warning(
-                "connections cannot be accepted at the moment, and wait: %s; end some clients, or "
-                "allow more (ulimit -n)",
-                reason,
-            )
+        self._warnings.warning(
+            "connections cannot be accepted at the moment, and wait: %s; end some clients, or "
+            "allow more (ulimit -n)",
+            os.strerror(error.errno).lower() if error.errno else error,
+        )

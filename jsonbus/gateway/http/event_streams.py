@@ -27,7 +27,7 @@ from starlette.types import Receive, Send
 import jsonbus
 from jsonbus.errors import ClosedError, PayloadError
 
-from ..rate_limited_log import Seldom
+from ..rate_limited_log import RateLimitedLog
 from ..text.backlog import PIECE_BYTES, Chunk, LineBudget
 from .event_stream import Connection, EventStream, encode_event
 from .request import Refusal
@@ -96,7 +96,7 @@ class EventStreams:
         self._cut = self._cut_for_all = 0
         self._events = 0
         self._unwritable = 0
-        self._warns_of_cuts = Seldom()
+        self._cut_warnings = RateLimitedLog(logger)
 
     def take(self, messages: list[jsonbus.Message]) -> None:
         """The hub's sink: give each message to the streams that want it."""
@@ -229,8 +229,7 @@ class EventStreams:
         waiting = stream.waiting
         stream.cut_off()
         self._store.remove(stream)
-        logger.log(
-            logging.WARNING if self._warns_of_cuts.is_due() else logging.DEBUG,
+        self._cut_warnings.warning(
             "an event stream was cut off: its client did not read %d events (%d streams so far)",
             waiting,
             self._cut,

@@ -17,7 +17,7 @@ from jsonbus.errors import (
     TransportError,
 )
 
-from ..rate_limited_log import Seldom
+from ..rate_limited_log import RateLimitedLog
 from ..values import parse_text
 from . import wire as text_wire
 from .backlog import join_spared
@@ -79,7 +79,7 @@ class TextCommands:
             text_wire.QUIT: self._end,
             text_wire.END: self._end,
         }
-        self._warns_of_tokens = Seldom()
+        self._token_warnings = RateLimitedLog(logger)
         self.executed = 0
         #: Commands that were answered with an error.
         self.failed = 0
@@ -156,10 +156,9 @@ class TextCommands:
         client.wrong_tokens += 1
         self._fail(client, "wrong token")
         if client.wrong_tokens >= WRONG_TOKENS_MAX:
-            if self._warns_of_tokens.is_due():
-                logger.warning(
-                    "a text client at %s sent %d wrong tokens", client.peer, WRONG_TOKENS_MAX
-                )
+            self._token_warnings.warning(
+                "a text client at %s sent %d wrong tokens", client.peer, WRONG_TOKENS_MAX
+            )
             client.finish()
 
     async def _refuse(self, client: TextClient, command: Command) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 import jsonbus
 from jsonbus.errors import PayloadError, TransportError
 
-from ..rate_limited_log import Seldom
+from ..rate_limited_log import RateLimitedLog
 from .backlog import PIECE_BYTES, Chunk, LineBudget
 from .buffer import CommandBuffer
 from .client import TextClient
@@ -89,8 +89,8 @@ class TextServer:
         self._takes_commands = True
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self._warns_of_drops = Seldom()
-        self._warns_of_refusals = Seldom()
+        self._drop_warnings = RateLimitedLog(logger)
+        self._refusal_warnings = RateLimitedLog(logger)
         self._accepted = self._refused = self._dropped = 0
         self._dropped_for_all = 0
         self._deliveries = self._unwritable = 0
@@ -202,13 +202,12 @@ class TextServer:
             return
         if len(self._clients) >= self._clients_max:
             self._refused += 1
-            if self._warns_of_refusals.is_due():
-                logger.warning(
-                    "a text client at %s was refused: %d are connected, at most %d are allowed",
-                    client.peer,
-                    len(self._clients),
-                    self._clients_max,
-                )
+            self._refusal_warnings.warning(
+                "a text client at %s was refused: %d are connected, at most %d are allowed",
+                client.peer,
+                len(self._clients),
+                self._clients_max,
+            )
             client.turn_away(
                 f"too many clients, at most {self._clients_max:,} are allowed: try again later"
             )
@@ -235,15 +234,14 @@ class TextServer:
 
     def count_dropped(self, client: TextClient) -> None:
         self._dropped += 1
-        if self._warns_of_drops.is_due():
-            logger.warning(
-                "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
-                "bytes for all): it must read faster, or want less",
-                client.peer,
-                client.backlog.lines,
-                client.held_bytes,
-                self.budget.bytes,
-            )
+        self._drop_warnings.warning(
+            "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
+            "bytes for all): it must read faster, or want less",
+            client.peer,
+            client.backlog.lines,
+            client.held_bytes,
+            self.budget.bytes,
+        )
 
     def keep_budget(self) -> None:
         # Whoever has the most unread is the furthest behind, of those who want the same. Nothing is

@@ -90,7 +90,7 @@ def test_a_group_ends_with_the_message_that_is_too_much(monkeypatch: pytest.Monk
 def test_a_program_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> None:
     program = """
 import asyncio, pathlib, sys
-from jsonbus.gateway.webhook_ledger import WebhookLedger
+from jsonbus.gateway.webhooks.ledger import WebhookLedger
 
 async def main():
     ledger = WebhookLedger(pathlib.Path(sys.argv[1]))
