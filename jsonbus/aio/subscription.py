@@ -19,7 +19,7 @@ from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.subscription import Discards, Mail
+from jsonbus.frontend.subscription import BaseSubscription, Discards
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`. Plain or async.
 Handler = Callable[[Any], Any]
@@ -32,7 +32,7 @@ HANDLED_MAX = 256
 READER_CHECK_S = 0.5
 
 
-class Subscription(Mail):
+class Subscription(BaseSubscription):
     """Messages to one topic or pattern, in the order each node sent them.
 
     Without a handler: `async for message in subscription`, or `await get()`; several tasks share

@@ -47,7 +47,7 @@ class Discards:
 EXCESS_MAX = 10_000
 
 
-class Mail:
+class BaseSubscription:
     """The messages of one subscription; the base of `Subscription` in both front ends."""
 
     def __init__(

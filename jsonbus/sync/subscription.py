@@ -19,7 +19,7 @@ from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.subscription import BATCH_MAX, Discards, Mail
+from jsonbus.frontend.subscription import BATCH_MAX, BaseSubscription, Discards
 from jsonbus.sync.thread_pool import current_subscription
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`.
@@ -38,7 +38,7 @@ CREDIT_MAX = 8
 READER_CHECK_S = 0.5
 
 
-class Subscription(Mail):
+class Subscription(BaseSubscription):
     """Messages to one topic or pattern, in the order each node sent them.
 
     Without a handler: `for message in subscription`, or `get()`, from any thread; several threads

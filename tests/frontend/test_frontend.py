@@ -44,7 +44,7 @@ from jsonbus.frontend.events import (
     read_answer,
 )
 from jsonbus.frontend.opening import make_host, make_name, make_node
-from jsonbus.frontend.subscription import Discards, Mail
+from jsonbus.frontend.subscription import BaseSubscription, Discards
 from jsonbus.frontend.waits import ServiceWaits
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
@@ -218,11 +218,11 @@ def test_a_failure_is_told_in_bounded_length() -> None:
     assert len(describe_failure(ValueError("x" * 10_000))) == 150
 
 
-# --- mail -----------------------------------------------------------------------------------------
+# --- subscription -----------------------------------------------------------------------------------------
 
 
-def make_mail(maxsize: int, overflow: str) -> Mail:
-    return Mail(
+def make_subscription(maxsize: int, overflow: str) -> BaseSubscription:
+    return BaseSubscription(
         "x",
         maxsize=maxsize,
         overflow=overflow,
@@ -234,37 +234,37 @@ def make_mail(maxsize: int, overflow: str) -> Mail:
 
 
 def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
-    mail = make_mail(2, "block")
-    mail._put(make_messages(0))
-    assert not mail.holds_up
-    mail._put(make_messages(1, 2, 3))
-    mail._put(make_messages(4))
-    assert mail.holds_up
-    assert (mail.pending, mail.dropped) == (5, 0)
-    assert [m.value for m in mail._take(1)] == [0]
-    assert [m.value for m in mail._take(10)] == [1, 2]
-    assert [m.value for m in mail._take(10)] == [3, 4]
+    subscription = make_subscription(2, "block")
+    subscription._put(make_messages(0))
+    assert not subscription.holds_up
+    subscription._put(make_messages(1, 2, 3))
+    subscription._put(make_messages(4))
+    assert subscription.holds_up
+    assert (subscription.pending, subscription.dropped) == (5, 0)
+    assert [m.value for m in subscription._take(1)] == [0]
+    assert [m.value for m in subscription._take(10)] == [1, 2]
+    assert [m.value for m in subscription._take(10)] == [3, 4]
 
 
 def test_mail_lets_go_when_it_is_half_empty() -> None:
-    mail = make_mail(4, "block")
-    mail._put(make_messages(0, 1, 2, 3))
-    assert mail.holds_up
-    mail._take(1)
-    assert not mail._lets_go()
-    mail._take(1)
-    assert mail._lets_go()
-    assert not mail.holds_up
-    assert not mail._lets_go()
+    subscription = make_subscription(4, "block")
+    subscription._put(make_messages(0, 1, 2, 3))
+    assert subscription.holds_up
+    subscription._take(1)
+    assert not subscription._lets_go()
+    subscription._take(1)
+    assert subscription._lets_go()
+    assert not subscription.holds_up
+    assert not subscription._lets_go()
 
 
 def test_mail_that_ended_counts_what_it_had_and_what_comes_late() -> None:
-    mail = make_mail(2, "block")
-    mail._put(make_messages(0, 1, 2))
-    mail._end()
-    mail._put(make_messages(3))
-    assert (mail.pending, mail.dropped, mail.holds_up) == (0, 4, False)
-    assert (mail.overflowed, mail._discards.count) == (0, 4)
+    subscription = make_subscription(2, "block")
+    subscription._put(make_messages(0, 1, 2))
+    subscription._end()
+    subscription._put(make_messages(3))
+    assert (subscription.pending, subscription.dropped, subscription.holds_up) == (0, 4, False)
+    assert (subscription.overflowed, subscription._discards.count) == (0, 4)
 
 
 # --- waits ----------------------------------------------------------------------------------------

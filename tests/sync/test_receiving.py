@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import jsonbus
-from jsonbus.frontend import subscription as mail
+from jsonbus.frontend import subscription as base
 from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
@@ -185,7 +185,7 @@ def test_interfaces_that_came_or_went_are_followed_and_announced_to(
 def test_messages_that_nobody_reads_are_bounded_with_block_too(
     open_bus: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mail, "EXCESS_MAX", 20)
+    monkeypatch.setattr(base, "EXCESS_MAX", 20)
     bus = open_bus()
     subscription = bus.subscribe("x", maxsize=10, overflow="block")
     for number in range(50):  # by the only thread there is: waiting would never end
