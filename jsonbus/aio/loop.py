@@ -30,7 +30,7 @@ from jsonbus.frontend.channels.figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
-from jsonbus.frontend.subscription import Discards
+from jsonbus.frontend.subscription import DiscardCounter
 from jsonbus.frontend.watches import Watches
 from jsonbus.transport.base import Sender, Transport
 
@@ -67,7 +67,7 @@ class Loop:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
-        self.discards = Discards()
+        self.discards = DiscardCounter()
         self.workers = Workers(name, config.workers, event_loop, self.log)
         self.event_loop = event_loop
         self._config = config

@@ -19,7 +19,7 @@ from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.subscription import BaseSubscription, Discards
+from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`. Plain or async.
 Handler = Callable[[Any], Any]
@@ -50,7 +50,7 @@ class Subscription(BaseSubscription):
         in_batches: bool,
         is_passive: bool,
         log: BusLog,
-        discards: Discards,
+        discards: DiscardCounter,
         event_loop: asyncio.AbstractEventLoop,
         check_here: Callable[[], None],
         schedule: Callable[[Subscription], None],

@@ -29,7 +29,7 @@ MAXSIZE_DEFAULT = 1024
 BATCH_MAX = 128
 
 
-class Discards:
+class DiscardCounter:
     """Messages that all subscriptions of a bus dropped, open or closed, but for want of room."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class BaseSubscription:
         as_type: Any,
         is_passive: bool,
         log: BusLog,
-        discards: Discards,
+        discards: DiscardCounter,
     ) -> None:
         # What was subscribed to, nearly always one; a dict is an ordered set.
         given = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)

@@ -37,7 +37,7 @@ from jsonbus.frontend.channels.figures import NO_CHANNELS
 from jsonbus.frontend.events import Answers, BusLog, handle_events
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
 from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
-from jsonbus.frontend.subscription import Discards
+from jsonbus.frontend.subscription import DiscardCounter
 from jsonbus.frontend.watches import Watches
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
@@ -82,7 +82,7 @@ class Loop:
         name = node.settings.name
         self.log = BusLog(name)
         self.answers = Answers()
-        self.discards = Discards()
+        self.discards = DiscardCounter()
         self.crew = Crew(name, config.workers, self.log)
         self._config = config
         self._node = node

@@ -19,7 +19,7 @@ from jsonbus.errors import ClosedError, LocalError, QueueFullError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.subscription import BATCH_MAX, BaseSubscription, Discards
+from jsonbus.frontend.subscription import BATCH_MAX, BaseSubscription, DiscardCounter
 from jsonbus.sync.thread_pool import current_subscription
 
 #: Of a message; or of a list of messages, for who subscribes `in_batches`.
@@ -56,7 +56,7 @@ class Subscription(BaseSubscription):
         in_batches: bool,
         is_passive: bool,
         log: BusLog,
-        discards: Discards,
+        discards: DiscardCounter,
         schedule: Callable[[Subscription], None],
         will_wait: Callable[[], None],
         release: Callable[[Subscription], None],

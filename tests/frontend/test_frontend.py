@@ -44,7 +44,7 @@ from jsonbus.frontend.events import (
     read_answer,
 )
 from jsonbus.frontend.opening import make_host, make_name, make_node
-from jsonbus.frontend.subscription import BaseSubscription, Discards
+from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 from jsonbus.frontend.waits import ServiceWaits
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
@@ -229,7 +229,7 @@ def make_subscription(maxsize: int, overflow: str) -> BaseSubscription:
         as_type=None,
         is_passive=False,
         log=BusLog("kitchen"),
-        discards=Discards(),
+        discards=DiscardCounter(),
     )
 
 
