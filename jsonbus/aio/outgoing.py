@@ -36,7 +36,7 @@ from jsonbus.aio.signal import Wakeup
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.throttle import Gate
+from jsonbus.frontend.throttle import Throttle
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left, if more keep coming: some twenty turns of an
@@ -84,7 +84,7 @@ class Outgoing:
         self._event_loop = event_loop
         self._log = log
         self._wake = wake  # has somebody look at timers and output soon
-        self._gate = Gate(transport, rate_limit, node.smallest_buffer)
+        self._throttle = Throttle(transport, rate_limit, node.smallest_buffer)
         self._unsent: deque[bytes] = deque()
         self._gathers_until = -math.inf
         self._is_look_planned = False
@@ -105,7 +105,7 @@ class Outgoing:
     @property
     def figures(self) -> dict[str, int]:
         """What stats() shows of it."""
-        return {"datagrams_unsent": self.datagrams_unsent} | self._gate.figures
+        return {"datagrams_unsent": self.datagrams_unsent} | self._throttle.figures
 
     @property
     def is_closed(self) -> bool:
@@ -114,7 +114,7 @@ class Outgoing:
     @property
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
-        bytes_max = min(OUTPUT_BYTES_MAX, self._gate.backlog_bytes_max)
+        bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
         return bool(self._unsent) and self._node.output_bytes > bytes_max
 
     def put(self, lane: bytes, payload: bytes, now: float) -> bool:
@@ -244,17 +244,17 @@ class Outgoing:
 
     def _send_unsent(self, now: float) -> bool:
         """Whether everything could be sent; if not, it is tried again."""
-        unsent, gate, send = self._unsent, self._gate, self._transport.send
+        unsent, throttle, send = self._unsent, self._throttle, self._transport.send
         while unsent:
-            if now - gate.asked_at > ALLOWANCE_S:
-                gate.doubt()
-            if not gate.is_open():
-                self._retry_in(gate.retry_s)
+            if now - throttle.asked_at > ALLOWANCE_S:
+                throttle.doubt()
+            if not throttle.is_open():
+                self._retry_in(throttle.retry_s)
                 return False
             try:
                 if send(unsent[0]):
                     size = len(unsent.popleft())
-                    gate.let_through(size)
+                    throttle.let_through(size)
                     self._turn_bytes += max(size, DATAGRAM_BYTES_COUNTED)
                     if self._is_failing or self._jammed_at is not None:
                         self._works(now)

@@ -13,7 +13,7 @@ from jsonbus.core.pacing import Fill, Pacer
 from jsonbus.transport.base import Sender, Transport
 
 
-class Gate:
+class Throttle:
     """One per bus; belongs to whoever is sending.
 
     `smallest_buffer` is the node's, called with the addresses of this host.

@@ -48,7 +48,7 @@ from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.throttle import Gate
+from jsonbus.frontend.throttle import Throttle
 from jsonbus.transport.base import Transport
 
 #: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one
@@ -103,7 +103,7 @@ class Outgoing:
         self._wake = wake  # makes the receive thread look at timers and output
         self._wake_to_flush = wake_to_flush  # makes it look at `flush_at`
         self._will_wait = will_wait  # to be called before waiting for what others do
-        self._gate = Gate(transport, rate_limit, self._smallest_buffer)
+        self._throttle = Throttle(transport, rate_limit, self._smallest_buffer)
         self._unsent: deque[bytes] = deque()
         self._holder: int | None = None  # whose turn it is
         self._room = threading.Condition(lock)
@@ -125,7 +125,7 @@ class Outgoing:
     @property
     def figures(self) -> dict[str, int]:
         """What stats() shows of it."""
-        return {"datagrams_unsent": self.datagrams_unsent} | self._gate.figures
+        return {"datagrams_unsent": self.datagrams_unsent} | self._throttle.figures
 
     @property
     def has_unsent(self) -> bool:
@@ -136,7 +136,7 @@ class Outgoing:
     def retry_s(self) -> float:
         """How soon to come back to what is unsent."""
         is_kernel = self._jammed_at is not None
-        return RETRY_S if is_kernel else max(RETRY_S, min(self._gate.retry_s, ROOM_WAIT_S))
+        return RETRY_S if is_kernel else max(RETRY_S, min(self._throttle.retry_s, ROOM_WAIT_S))
 
     @property
     def is_busy(self) -> bool:
@@ -258,13 +258,18 @@ class Outgoing:
 
         What takes more than one try goes the usual way, and so does what came meanwhile.
         """
-        gate = self._gate
-        if gate.is_limited or self._is_failing or self._jammed_at is not None or not gate.is_open():
+        throttle = self._throttle
+        if (
+            throttle.is_limited
+            or self._is_failing
+            or self._jammed_at is not None
+            or not throttle.is_open()
+        ):
             self._unsent.append(datagram)
             return self.send(math.inf)
         try:
             if self._transport.send(datagram):
-                gate.let_through(len(datagram))
+                throttle.let_through(len(datagram))
             else:
                 self._unsent.append(datagram)
         except TransportError as error:
@@ -283,7 +288,7 @@ class Outgoing:
 
     def wait_for_room(self) -> None:
         """Return once the output is within its bound. Lock held; it is released while waiting."""
-        bytes_max = min(OUTPUT_BYTES_MAX, self._gate.backlog_bytes_max)
+        bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
         while self._node.output_bytes > bytes_max and not self._is_closed:
             self._help(math.inf)
 
@@ -310,7 +315,7 @@ class Outgoing:
         self._burst = self._burst + 1 if is_burst else 0
         self._express.is_flood = self._burst >= BURST_MIN
         if self._burst == BURST_MIN:
-            self._gate.doubt()
+            self._throttle.doubt()
 
     def _help(self, deadline: float) -> None:
         """Take part in sending, or wait for whoever does. Lock held, and released meanwhile."""
@@ -347,19 +352,19 @@ class Outgoing:
                 self._room.notify_all()
 
     def _send_unsent(self, wait_until: float) -> None:
-        unsent, gate, send, me = self._unsent, self._gate, self._transport.send, get_ident()
+        unsent, throttle, send, me = self._unsent, self._throttle, self._transport.send, get_ident()
         while unsent and self._holder == me and not self._is_closed:
-            if not gate.is_open():
+            if not throttle.is_open():
                 now = time.monotonic()
                 if now >= wait_until:
                     return
                 self._will_wait()
-                time.sleep(min(gate.retry_s, ROOM_WAIT_S, wait_until - now))
+                time.sleep(min(throttle.retry_s, ROOM_WAIT_S, wait_until - now))
                 continue
             try:
                 if send(unsent[0]):
-                    gate.let_through(len(unsent.popleft()))
-                    if gate.is_limited and not gate.is_open():
+                    throttle.let_through(len(unsent.popleft()))
+                    if throttle.is_limited and not throttle.is_open():
                         self._gather_until_allowed()
                     if self._is_failing or self._jammed_at is not None:
                         self._works()
@@ -381,7 +386,7 @@ class Outgoing:
 
     def _gather_until_allowed(self) -> None:
         """The rate limit is reached: what is published until more may leave shares datagrams."""
-        allowed_at = time.monotonic() + self._gate.retry_s
+        allowed_at = time.monotonic() + self._throttle.retry_s
         self._gathers_until = max(self._gathers_until, allowed_at)
 
     def _smallest_buffer(self, hosts: frozenset[str]) -> int | None:
