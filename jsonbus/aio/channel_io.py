@@ -8,7 +8,7 @@ import socket
 from time import monotonic
 
 from jsonbus.aio.signal import Wakeup
-from jsonbus.aio.timer import Alarm
+from jsonbus.aio.timer import Timer
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.events import BusLog
@@ -23,7 +23,7 @@ class Operator:
         self._exchange = exchange
         self._event_loop = event_loop
         self._log = log
-        self._alarm = Alarm(event_loop, self._tend)
+        self._timer = Timer(event_loop, self._tend)
         self._is_woken = False
         self._watched: dict[socket.socket, tuple[bool, bool]] = {}  # reads, writes
         self._stepped = Wakeup(event_loop)
@@ -46,7 +46,7 @@ class Operator:
         """Close them without waiting."""
         if not self._exchange.is_over:
             self._exchange.finish()
-            self._alarm.cancel()
+            self._timer.cancel()
             self._stepped.fire()
 
     # What the exchange calls.
@@ -114,7 +114,7 @@ class Operator:
         try:
             at = self._exchange.tend()
             if at != math.inf:
-                self._alarm.set(at)
+                self._timer.set(at)
         except Exception:
             self._log.fail("channels failed, and go on: this is a bug")
         self._stepped.fire()

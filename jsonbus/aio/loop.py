@@ -21,7 +21,7 @@ from jsonbus.aio.publishing import HISTORY_WAIT_S, Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
 from jsonbus.aio.signal import Wakeup
 from jsonbus.aio.subscription import Subscription
-from jsonbus.aio.timer import Alarm
+from jsonbus.aio.timer import Timer
 from jsonbus.aio.workers import Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
@@ -95,7 +95,7 @@ class Loop:
         self._takes_channels = True
         self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
-        self._alarm = Alarm(event_loop, self._handle_timer)
+        self._timer = Timer(event_loop, self._handle_timer)
         self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
         self._is_closing = False
         self._is_cut_off = False
@@ -347,12 +347,12 @@ class Loop:
             self._outgoing.send_due(monotonic())
         timer_at = node.timer_at()
         if timer_at is not None and not self._is_closing:
-            self._alarm.set(timer_at)
+            self._timer.set(timer_at)
         handle_events(events, self.answers, self.log)
 
     def _set_timer(self, at: float) -> None:
         if not self._is_closing:
-            self._alarm.set(at)
+            self._timer.set(at)
 
     def _tend_if_stirred(self) -> None:
         """After datagrams: messages of known nodes move no timer and cause no output."""
@@ -367,7 +367,7 @@ class Loop:
             return
         now = monotonic()
         # Whatever goes wrong below, the node's timers go on.
-        self._alarm.set(now + INTERFACES_S)
+        self._timer.set(now + INTERFACES_S)
         try:
             if now >= self._looks_at:
                 self._looks_at = now + INTERFACES_S
@@ -425,7 +425,7 @@ class Loop:
         self.workers.request_stop()
         self._receiving.stop()
         self._outgoing.close()
-        self._alarm.cancel()
+        self._timer.cancel()
         self._figures = transport_figures(self._transport)
         self._transport.close()
         note_closed(self)

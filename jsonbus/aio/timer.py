@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 
 
-class Alarm:
+class Timer:
     """Calls `ring` at the instant it was last set to, or a little before that.
 
     Setting it to a later instant costs nothing: it rings early, and whoever it wakes finds nothing
