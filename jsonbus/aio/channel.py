@@ -13,7 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.core.channel.end import CLOSED, OPEN, OPENING
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
 from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
@@ -58,8 +58,8 @@ class Channel(BaseChannel):
         bus: object,
     ) -> None:
         super().__init__(port, who, exchange, log, lock)
-        self._news = Wakeup(event_loop)  # messages, or its state
-        self._room = Wakeup(event_loop)
+        self._news = Signal(event_loop)  # messages, or its state
+        self._room = Signal(event_loop)
         self._check_loop = check_here
         self._schedule = schedule
         self._bus = bus  # kept alive: a channel is of use only as long as its bus is open
@@ -301,7 +301,7 @@ class Channel(BaseChannel):
         condition: Callable[[], bool],
         timeout_s: float | None,
         what: str,
-        wakeup: Wakeup,
+        wakeup: Signal,
     ) -> None:
         """Until the condition is true; ChannelTimeoutError, with what was not done, after that."""
         if timeout_s is None:  # without a timer, which would cost as much as a small message

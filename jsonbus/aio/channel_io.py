@@ -7,7 +7,7 @@ import math
 import socket
 from time import monotonic
 
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.aio.timer import Timer
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.manager import Exchange
@@ -26,7 +26,7 @@ class Operator:
         self._timer = Timer(event_loop, self._tend)
         self._is_woken = False
         self._watched: dict[socket.socket, tuple[bool, bool]] = {}  # reads, writes
-        self._stepped = Wakeup(event_loop)
+        self._stepped = Signal(event_loop)
         exchange.start(self)
 
     async def close(self, deadline: float) -> None:

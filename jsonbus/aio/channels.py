@@ -12,7 +12,7 @@ from types import TracebackType
 from jsonbus.aio.channel import Channel
 from jsonbus.aio.channel_io import Operator
 from jsonbus.aio.loop import Loop
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.core.channel.connecting import Attempt
 from jsonbus.core.channel.ports import check_port
 from jsonbus.core.settings import NodeSettings
@@ -130,7 +130,7 @@ class Binding(BoundPort[Channel]):
         self._release = release
         self._exchange = exchange
         self._check_here = check_here
-        self._arrived = Wakeup(event_loop)
+        self._arrived = Signal(event_loop)
 
     async def accept(
         self,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.publishing import HISTORY_WAIT_S, Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.timer import Timer
 from jsonbus.aio.workers import Workers
@@ -73,7 +73,7 @@ class Loop:
         self._config = config
         self._node = node
         self._transport = transport
-        self._changed = Wakeup(event_loop)  # events came, or the bus is closing
+        self._changed = Signal(event_loop)  # events came, or the bus is closing
         self._receiving = Receiving(
             transport,
             event_loop,

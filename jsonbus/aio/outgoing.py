@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
@@ -91,7 +91,7 @@ class Outgoing:
         self._looked_at_count = 0  # messages that had gathered at the last look
         self._retry: asyncio.TimerHandle | None = None
         self._turn_bytes = 0  # left since a publisher last had to yield
-        self._progress = Wakeup(event_loop)
+        self._progress = Signal(event_loop)
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Wakeup:
+class Signal:
     """Unlike asyncio.Event it has no state to reset: a wait ends at the next `fire`."""
 
     def __init__(self, event_loop: asyncio.AbstractEventLoop) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from jsonbus.aio.signal import Wakeup
+from jsonbus.aio.signal import Signal
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError, LocalError, QueueFullError
@@ -77,7 +77,7 @@ class Subscription(BaseSubscription):
         self._change = change  # subscribes to a pattern more, or to one less
         self._wake = wake  # makes the receiver look whether it may go on
         self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
-        self._left = Wakeup(event_loop)  # messages were taken that publishers wait for
+        self._left = Signal(event_loop)  # messages were taken that publishers wait for
         self._last_reader: asyncio.Task[Any] | None = None
         # Takes the next message; raises IndexError if there is none. Most subscriptions want
         # nothing done with it.
