@@ -1,6 +1,6 @@
 """The thread that looks after all channels of a bus: one, however many there are.
 
-It sleeps in a selector until a connection is ready, the exchange's next time has come, or the bell
+It sleeps in a selector until a connection is ready, the exchange's next time has come, or the waker
 rings. It runs no code of the application: handlers are the crew's.
 """
 
@@ -17,7 +17,7 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.events import BusLog
-from jsonbus.sync.waker import Bell
+from jsonbus.sync.waker import Waker
 
 #: The pause after an error that would come again at once.
 TROUBLE_PAUSE_S = 0.1
@@ -33,9 +33,9 @@ class Operator:
         """Raises TransportError if the system has no thread left."""
         self._exchange = exchange
         self._log = log
-        self._bell = Bell()
+        self._waker = Waker()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._bell.socket, selectors.EVENT_READ, self._bell)
+        self._selector.register(self._waker.socket, selectors.EVENT_READ, self._waker)
         self._ends_at = math.inf
         exchange.start(self)
         self._thread = threading.Thread(
@@ -48,7 +48,7 @@ class Operator:
             raise TransportError(f"no thread for channels can be started: {error}") from error
         except BaseException:  # of a signal's handler: nobody will know of the thread
             exchange.is_over = True
-            self._bell.ring()
+            self._waker.wake()
             raise
 
     def close(self, deadline: float) -> None:
@@ -66,7 +66,7 @@ class Operator:
 
     def wake(self) -> None:
         """Have the thread look what there is to do. Any thread."""
-        self._bell.ring()
+        self._waker.wake()
 
     def watch(self, sock: socket.socket, line: Line | None, reads: bool, writes: bool) -> None:
         events = selectors.EVENT_READ * reads | selectors.EVENT_WRITE * writes
@@ -101,8 +101,8 @@ class Operator:
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
         for key, events in self._selector.select(timeout_s):
             target = key.data
-            if target is self._bell:
-                self._bell.answer()
+            if target is self._waker:
+                self._waker.clear()
             elif target is None:
                 exchange.reception.callers(key.fileobj)  # type: ignore[arg-type]  # it is a socket
             else:
@@ -120,4 +120,4 @@ class Operator:
 
     def _release(self) -> None:
         self._selector.close()
-        self._bell.close()
+        self._waker.close()

@@ -10,7 +10,7 @@ takes it back (frontend/exchange.py).
 Whether a line is lent changes in the operator alone, under the channel's lock, and a lent line is
 read under that lock: so nobody else reads at the same time. One thread polls, others wait for it as
 for the operator. What it has to look at besides the connection, such as a close by another thread,
-it is told by its bell.
+it is told by its waker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import select
 
-from jsonbus.sync.waker import Bell
+from jsonbus.sync.waker import Waker
 
 #: What a receiver reads at once.
 READ_BYTES = 256 << 10
@@ -32,26 +32,26 @@ class Seat:
     """What a thread needs to wait by itself."""
 
     def __init__(self) -> None:
-        self._bell = Bell()
+        self._waker = Waker()
         self.buffer = memoryview(bytearray(READ_BYTES))
 
     def wait(self, descriptor: int, timeout_s: float | None) -> None:
-        """Until there is something to read, the bell rings, or the time is over."""
+        """Until there is something to read, the waker rings, or the time is over."""
         poll = select.poll()
-        bell = self._bell.socket.fileno()
+        waker = self._waker.socket.fileno()
         poll.register(descriptor, select.POLLIN)
-        poll.register(bell, select.POLLIN)
+        poll.register(waker, select.POLLIN)
         # Rounded up: a time that is not quite over would be waited for in vain, again and again.
         for ready, _ in poll.poll(None if timeout_s is None else int(timeout_s * 1000) + 1):
-            if ready == bell:
-                self._bell.answer()
+            if ready == waker:
+                self._waker.clear()
 
     def ring(self) -> None:
         """Have the thread look around. Any thread."""
-        self._bell.ring()
+        self._waker.wake()
 
     def close(self) -> None:
-        self._bell.close()
+        self._waker.close()
 
 
 class Seats:

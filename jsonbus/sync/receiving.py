@@ -25,7 +25,7 @@ from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
 from jsonbus.frontend.events import BusLog
 from jsonbus.sync.subscription import Subscription
-from jsonbus.sync.waker import Bell
+from jsonbus.sync.waker import Waker
 from jsonbus.transport.base import Sender, Transport
 
 Deliveries = list[tuple[Subscription, list[Message]]]
@@ -78,8 +78,8 @@ class Receiving:
         self._flush = flush
         self._hear_again = hear_again
         self._finish = finish
-        self._bell = Bell()
-        self._bell_descriptor = self._bell.socket.fileno()
+        self._waker = Waker()
+        self._waker_descriptor = self._waker.socket.fileno()
         self._listening: dict[int, socket.socket] = {}
         self._drain_max = 1  # datagrams to try for at the next wake-up
         self._held_up_by: set[Subscription] = set()
@@ -91,11 +91,11 @@ class Receiving:
     def wake(self) -> None:
         """Have the thread look at its timers, its output, and who holds it up. Any thread."""
         self._needs_tending = True
-        self._bell.ring()
+        self._waker.wake()
 
     def wake_to_flush(self) -> None:
         """Have the thread look at what gathers. Any thread."""
-        self._bell.ring()
+        self._waker.wake()
 
     def step(self) -> None:
         """Wait for something to do, and do it."""
@@ -130,11 +130,11 @@ class Receiving:
     def finish(self) -> None:
         """Nobody receives any more."""
         self._finish()
-        self._bell.close()
+        self._waker.close()
 
     def cut_off(self) -> None:
         """This is a forked child: release the descriptors, there is no thread."""
-        self._bell.close()
+        self._waker.close()
 
     def _wait_and_read(self, until: float) -> bool:
         """False if this thread shall receive no more."""
@@ -150,14 +150,14 @@ class Receiving:
 
     def _wait(self, descriptors: list[int], timeout_s: float | None) -> list[int]:
         """Those with something to read; answers the bell."""
-        descriptors.append(self._bell_descriptor)
+        descriptors.append(self._waker_descriptor)
         try:
             ready: list[int] = select.select(descriptors, (), (), timeout_s)[0]
         except ValueError:  # a descriptor beyond what select() can hold
             ready = _select_any(descriptors, timeout_s)
-        if self._bell_descriptor in ready:
-            self._bell.answer()
-            ready.remove(self._bell_descriptor)
+        if self._waker_descriptor in ready:
+            self._waker.clear()
+            ready.remove(self._waker_descriptor)
         return ready
 
     def _drain(self, sock: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-"""Wakes a thread that sleeps in a selector."""
+"""Wakes a thread that waits in `select`: the self-pipe trick."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import contextlib
 import socket
 
 
-class Bell:
-    """One byte in a socket pair, at most: rings between two answers are one."""
+class Waker:
+    """A socket pair that holds at most one byte: several wakes before a `clear` count as one."""
 
     def __init__(self) -> None:
-        self.socket, self._rope = socket.socketpair()
+        #: The end to wait for in `select`; readable after `wake`.
+        self.socket, self._sender = socket.socketpair()
         self.socket.setblocking(False)
-        self._rope.setblocking(False)
-        self._is_rung = False
+        self._sender.setblocking(False)
+        self._is_awake = False
 
-    def ring(self) -> None:
-        """Wake the sleeper, or keep it from falling asleep. Any thread, never waits."""
-        if not self._is_rung:
-            self._is_rung = True
-            with contextlib.suppress(OSError):  # closed meanwhile: nobody sleeps any more
-                self._rope.send(b"\0")
+    def wake(self) -> None:
+        """Wake the thread, or keep its next wait from blocking. Any thread; never blocks."""
+        if not self._is_awake:
+            self._is_awake = True
+            with contextlib.suppress(OSError):  # closed meanwhile: no thread waits any more
+                self._sender.send(b"\0")
 
-    def answer(self) -> None:
-        """The sleeper is awake. It looks for the reason after this, so no ring is missed."""
+    def clear(self) -> None:
+        """Take the byte out. Look for work only after this, so that no wake is missed."""
         with contextlib.suppress(BlockingIOError):
             self.socket.recv(16)
-        self._is_rung = False
+        self._is_awake = False
 
     def close(self) -> None:
+        """Close both ends. A later `wake` does nothing."""
         self.socket.close()
-        self._rope.close()
+        self._sender.close()

@@ -218,7 +218,7 @@ def test_a_failure_is_told_in_bounded_length() -> None:
     assert len(describe_failure(ValueError("x" * 10_000))) == 150
 
 
-# --- subscription -----------------------------------------------------------------------------------------
+# --- subscription ---------------------------------------------------------------------------------
 
 
 def make_subscription(maxsize: int, overflow: str) -> BaseSubscription:

@@ -40,7 +40,7 @@ def test_what_is_published_during_a_send_shares_the_next_datagrams(
     bus = open_over(transport, mode="basic")
     assert bus.flush(timeout=30)
     entered = transport.entered
-    transport.throttle.clear()
+    transport.gate.clear()
     slow = threading.Thread(target=bus.publish, args=("slow", 0))
     slow.start()
     assert wait_until(lambda: transport.entered > entered)
@@ -48,7 +48,7 @@ def test_what_is_published_during_a_send_shares_the_next_datagrams(
     for number in range(50):
         assert bus.publish("x", number)  # returns, though the network is busy
 
-    transport.throttle.set()
+    transport.gate.set()
     slow.join(30)
     assert bus.flush(timeout=30)
     sent = [value for topic, value in transport.messages() if topic == "x"]

@@ -1,39 +1,39 @@
-"""The bell that wakes the receive thread."""
+"""The waker that wakes the receive thread."""
 
 from __future__ import annotations
 
 import select
 import socket
 
-from jsonbus.sync.waker import Bell
+from jsonbus.sync.waker import Waker
 
 
 def is_readable(sock: socket.socket) -> bool:
     return bool(select.select([sock], [], [], 0)[0])
 
 
-def test_a_bell_that_rang_keeps_its_sleeper_awake_until_it_is_answered() -> None:
-    bell = Bell()
-    assert not is_readable(bell.socket)
-    bell.ring()
-    assert is_readable(bell.socket)
-    bell.answer()
-    assert not is_readable(bell.socket)
-    bell.ring()
-    assert is_readable(bell.socket)
-    bell.close()
+def test_a_wake_keeps_the_thread_awake_until_it_is_cleared() -> None:
+    waker = Waker()
+    assert not is_readable(waker.socket)
+    waker.wake()
+    assert is_readable(waker.socket)
+    waker.clear()
+    assert not is_readable(waker.socket)
+    waker.wake()
+    assert is_readable(waker.socket)
+    waker.close()
 
 
-def test_ringing_never_fills_the_socket() -> None:
-    bell = Bell()
+def test_waking_never_fills_the_socket() -> None:
+    waker = Waker()
     for _ in range(100_000):
-        bell.ring()
-    assert len(bell.socket.recv(1000)) == 1
-    bell.close()
+        waker.wake()
+    assert len(waker.socket.recv(1000)) == 1
+    waker.close()
 
 
-def test_a_bell_may_be_answered_unrung_and_rung_when_closed() -> None:
-    bell = Bell()
-    bell.answer()
-    bell.close()
-    bell.ring()
+def test_clearing_without_a_wake_and_waking_after_close_do_nothing() -> None:
+    waker = Waker()
+    waker.clear()
+    waker.close()
+    waker.wake()

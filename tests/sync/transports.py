@@ -18,14 +18,14 @@ from jsonbus.transport import MemoryNetwork, Sender, TransportInfo
 class RecordingTransport:
     """Passes everything on to a transport in memory.
 
-    While `throttle` is closed, `send` waits in the middle, as if the system call took long; `entered`
+    While `gate` is closed, `send` waits in the middle, as if the system call took long; `entered`
     counts the sends that have come that far.
     """
 
     def __init__(self, network: MemoryNetwork, buffer_datagrams: int = 64) -> None:
         self.inner = network.open(buffer_datagrams)
-        self.throttle = threading.Event()
-        self.throttle.set()
+        self.gate = threading.Event()
+        self.gate.set()
         self.entered = 0
         self.sent: list[bytes] = []
 
@@ -45,7 +45,7 @@ class RecordingTransport:
 
     def send(self, datagram: bytes) -> bool:
         self.entered += 1
-        assert self.throttle.wait(60)
+        assert self.gate.wait(60)
         if not self.inner.send(datagram):
             return False
         self.sent.append(datagram)
