@@ -62,8 +62,8 @@ class Receiving:
         self._tend = tend
         self._hear_again = hear_again
         self._drain_max = 1  # datagrams to try for at the next wake-up
-        self._held_up_by: set[Subscription] = set()
-        self._held_up_at = 0.0
+        self._blocked_by: set[Subscription] = set()
+        self._blocked_at = 0.0
         self._pause: asyncio.TimerHandle | None = None
         self._is_stopped = False
 
@@ -79,12 +79,12 @@ class Receiving:
 
     def wake(self) -> None:
         """Listen again if nobody holds up any more."""
-        if not self._held_up_by or self._is_stopped:
+        if not self._blocked_by or self._is_stopped:
             return
-        self._held_up_by = {each for each in self._held_up_by if each.holds_up}
-        if not self._held_up_by:
+        self._blocked_by = {each for each in self._blocked_by if each.blocks_receiving}
+        if not self._blocked_by:
             self._listen()
-            self._hear_again(monotonic() - self._held_up_at)
+            self._hear_again(monotonic() - self._blocked_at)
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -97,10 +97,10 @@ class Receiving:
         full = [each for each, messages in deliveries if not each.deliver(messages)]
         if not full:
             return True
-        if not self._held_up_by:
-            self._held_up_at = monotonic()
+        if not self._blocked_by:
+            self._blocked_at = monotonic()
             self._stop_listening()
-        self._held_up_by.update(full)
+        self._blocked_by.update(full)
         return False
 
     def _drain(self, sock: socket.socket) -> None:
@@ -139,12 +139,12 @@ class Receiving:
 
     def _rest(self) -> None:
         """Do not listen for a moment."""
-        if not self._held_up_by:
+        if not self._blocked_by:
             self._stop_listening()
             self._pause = self._event_loop.call_later(TROUBLE_PAUSE_S, self._listen)
 
     def _listen(self) -> None:
-        if not self._is_stopped and not self._held_up_by:
+        if not self._is_stopped and not self._blocked_by:
             for sock in self._transport.sockets():
                 self._event_loop.add_reader(sock, self._drain, sock)
 

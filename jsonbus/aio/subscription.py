@@ -175,7 +175,7 @@ class Subscription(BaseSubscription):
         if self._handler is not None and not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
             self._schedule(self)
-        return not self._holds_up
+        return not self._blocks_receiving
 
     async def wait_for_room(self) -> None:
         """After `deliver`, in a publisher's task: wait until what it brought is in the mailbox.

@@ -76,7 +76,7 @@ class BaseSubscription:
         self._is_scheduled = False  # for the handler: messages wait for it, or it runs
         # Policy block: the receive loop reads nothing until this mailbox is half empty. At the
         # first free place would be too early: the loop would stop and go for every message.
-        self._holds_up = False
+        self._blocks_receiving = False
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -119,9 +119,9 @@ class BaseSubscription:
         return self._is_scheduled
 
     @property
-    def holds_up(self) -> bool:
+    def blocks_receiving(self) -> bool:
         """Whether the receive loop has to wait for this mailbox."""
-        return self._holds_up
+        return self._blocks_receiving
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.pending} pending"
@@ -151,7 +151,7 @@ class BaseSubscription:
             self._excess.extend(messages[kept : kept + room])
             self._drop_excess(len(messages) - kept - room)
         if not self._mailbox.room:
-            self._holds_up = True
+            self._blocks_receiving = True
 
     def _drop_excess(self, count: int) -> None:
         if count > 0:
@@ -171,15 +171,15 @@ class BaseSubscription:
 
     def _lets_go(self) -> bool:
         """Whether messages were just taken that the receive loop was waiting for."""
-        if self._holds_up and self.pending <= self._mailbox.maxsize // 2:
-            self._holds_up = False
+        if self._blocks_receiving and self.pending <= self._mailbox.maxsize // 2:
+            self._blocks_receiving = False
             return True
         return False
 
     def _end(self) -> None:
         """No more messages; the pending ones are dropped."""
         self._is_closed = True
-        self._holds_up = False
+        self._blocks_receiving = False
         self._discard(self._mailbox.clear() + len(self._excess))
         self._excess.clear()
 

@@ -82,8 +82,8 @@ class Receiving:
         self._waker_descriptor = self._waker.socket.fileno()
         self._listening: dict[int, socket.socket] = {}
         self._drain_max = 1  # datagrams to try for at the next wake-up
-        self._held_up_by: set[Subscription] = set()
-        self._held_up_at = 0.0
+        self._blocked_by: set[Subscription] = set()
+        self._blocked_at = 0.0
         self._needs_tending = True  # timers, output or events may have changed
         self._tends_at = self._flushes_at = -math.inf
         self._listen()
@@ -121,10 +121,10 @@ class Receiving:
         full = [each for each, messages in deliveries if not each.deliver(messages)]
         if not full:
             return True
-        if not self._held_up_by:
-            self._held_up_at = monotonic()
+        if not self._blocked_by:
+            self._blocked_at = monotonic()
             self._listening = {}
-        self._held_up_by.update(full)
+        self._blocked_by.update(full)
         return False
 
     def finish(self) -> None:
@@ -144,7 +144,7 @@ class Receiving:
         for descriptor in ready:
             if not self._drain(listening[descriptor]):
                 return False
-        if self._held_up_by:
+        if self._blocked_by:
             self._look_for_room()
         return True
 
@@ -204,10 +204,10 @@ class Receiving:
 
     def _look_for_room(self) -> None:
         """Listen again if nobody holds up any more."""
-        self._held_up_by = {each for each in self._held_up_by if each.holds_up}
-        if not self._held_up_by:
+        self._blocked_by = {each for each in self._blocked_by if each.blocks_receiving}
+        if not self._blocked_by:
             self._listen()
-            self._hear_again(monotonic() - self._held_up_at)
+            self._hear_again(monotonic() - self._blocked_at)
 
     def _listen(self) -> None:
         self._listening = {sock.fileno(): sock for sock in self._transport.sockets()}

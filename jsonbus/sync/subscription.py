@@ -178,7 +178,7 @@ class Subscription(BaseSubscription):
             is_due = self._handler is not None and not self._is_scheduled and not self._is_closed
             if is_due:
                 self._is_scheduled = True
-            has_room = not self._holds_up
+            has_room = not self._blocks_receiving
         if is_due:
             self._schedule(self)
         return has_room

@@ -236,10 +236,10 @@ def make_subscription(maxsize: int, overflow: str) -> BaseSubscription:
 def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
     subscription = make_subscription(2, "block")
     subscription._put(make_messages(0))
-    assert not subscription.holds_up
+    assert not subscription.blocks_receiving
     subscription._put(make_messages(1, 2, 3))
     subscription._put(make_messages(4))
-    assert subscription.holds_up
+    assert subscription.blocks_receiving
     assert (subscription.pending, subscription.dropped) == (5, 0)
     assert [m.value for m in subscription._take(1)] == [0]
     assert [m.value for m in subscription._take(10)] == [1, 2]
@@ -249,12 +249,12 @@ def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
 def test_mail_lets_go_when_it_is_half_empty() -> None:
     subscription = make_subscription(4, "block")
     subscription._put(make_messages(0, 1, 2, 3))
-    assert subscription.holds_up
+    assert subscription.blocks_receiving
     subscription._take(1)
     assert not subscription._lets_go()
     subscription._take(1)
     assert subscription._lets_go()
-    assert not subscription.holds_up
+    assert not subscription.blocks_receiving
     assert not subscription._lets_go()
 
 
@@ -263,7 +263,11 @@ def test_mail_that_ended_counts_what_it_had_and_what_comes_late() -> None:
     subscription._put(make_messages(0, 1, 2))
     subscription._end()
     subscription._put(make_messages(3))
-    assert (subscription.pending, subscription.dropped, subscription.holds_up) == (0, 4, False)
+    assert (subscription.pending, subscription.dropped, subscription.blocks_receiving) == (
+        0,
+        4,
+        False,
+    )
     assert (subscription.overflowed, subscription._discards.count) == (0, 4)
 
 
