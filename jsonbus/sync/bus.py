@@ -407,7 +407,7 @@ class Bus:
     ) -> Subscription:
         if handler is not None:
             check_handler(handler, may_be_async=False)
-            self._loop.crew.start_workers()
+            self._loop.workers.start_workers()
         return Subscription(
             pattern,
             handler,
@@ -418,8 +418,8 @@ class Bus:
             is_passive=passive,
             log=self._loop.log,
             discards=self._loop.discards,
-            schedule=self._loop.crew.schedule,
-            will_wait=self._loop.crew.will_wait,
+            schedule=self._loop.workers.schedule,
+            will_wait=self._loop.workers.will_wait,
             release=release,
             change=change,
             wake=self._loop.wake,

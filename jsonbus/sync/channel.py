@@ -1,4 +1,4 @@
-"""A channel to another node, with threads: calls that wait, and handlers that the crew runs.
+"""A channel to another node, with threads: calls that wait, and handlers that the thread pool runs.
 
 `_changed` is the condition that all wait on: receivers for messages, senders for room, whoever
 opens or closes for the other side. The operator notifies it under the channel's lock.

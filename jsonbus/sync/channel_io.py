@@ -1,7 +1,7 @@
 """The thread that looks after all channels of a bus: one, however many there are.
 
 It sleeps in a selector until a connection is ready, the exchange's next time has come, or the waker
-rings. It runs no code of the application: handlers are the crew's.
+rings. It runs no code of the application: the thread pool runs handlers.
 """
 
 from __future__ import annotations

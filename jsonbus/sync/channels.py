@@ -47,10 +47,10 @@ class Channels:
             make=partial(self._make_channel, name),
             release=partial(self.exchange.reception.unbind, name),
             exchange=self.exchange,
-            will_wait=self._loop.crew.will_wait,
+            will_wait=self._loop.workers.will_wait,
         )
         if on_accept is not None:
-            self._loop.crew.start_workers()
+            self._loop.workers.start_workers()
         self.exchange.reception.bind(name, binding, exclusive=exclusive)
         return binding
 
@@ -90,7 +90,7 @@ class Channels:
         """Close all of them, and let their handlers finish."""
         self._operator.close(deadline)
         self._seats.close()
-        if not self._loop.crew.are_current():
+        if not self._loop.workers.are_current():
             for channel in tuple(self.exchange.busy):
                 assert isinstance(channel, Channel)
                 channel.wait_until_handled(deadline)
@@ -102,7 +102,6 @@ class Channels:
         self._seats.close()
 
     def _make_channel(self, port: str, who: str, lock: threading.Lock) -> Channel:
-        crew = self._loop.crew
         return Channel(
             port,
             who,
@@ -110,14 +109,14 @@ class Channels:
             self._loop.log,
             lock,
             schedule=self._schedule,
-            will_wait=crew.will_wait,
+            will_wait=self._loop.workers.will_wait,
             seats=self._seats,
             bus=self._bus,
         )
 
     def _schedule(self, channel: Channel) -> None:
-        self._loop.crew.start_workers()
-        self._loop.crew.schedule(channel)
+        self._loop.workers.start_workers()
+        self._loop.workers.schedule(channel)
 
 
 class Binding(BoundPort[Channel]):

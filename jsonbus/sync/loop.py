@@ -10,7 +10,7 @@ to the node:
   `Bus.publish` only adds them to others (core/express.py), and comes here for every so many;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
 - **workers** run handlers; they come here only as callers. Which of the bus's threads receives and
-  which are workers, the crew decides (thread_pool.py), and it changes.
+  which are workers, the thread pool decides (thread_pool.py), and it changes.
 
 A caller that made the node want an earlier timer than the receive thread is waiting for, or that
 left something unsent, wakes the receive thread.
@@ -43,7 +43,7 @@ from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
 from jsonbus.sync.subscription import Subscription
-from jsonbus.sync.thread_pool import Crew
+from jsonbus.sync.thread_pool import ThreadPool
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Loop:
         self.log = BusLog(name)
         self.answers = Answers()
         self.discards = DiscardCounter()
-        self.crew = Crew(name, config.workers, self.log)
+        self.workers = ThreadPool(name, config.workers, self.log)
         self._config = config
         self._node = node
         self._transport = transport
@@ -94,8 +94,8 @@ class Loop:
             self.log,
             lock=self._lock,
             take=node.receive,  # type: ignore[arg-type]  # sinks are subscriptions
-            run_at_once=self.crew.run_at_once,
-            run_due=self.crew.run_due,
+            run_at_once=self.workers.run_at_once,
+            run_due=self.workers.run_due,
             take_stir=self._node.take_stir,
             tend=self._tend,
             flush=self._flush,
@@ -110,7 +110,7 @@ class Loop:
             config.rate_limit,
             wake=self.wake,
             wake_to_flush=self._receiving.wake_to_flush,
-            will_wait=self.crew.will_wait,
+            will_wait=self.workers.will_wait,
         )
         self.publishing = Publishing(
             node,
@@ -118,7 +118,7 @@ class Loop:
             self._lock,
             wake=self.wake,
             tends_at=lambda: self._tends_at,
-            will_wait=self.crew.will_wait,
+            will_wait=self.workers.will_wait,
         )
         self._subscriptions: set[Subscription] = set()
         self._watches = Watches(self._lock)
@@ -138,7 +138,7 @@ class Loop:
     def start(self) -> None:
         """Join the bus."""
         try:
-            self.crew.start(self._receiving)
+            self.workers.start(self._receiving)
         except TransportError:
             self._transport.close()
             self._receiving.cut_off()
@@ -184,7 +184,7 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         deadline = monotonic() + timeout_s
-        self.crew.will_wait()
+        self.workers.will_wait()
         with self._lock:
             return self._wait_until(condition, deadline)
 
@@ -193,7 +193,7 @@ class Loop:
         if self._is_cut_off:
             raise forked_error()
         deadline = monotonic() + timeout_s
-        self.crew.will_wait()
+        self.workers.will_wait()
         with self._lock:
             return self._wait_until(
                 lambda node: not node.held, deadline
@@ -244,13 +244,13 @@ class Loop:
 
         if self._is_cut_off:
             raise forked_error()
-        self.crew.start_workers()
+        self.workers.start_workers()
         watch = Watch(
             subject,
             handler,
             self.log,
             lock=self._lock,
-            schedule=self.crew.schedule,
+            schedule=self.workers.schedule,
             release=release,
         )
         with self._lock:
@@ -324,14 +324,14 @@ class Loop:
                 self._changed.notify_all()
         if not is_first:
             # A thread of this bus must not wait for the one that waits for it.
-            if not self.crew.are_current():
+            if not self.workers.are_current():
                 self._ended.wait(timeout_s + END_GRACE_S)
             return
         try:
             self._outgoing.close(deadline)
         finally:
             self._stop()
-            self.crew.join(deadline, END_GRACE_S)
+            self.workers.join(deadline, END_GRACE_S)
             self._ended.set()
 
     def abandon(self) -> None:
@@ -402,7 +402,7 @@ class Loop:
             self._end_subscription(subscription)
         self._watches.end_all()
         self.answers.give_up()
-        self.crew.request_stop()
+        self.workers.request_stop()
         self.wake()
         note_closed(self)
 

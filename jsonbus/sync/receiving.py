@@ -3,7 +3,7 @@
 It waits for datagrams, for the next timer and for the bell. It gives the node one datagram at a
 time, up to DRAIN_MAX and for DRAIN_S per wake-up, and brings what was in it to its subscriptions
 before it reads the next: into their mailboxes, or straight to a quick handler. Which thread that
-is, and who runs handlers, is the crew's affair (thread_pool.py).
+is, and who runs handlers, is the thread pool's affair (thread_pool.py).
 
 A full mailbox with overflow "block" *holds up* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox rings the bell when

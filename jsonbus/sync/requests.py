@@ -72,7 +72,7 @@ class Requests:
 
         with self._waiting_for(topic):
             request_id = self._loop.call(ask)
-            self._loop.crew.will_wait()
+            self._loop.workers.will_wait()
             try:
                 answered.acquire(timeout=max(0.0, deadline - monotonic()))
             finally:
@@ -102,7 +102,7 @@ class Requests:
     def _waiting_for(self, topic: str) -> Iterator[None]:
         """Note a wait for a service of this very bus; raises LocalError if it would not end."""
         service = self._services.get(topic)
-        handler = current_subscription() if self._loop.crew.are_current() else None
+        handler = current_subscription() if self._loop.workers.are_current() else None
         if service is None or handler is None:
             yield
             return

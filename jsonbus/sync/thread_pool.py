@@ -25,7 +25,7 @@ A subscription is in the queue, due, or with one thread, or none of it; it comes
 messages. So its handler never runs twice at once, and a busy subscription waits behind the others
 after each batch.
 
-The crew's lock is held for a few instructions only, and never together with another one.
+The pool's lock is held for a few instructions only, and never together with another one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def current_subscription() -> Handled | None:
     return _here.subscription
 
 
-class Crew:
+class ThreadPool:
     """One thread to receive, and, once there is a handler, as many more as there are workers."""
 
     def __init__(self, name: str, workers: int, log: BusLog) -> None:

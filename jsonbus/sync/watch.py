@@ -2,7 +2,7 @@
 
 Events come to it under the loop's lock, in the step in which the node tells them: whichever threads
 take them from the node, they are in order. The handler runs where those of subscriptions do, in the
-crew, without the lock.
+thread pool, without the lock.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 
 import jsonbus
 from jsonbus.core import pacing
-from jsonbus.sync import thread_pool as crew
+from jsonbus.sync import thread_pool
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -30,7 +30,7 @@ class Quick:
     def __init__(self, bus: jsonbus.Bus) -> None:
         self.got: list[object] = []
         self.was_in_place = threading.Event()
-        self.crew = bus._loop.crew
+        self.workers = bus._loop.workers
         self.task: Callable[[], object] | None = None
         self.begun = threading.Event()
         self.done = threading.Event()
@@ -38,7 +38,7 @@ class Quick:
 
     def __call__(self, message: jsonbus.Message) -> None:
         self.got.append(message.value)
-        if threading.get_ident() == self.crew._receiver:
+        if threading.get_ident() == self.workers._receiver:
             self.was_in_place.set()
         if self.task is not None:
             task, self.task = self.task, None
@@ -226,7 +226,7 @@ def test_a_handler_in_place_may_wait_for_the_bus(
     open_pair: OpenPair, monkeypatch: pytest.MonkeyPatch, is_watching: bool
 ) -> None:
     if not is_watching:  # nobody takes the receiving away: the handler gives it away before
-        monkeypatch.setattr(crew, "WATCH_S", 3600.0)
+        monkeypatch.setattr(thread_pool, "WATCH_S", 3600.0)
     publisher, bus, quick = open_pair(workers=2)
     publisher.serve("double", lambda message: 2 * message.value)
     bus.serve("own", lambda message: message.value + 1)
