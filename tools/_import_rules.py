@@ -83,6 +83,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "spark_bridge.rows",
         "spark_bridge.sink.rows",
     ),
+    "msgspec": ("jsonbus.core.values.typed",),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli", "jsonbus.demo"),
     "rich": ("jsonbus.cli", "jsonbus.demo"),

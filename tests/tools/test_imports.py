@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 NOT_FOR_OPENING = """
     asyncio click concurrent.futures email hashlib http importlib.metadata ipaddress rich ssl
     subprocess tempfile urllib
-    jsonbus.aio jsonbus.cli jsonbus.core.values.converters jsonbus.core.values.typed
+    jsonbus.aio jsonbus.cli jsonbus.core.values.typed msgspec
     jsonbus.core.views jsonbus.doctor jsonbus.frontend.gaps jsonbus.frontend.presence
     jsonbus.frontend.watch jsonbus.sync.watch jsonbus.sim jsonbus.queues.threads
     jsonbus.queues.tasks jsonbus.queues.state jsonbus.subscription_store
@@ -103,7 +103,7 @@ def test_an_import_that_points_the_right_way_passes(module: str, source: str) ->
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = (
         "import sys, jsonbus; "
-        "heavy = 'asyncio click rich orjson netifaces socket pyspark fastapi nicegui"
+        "heavy = 'asyncio click rich orjson msgspec netifaces socket pyspark fastapi nicegui"
         " starlette uvicorn httpx httpcore prometheus_client jsonbus.gateway'; "
         "print(*(each for each in heavy.split() if each in sys.modules))"
     )

@@ -1,191 +1,102 @@
-"""JSON values to instances of dataclasses, and of whatever their fields are annotated with.
+"""Convert received JSON values to the class a subscription asks for, by msgspec.
 
     make_converter(Reading)({"temp": 21, "at": "2025-03-01T12:00:00Z"})
         == Reading(temp=21.0, at=datetime(2025, 3, 1, 12, tzinfo=UTC))
 
-It undoes what publishing a dataclass does: enums travel as their values, dates, times and UUIDs as
-text, tuples as arrays. Keys without a field are ignored, so that a publisher may add some; a
-missing key takes the field's default. Nothing is guessed: "21" is not a number and 1 is not True.
+This reverses what publishing an instance does: enums travel as their values, dates, times and UUIDs
+as text, tuples as arrays. Unknown keys are ignored, so that a publisher may add some; a missing key
+takes the field's default. Conversion is strict: "21" is not a number, and 1 is not True.
 
-An annotation is read once, when the converter is made, and becomes a tree of the functions of
-converters.py; what cannot be converted is refused then.
+Pydantic models convert by their own `model_validate`, which is as strict as the model says.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
 import typing
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time
-from enum import Enum, Flag
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-from jsonbus.core.values import converters
-from jsonbus.core.values.converters import Converter
 from jsonbus.errors import ConfigError, PayloadError
 
+#: Characters of msgspec's reason that an error quotes. The reason may repeat the value.
+REASON_MAX = 200
 
-def make_converter(cls: Any) -> Converter:
-    """A function from a JSON value to an instance of `cls`: a dataclass, or any type of a field.
+_PATH_MARK = " - at `$"  # before the path in a message of msgspec
 
-    Fields may be dataclasses again, also recursive ones; enums and Literal; str, int, float, bool,
-    None and Any; datetime, date, time and UUID; list, tuple, dict, Sequence and Mapping of these;
-    Optional and other unions, as long as at most one of their types is for JSON objects and one
-    for arrays; NewType and Annotated. Raises ConfigError for anything else.
 
-    The function raises PayloadError with the path for a value that does not fit.
+def make_converter(cls: Any) -> Callable[[Any], Any]:
+    """Return a function that converts a JSON value to an instance of `cls`.
+
+    `cls` is a dataclass, TypedDict, NamedTuple, attrs class, msgspec Struct or pydantic model, or
+    any type that one of their fields may have. Raises ConfigError if msgspec is not installed, and
+    for a type that no JSON value can become.
+
+    The function raises PayloadError, with the path of the field, for a value that does not fit.
     """
-    convert = _Reader().read(cls, _name(cls)).convert
+    try:
+        import msgspec
+    except ImportError as error:
+        raise ConfigError(
+            "as_type needs msgspec: install it with pip install 'jsonbus[typed]'"
+        ) from error
+    _check_type(cls)
+    convert = msgspec.convert
 
     def convert_value(value: Any) -> Any:
         try:
-            return convert(value)
-        except converters.Mismatch as mismatch:
-            path = "".join(reversed(mismatch.path))
-            raise PayloadError(f"value{path}: {mismatch.reason}") from mismatch.__cause__
+            return convert(value, cls, str_keys=True, dec_hook=_validate_model)
+        except msgspec.ValidationError as error:
+            raise PayloadError(_describe(error)) from error
         except RecursionError:
             raise PayloadError(f"value: nested too deep for {_name(cls)}") from None
+        except Exception as error:
+            # The application's __post_init__ may raise anything on another node's value.
+            raise PayloadError(f"value: {_name(cls)} refuses it: {error!r}") from error
 
     return convert_value
 
 
-class _Type(NamedTuple):
-    """An annotation, read."""
+def _check_type(cls: Any) -> None:
+    """Raise ConfigError unless JSON values can become `cls`. Making a schema visits every field."""
+    import msgspec
 
-    convert: Converter
-    takes: frozenset[type] = frozenset()  # which of list and dict it may accept
-
-
-_ARRAY: frozenset[type] = frozenset({list})
-_OBJECT: frozenset[type] = frozenset({dict})
-
-_NULL = _Type(converters.exactly(types.NoneType, "null"))
-
-# Annotations that need no further reading.
-_SIMPLE: dict[Any, _Type] = {
-    Any: _Type(lambda value: value, _ARRAY | _OBJECT),
-    None: _NULL,
-    types.NoneType: _NULL,
-    bool: _Type(converters.exactly(bool, "true or false")),
-    int: _Type(converters.exactly(int, "a whole number")),
-    float: _Type(converters.convert_float),
-    str: _Type(converters.exactly(str, "a text")),
-    datetime: _Type(converters.parsed(str, datetime.fromisoformat, "a date with time")),
-    date: _Type(converters.parsed(str, date.fromisoformat, "a date")),
-    time: _Type(converters.parsed(str, time.fromisoformat, "a time of day")),
-}
-
-
-class _Reader:
-    """Turns annotations into converters; remembers dataclasses, since they may hold themselves."""
-
-    def __init__(self) -> None:
-        self._dataclasses: dict[type, _Type] = {}
-
-    def read(self, annotation: Any, place: str) -> _Type:
-        """The converter for an annotation; `place` is where it stands, for the error."""
-        if isinstance(annotation, typing.NewType):
-            return self.read(annotation.__supertype__, place)
-        origin = typing.get_origin(annotation)
-        arguments = typing.get_args(annotation)
-        if origin is typing.Annotated:
-            return self.read(arguments[0], place)
-        if origin is typing.Literal:
-            return _read_choices(arguments, place)
-        if origin in (typing.Union, types.UnionType):
-            return self._read_union(annotation, arguments, place)
-        kind = origin or annotation
-        if kind in (list, tuple, Sequence):
-            return self._read_array(kind, arguments, place)
-        if kind in (dict, Mapping):
-            return self._read_dict(arguments, place)
-        if isinstance(annotation, Hashable) and annotation in _SIMPLE:
-            return _SIMPLE[annotation]
-        if isinstance(annotation, type):
-            return self._read_class(annotation, place)
-        raise _refusal(annotation, place)
-
-    def _read_class(self, cls: type, place: str) -> _Type:
-        if dataclasses.is_dataclass(cls):
-            return self._read_dataclass(cls)
-        if issubclass(cls, Flag):
-            return _Type(converters.parsed(int, cls, f"flags of {_name(cls)}"))
-        if issubclass(cls, Enum):
-            return _read_choices(cls.__members__.values(), place)
-        # By name: the core imports no module that draws random numbers.
-        if (cls.__module__, cls.__qualname__) == ("uuid", "UUID"):
-            return _Type(converters.parsed(str, cls, "a UUID"))
-        raise _refusal(cls, place)
-
-    def _read_dataclass(self, cls: Any) -> _Type:
-        if cls in self._dataclasses:
-            return self._dataclasses[cls]
-        converter = converters.DataclassConverter(cls)
-        known = self._dataclasses[cls] = _Type(converter, _OBJECT)  # before its fields ask for it
-        try:
-            # Under its own name, too: then a recursive class need not be global.
-            annotations = typing.get_type_hints(
-                cls, localns={cls.__name__: cls}, include_extras=True
-            )
-        except NameError as error:
-            raise ConfigError(
-                f"{_name(cls)}: the annotation {error.name!r} cannot be looked up, "
-                "define that type at the top level of a module"
-            ) from error
-        for field in dataclasses.fields(cls):
-            if field.init:
-                place = f"{_name(cls)}.{field.name}"
-                converter.fields[field.name] = self.read(annotations[field.name], place).convert
-                if field.default is field.default_factory is dataclasses.MISSING:
-                    converter.required.add(field.name)
-        return known
-
-    def _read_union(self, annotation: Any, members: Iterable[Any], place: str) -> _Type:
-        name = _name(annotation)
-        # float last: where there is a choice, a whole number is an int.
-        ordered = sorted(members, key=lambda member: member is float)
-        read = [self.read(member, place) for member in ordered]
-        takers: dict[type, Converter] = {}
-        for convert, takes in read:
-            for shape in takes:
-                if shape in takers:
-                    what = "arrays" if shape is list else "objects"
-                    raise ConfigError(f"{place}: {name} has more than one type for JSON {what}")
-                takers[shape] = convert
-        convert_union = converters.union([each.convert for each in read], takers, name)
-        return _Type(convert_union, frozenset(takers))
-
-    def _read_array(self, kind: type, arguments: tuple[Any, ...], place: str) -> _Type:
-        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-            each = [self.read(argument, place).convert for argument in arguments]
-            return _Type(converters.fixed_array(each), _ARRAY)
-        convert_item = self.read(arguments[0] if arguments else Any, place).convert
-        return _Type(converters.array(convert_item, tuple if kind is tuple else None), _ARRAY)
-
-    def _read_dict(self, arguments: tuple[Any, ...], place: str) -> _Type:
-        key, item = arguments or (str, Any)
-        if key is int:
-            convert_key = converters.parsed(str, converters.parse_key, "a whole number as key")
-        elif key in (float, bool):
-            raise ConfigError(f"{place}: keys of JSON objects are text, use dict[str, …]")
-        else:
-            convert_key = self.read(key, place).convert
-        return _Type(converters.mapping(convert_key, self.read(item, place).convert), _OBJECT)
-
-
-def _read_choices(choices: Iterable[Any], place: str) -> _Type:
-    pairs = [(each.value if isinstance(each, Enum) else each, each) for each in choices]
+    if cls is object or isinstance(cls, str):
+        raise ConfigError(f"as_type={cls!r}: give a class, or a type of JSON")
     try:
-        return _Type(converters.choice(pairs))
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from None
+        msgspec.json.schema(cls, schema_hook=_describe_model)
+    except TypeError as error:
+        raise ConfigError(f"as_type={_name(cls)}: {error}") from error
+    except NameError as error:
+        raise ConfigError(
+            f"as_type={_name(cls)}: the annotation {error.name!r} cannot be looked up, "
+            "define that type at the top level of a module"
+        ) from error
 
 
-def _refusal(annotation: Any, place: str) -> ConfigError:
-    return ConfigError(
-        f"{place}: no JSON value becomes {_name(annotation)}, use a dataclass or a type of JSON"
-    )
+def _describe_model(cls: Any) -> dict[str, Any]:
+    if hasattr(cls, "model_validate"):
+        return {"type": "object"}
+    raise TypeError(f"no JSON value becomes {_name(cls)}")
+
+
+def _validate_model(cls: Any, value: Any) -> Any:
+    """Make a pydantic model. On failure, raise an error with a path like those of msgspec."""
+    try:
+        return cls.model_validate(value)
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise
+        first = error.errors()[0]
+        path = "".join(f".{at}" if isinstance(at, str) else f"[{at}]" for at in first["loc"])
+        raise ValueError(f"{first['msg']}{_PATH_MARK}{path}`") from error
+
+
+def _describe(error: Exception) -> str:
+    reason, *paths = str(error).split(_PATH_MARK)
+    path = "".join(each.removesuffix("`") for each in reversed(paths))
+    if len(reason) > REASON_MAX:
+        reason = reason[: REASON_MAX - 1] + "…"
+    return f"value{path}: {reason}"
 
 
 def _name(annotation: Any) -> str:
