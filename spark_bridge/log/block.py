@@ -36,19 +36,19 @@ UINT32_MAX = 0xFFFF_FFFF
 #: and latest `received_at` (µs since 1970).
 HEADER = struct.Struct("<4sB3xIIQQIIIIqq")
 HEADER_BYTES = HEADER.size
-_CHECKSUM_ENDS = 12  # what stands behind the checksum is covered by it
+_CHECKSUM_ENDS = 12  # everything after the checksum is covered by it
 
 #: Flags. Some rows are gap records.
 HAS_GAPS = 1
-#: Written to the log in one flush with the block in front of it. A block without this flag proves
-#: that everything in front of it was on disk before: only what was written together can be torn.
+#: This block was written to the log in one flush with the block before it. A block without this
+#: flag proves that everything before it was on disk: only what was written together can be torn.
 SAME_FLUSH = 2
 
-#: Distinct topics that a block lists: a filter looks at them before it looks at rows.
+#: The most distinct topics that a block lists. A filter checks this list before it looks at rows.
 TOPICS_MAX = 256
 
-#: What the rows of a block take uncompressed, at most, unless one row takes more: what has to be in
-#: memory at once to read it.
+#: The most that the rows of a block take uncompressed, unless a single row takes more: the memory
+#: needed to read the block.
 BLOCK_BYTES_MAX = 4 << 20
 
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -72,37 +72,37 @@ ROWS = pa.schema(
 
 _OFFSET = ROWS.get_field_index("offset")
 
-#: What the log is given: it numbers the rows itself.
+#: The columns that the log is given; it numbers the rows itself.
 ROWS_WITHOUT_OFFSET = ROWS.remove(_OFFSET)
 
-# Arrow's threads would compress a large batch a quarter sooner, for a third more processor time; a
-# batch of a few rows they make five times as expensive.
+# Arrow's threads would compress a large batch a quarter sooner, for a third more CPU time; they
+# make a batch of a few rows five times as expensive.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _PADDING = bytes(8)
 
 
 class BlockHeader(NamedTuple):
-    """What a block says of itself; the checksum is not checked yet."""
+    """The header of a block, parsed; its checksum is not verified yet."""
 
     checksum: int
     flags: int
     first: int  # offset
-    end: int  # the offset behind the last one
+    end: int  # the offset after the last one
     rows: int
     topics_bytes: int
     body_bytes: int
-    plain_bytes: int  # what the rows take uncompressed
+    plain_bytes: int  # size of the rows, uncompressed
     received_min_us: int
     received_max_us: int
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some rows are gap records."""
+        """True if some rows are gap records."""
         return bool(self.flags & HAS_GAPS)
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole block, with header and padding."""
+        """Size of the whole block, with header and padding."""
         content = self.topics_bytes + self.body_bytes
         return HEADER_BYTES + content + -content % 8
 
@@ -116,11 +116,11 @@ def encode_block(
     flags: int = 0,
     plain_bytes: int | None = None,
 ) -> bytes:
-    """Rows, with the columns of ROWS and at least one of them, as a block.
+    """Encode rows, at least one and with the columns of ROWS, as a block.
 
-    `first` and `end` are the range of offsets that it stands for, `topics` the distinct ones.
-    HAS_GAPS is set by itself. `plain_bytes` is `rows.nbytes`, if the caller has asked already: to a
-    small block that question is a good part of its cost.
+    `first` and `end` are the range of offsets that the block stands for, `topics` the distinct
+    topics. HAS_GAPS is set automatically. Pass `rows.nbytes` as `plain_bytes` if you have it
+    already: computing it is a good part of the cost of a small block.
     """
     body = _serialize(rows)
     listed = b"" if topics is None or len(topics) > TOPICS_MAX else _dump(sorted(topics))
@@ -150,7 +150,7 @@ def encode_block(
 
 
 def parse_header(data: bytes | memoryview) -> BlockHeader | None:
-    """The header that the bytes begin with; None if they are too short, or no block's."""
+    """Parse the header at the start of the bytes; None if they are too short or not a block."""
     if len(data) < HEADER_BYTES:
         return None
     magic, version, *fields = HEADER.unpack_from(data)
@@ -161,12 +161,12 @@ def parse_header(data: bytes | memoryview) -> BlockHeader | None:
 
 
 def is_intact(block: bytes | memoryview, header: BlockHeader) -> bool:
-    """Whether a whole block has the bytes that it was written with."""
+    """Return whether the checksum confirms a whole block."""
     return zlib.crc32(memoryview(block)[_CHECKSUM_ENDS:]) == header.checksum
 
 
 def decode_topics(block: bytes | memoryview, header: BlockHeader) -> list[str] | None:
-    """The distinct topics of a block; None if it does not list them."""
+    """Return the distinct topics of a block; None if it does not list them."""
     if not header.topics_bytes:
         return None
     topics: list[str] = json.loads(bytes(block[HEADER_BYTES : HEADER_BYTES + header.topics_bytes]))
@@ -174,21 +174,23 @@ def decode_topics(block: bytes | memoryview, header: BlockHeader) -> list[str] |
 
 
 def decode_rows(block: bytes | memoryview, header: BlockHeader) -> pa.RecordBatch:
-    """The rows of a whole block that is intact."""
+    """Decode the rows of a whole, intact block."""
     start = HEADER_BYTES + header.topics_bytes
     body = pa.py_buffer(block).slice(start, header.body_bytes)
     return pa.ipc.read_record_batch(body, ROWS)
 
 
 def number_rows(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
-    """Rows with the columns of ROWS_WITHOUT_OFFSET, numbered from `first` on."""
+    """Number rows with the columns of ROWS_WITHOUT_OFFSET, starting at `first`."""
     columns = rows.columns
     columns.insert(_OFFSET, pc.add(count_up_to(rows.num_rows), pa.scalar(first, pa.int64())))
     return pa.RecordBatch.from_arrays(columns, schema=ROWS)
 
 
 def combine_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows, with the columns of ROWS, in one batch. They must fit: 2 GiB of text a column."""
+    """Combine rows with the columns of ROWS into one batch. A column holds at most 2 GiB of
+    text.
+    """
     if len(batches) == 1:
         return batches[0]
     (combined,) = pa.Table.from_batches(batches, ROWS).combine_chunks().to_batches()
@@ -196,7 +198,7 @@ def combine_rows(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def cut_rows(rows: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that are as large as a block may be; one row may exceed `bytes_max`."""
+    """Cut the rows into batches of at most `bytes_max`; a single row may exceed it."""
     if rows.num_rows <= 1 or (rows.num_rows <= rows_max and rows.nbytes <= bytes_max):
         yield rows
         return
@@ -206,14 +208,16 @@ def cut_rows(rows: pa.RecordBatch, rows_max: int, bytes_max: int) -> Iterator[pa
 
 
 def distinct_topics(rows: pa.RecordBatch) -> list[str] | None:
-    """What `encode_block` lists of rows: None if there are too many."""
+    """Return the distinct topics of the rows for `encode_block`; None if there are too many."""
     topics = pc.unique(rows.column("topic")).drop_null()
     found: list[str] | None = topics.to_pylist() if len(topics) <= TOPICS_MAX else None
     return found
 
 
 def count_up_to(count: int) -> pa.Array:
-    """0, 1, … count - 1. Arrow makes no ranges in its older versions, and Python is slow at it."""
+    """Return 0, 1, … count - 1. Older versions of Arrow have no ranges, and Python is slow at
+    it.
+    """
     global _counting
     numbers = _counting
     while len(numbers) < count:
@@ -224,7 +228,9 @@ def count_up_to(count: int) -> pa.Array:
 
 
 def _serialize(rows: pa.RecordBatch) -> pa.Buffer:
-    """The record batch message alone. Only a stream writer compresses: its schema is cut off."""
+    """Serialize the record batch message alone. Only a stream writer compresses; its schema is
+    cut off.
+    """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ROWS, options=_WRITE_OPTIONS) as writer:
         writer.write_batch(rows)
@@ -244,5 +250,5 @@ def _measure_schema() -> int:
 
 _COUNTING_KEPT = 1 << 16
 _counting = pa.array(range(1024), pa.int64())
-_END_BYTES = 8  # how an Arrow stream ends
+_END_BYTES = 8  # the end marker of an Arrow stream
 _SCHEMA_BYTES = _measure_schema()

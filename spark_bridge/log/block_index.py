@@ -26,7 +26,7 @@ ENTRY_BYTES = ENTRY.size + _CHECKSUM.size
 
 
 class BlockEntry(NamedTuple):
-    """What the index knows of a block. The rows of a block in a segment are end - first."""
+    """The index entry of a block. A block in a segment has end - first rows."""
 
     first: int
     end: int
@@ -42,22 +42,22 @@ class BlockEntry(NamedTuple):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some rows are gap records."""
+        """True if some rows are gap records."""
         return bool(self.flags & HAS_GAPS)
 
     def pack(self) -> bytes:
-        """The entry as it is on disk."""
+        """Return the entry as it is on disk."""
         fields = ENTRY.pack(*self)
         return fields + _CHECKSUM.pack(zlib.crc32(fields))
 
 
 def unpack(packed: bytes) -> BlockEntry:
-    """An entry that `pack` made."""
+    """Parse an entry that `pack` made."""
     return BlockEntry._make(ENTRY.unpack_from(packed))
 
 
 def describe(header: BlockHeader, topics: bytes | memoryview, position: int) -> BlockEntry:
-    """The entry of a block, from its header and the bytes of its table of topics."""
+    """Make the entry of a block from its header and the bytes of its table of topics."""
     return BlockEntry(
         header.first,
         header.end,
@@ -74,18 +74,18 @@ def describe(header: BlockHeader, topics: bytes | memoryview, position: int) -> 
 
 
 def describe_block(block: bytes, header: BlockHeader, position: int) -> BlockEntry:
-    """The entry of a block that is in memory."""
+    """Make the entry of a block that is in memory."""
     topics = memoryview(block)[HEADER_BYTES : HEADER_BYTES + header.topics_bytes]
     return describe(header, topics, position)
 
 
 def find_block(entries: Sequence[bytes], offset: int, count: int) -> int:
-    """The number of the block that has an offset, among the first `count`."""
+    """Return the number of the block that has an offset, among the first `count`."""
     return bisect.bisect_right(entries, offset, hi=count, key=_first) - 1
 
 
 def load_index(path: Path, first: int, length: int) -> list[bytes] | None:
-    """The entries of a segment of that length; None if they do not fit it from end to end."""
+    """Load the entries of a segment of that length; None if they do not fit it from end to end."""
     entries = load_listed(path, first)
     if not entries:
         return entries if length == 0 else None
@@ -94,7 +94,7 @@ def load_index(path: Path, first: int, length: int) -> list[bytes] | None:
 
 
 def load_listed(path: Path, first: int) -> list[bytes]:
-    """The entries of an index, up to the first that is damaged or does not follow."""
+    """Load the entries of an index, up to the first that is damaged or out of order."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -113,7 +113,7 @@ def load_listed(path: Path, first: int) -> list[bytes]:
 
 
 def iterate(entries: Sequence[bytes], start: int, stop: int) -> Iterator[BlockEntry]:
-    """The entries by number."""
+    """Yield the entries in order."""
     for number in range(start, stop):
         yield unpack(entries[number])
 

@@ -1,4 +1,4 @@
-"""What the log asks of the file system: whole writes, directories that are on disk, one lock."""
+"""File system operations of the log: whole writes, directories that are on disk, one lock."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from ..errors import LogLockedError
 
-#: What a disk says that has no room for more, now: more may fit later.
+#: The errors of a disk that has no room now; more may fit later.
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class LogFile(io.FileIO):
-    """A file of the log, open for reading. It is closed when nobody refers to it any more.
+    """A file of the log, open for reading; closed when nobody refers to it any more.
 
-    It is shared by those who read: use positions (os.pread, sendfile), never its own.
+    Several readers share it: use positions (os.pread, sendfile), never the file's own position.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,12 +29,12 @@ class LogFile(io.FileIO):
 
 
 def open_for_writing(path: Path) -> int:
-    """The descriptor of a file for reading and writing; an empty one is made if there is none."""
+    """Open a file for reading and writing, create it if needed, and return the descriptor."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def write_at(fd: int, position: int, blocks: Iterable[bytes]) -> None:
-    """Write all the bytes, or raise OSError, with any part of them written."""
+    """Write all the bytes. After an OSError, any part of them may have been written."""
     for block in blocks:
         rest = memoryview(block)
         while rest:
@@ -44,15 +44,17 @@ def write_at(fd: int, position: int, blocks: Iterable[bytes]) -> None:
 
 
 def cut_back(fd: int, length: int) -> None:
-    """Make a file as short as it was, on disk too."""
+    """Truncate a file to its former length, on disk, too."""
     os.ftruncate(fd, length)
     os.fsync(fd)
 
 
 def drop_cached(fd: int) -> None:
-    """Have the next read come from the disk: after a failed sync the cache shows what is not there.
+    """Make the next read come from the disk: after a failed sync the cache shows data that is not
+    there.
 
-    It is a request; what the kernel still writes, or somebody has mapped, may stay.
+    This is only a request: pages that the kernel still writes, or that somebody has mapped, may
+    stay.
     """
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -67,7 +69,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and those above it, on disk; nothing if it is there."""
+    """Make a directory and its parents, on disk. Does nothing if it exists."""
     if directory.is_dir():
         return
     make_directory(directory.parent)
@@ -76,7 +78,7 @@ def make_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file that is the old one or the new one after a crash, and the new one from now."""
+    """Replace a file atomically: after a crash it is the old one or the new one."""
     temporary = path.with_name(path.name + ".new")
     with open(temporary, "wb") as file:
         file.write(content)
@@ -87,12 +89,15 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 class DirectoryLock:
-    """Keeps a directory for one process: a lock on a file, which the kernel frees at any death."""
+    """Reserves a directory for one process by locking a file; the kernel releases the lock at
+    any death.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Take the lock; LogLockedError if another has it."""
+        """Take the lock; raise LogLockedError if another process has it."""
         path = directory / "lock"
-        # The file is never deleted: another could then lock the deleted one and a third the new.
+        # The file is never deleted: another process could then lock the deleted file and a third
+        # the new one.
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,10 +113,10 @@ class DirectoryLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError:
-            pass  # A full disk: the lock holds without a name in it.
+            pass  # A full disk: the lock holds without a process id in it.
 
     def release(self) -> None:
-        """Give the directory free; again is nothing."""
+        """Release the lock. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""One flush of several partitions: all written, then all synced at once, then all shown."""
+"""Flushes several partitions: writes all, then syncs all at once, then makes all visible."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..errors import LogCorruptError, LogFullError, LogWriteError
 from .disk import FULL_ERRNOS
 from .partition import Partition
 
-#: Syncs that wait for the disk at once.
+#: The most syncs that wait for the disk at once.
 _SYNCS_MAX = 8
 
 Failures = dict[int, Exception]  # by partition
 
 
 class Flusher:
-    """Writes to the partitions of a log. One thread at a time."""
+    """Writes to the partitions of a log. Used by one thread at a time."""
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
         self.syncs = 0
@@ -29,7 +29,9 @@ class Flusher:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jsonbus-log-sync")
 
     def flush(self, batches: Mapping[int, pa.RecordBatch | None]) -> Failures:
-        """Give each partition its rows, or None: see Partition.stage. Returns what went wrong."""
+        """Give each partition its rows, or None (see Partition.stage), and return the errors by
+        partition.
+        """
         failures: Failures = {}
         dirty: dict[int, int] = {}  # partition: descriptor
         for number, rows in batches.items():
@@ -53,7 +55,7 @@ class Flusher:
         self._pool.shutdown()
 
     def _sync(self, dirty: dict[int, int]) -> dict[int, Exception | None]:
-        """Sync all descriptors; what each ended with."""
+        """Sync all descriptors, and return the outcome of each."""
         self.syncs += len(dirty)
         if len(dirty) == 1:
             return {number: _try_sync(fd) for number, fd in dirty.items()}
@@ -61,7 +63,7 @@ class Flusher:
 
 
 def as_error(failures: Failures, directory: Path) -> LogWriteError:
-    """What `append` raises."""
+    """Return the error that `append` raises."""
     numbers = tuple(sorted(failures))
     named = ", ".join(map(str, numbers))
     cause = failures[numbers[0]]

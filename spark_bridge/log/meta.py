@@ -1,4 +1,4 @@
-"""What a log says of itself, in meta.json; and its creation, of which that file is the last step.
+"""Reads meta.json, which describes a log; and creates a log, of which that file is the last step.
 
 So a directory without it has no log, or one whose creation was interrupted before the first row.
 """
@@ -18,7 +18,7 @@ from .partition import create_partition, is_unused
 META_NAME = "meta.json"
 VERSION = 1
 PARTITIONS_DEFAULT = 4
-#: Each has open files and a sync of its own: more than this is a mistake.
+#: Each partition has open files and syncs of its own: a larger number is a mistake.
 PARTITIONS_MAX = 1024
 
 
@@ -32,7 +32,7 @@ class Meta(NamedTuple):
 
 
 def load_or_create(directory: Path, partitions: int | None, now: Callable[[], float]) -> Meta:
-    """The log in a directory that is locked. Raises LogError, or OSError of the disk."""
+    """Load or create the log in a locked directory. Raises LogError, or OSError from the disk."""
     path = directory / META_NAME
     if not path.exists():
         return _create(directory, PARTITIONS_DEFAULT if partitions is None else partitions, now)

@@ -57,13 +57,16 @@ from .view import View
 
 __all__ = ["FileRun", "OffsetLog", "Piece"]
 
-#: Retention deletes whole segments: with this many to a partition it is not far off what was asked.
+#: Retention deletes whole segments: with this many per partition, it stays close to what was asked
+#: for.
 _SEGMENTS_KEPT_MIN = 8
 _SEGMENT_BYTES_MIN = 64 << 10
 
 
 class OffsetLog:
-    """The log in a directory. One thread appends; everything else is for any thread."""
+    """The log in a directory. One thread appends; every other method may be called from any
+    thread.
+    """
 
     def __init__(
         self,
@@ -79,8 +82,8 @@ class OffsetLog:
     ) -> None:
         """Open a log, or create one with that many partitions.
 
-        An existing log keeps its number: another one is an error, None takes whatever it is.
-        Raises LogError, and below it LogLockedError and LogCorruptError.
+        An existing log keeps its number of partitions: a different one is an error, None accepts
+        any. Raises LogError, including LogLockedError and LogCorruptError.
         """
         self.directory = directory = Path(directory)
         self._lock = threading.Lock()
@@ -110,18 +113,21 @@ class OffsetLog:
         self._flusher = Flusher(self._partitions)
 
     def first(self) -> list[int]:
-        """The oldest offset that is kept, by partition. Never waits."""
+        """Return the oldest offset that is kept, by partition. Never waits."""
         return [each.view.first for each in self._partitions]
 
     def end(self) -> list[int]:
-        """The offset behind the last one that is on disk, by partition. Never waits or falls."""
+        """Return the offset after the last one on disk, by partition. Never waits, never
+        decreases.
+        """
         return [each.view.end for each in self._partitions]
 
     def append(self, batches: dict[int, pa.RecordBatch]) -> None:
         """Append rows with the columns of ROWS_WITHOUT_OFFSET, by partition.
 
-        They are on disk and visible when it returns. Raises LogWriteError, or LogFullError below
-        it, if some partitions did not take theirs: it names them, and all others did.
+        They are on disk and visible when it returns. Raises LogWriteError (or its subclass
+        LogFullError) if some partitions did not accept their rows: the error names them, and all
+        others did.
         """
         for number, rows in batches.items():
             if not 0 <= number < self.partitions:
@@ -148,11 +154,11 @@ class OffsetLog:
         wants: Callable[[str], bool] | None = None,
         gaps: bool = False,
     ) -> Iterator[Piece]:
-        """The rows from start to end - 1 that are wanted, as pieces in order.
+        """Read the wanted rows from start to end - 1, as pieces in order.
 
-        `wants` tells whether a topic is, None means all; gap records are only if `gaps`, and then
-        those without a topic always. Raises OffsetOutOfRangeError or RequestError now, and
-        LogCorruptError or OSError while the pieces are taken.
+        `wants` returns whether a topic is wanted; None means all. Gap records are included only if
+        `gaps`, and then always those without a topic. Raises OffsetOutOfRangeError or RequestError
+        at once, and LogCorruptError or OSError while the pieces are taken.
         """
         view = self._view(partition)
         for offset in (start, end):
@@ -161,14 +167,16 @@ class OffsetLog:
         return RangeReader(view, start, end, wants, gaps).pieces()
 
     def find(self, time_us: int) -> list[int]:
-        """By partition, the first offset received at that time (µs since 1970) or later."""
+        """Return, by partition, the first offset received at that time (µs since 1970) or
+        later.
+        """
         return [find_time(each.view, time_us) for each in self._partitions]
 
     def limit(self, start: list[int], end: list[int], max_bytes: int) -> list[int]:
-        """The largest ends whose rows from `start` take about `max_bytes` uncompressed.
+        """Return the largest ends whose rows from `start` take about `max_bytes` uncompressed.
 
-        Partitions share fairly; each that has rows gives at least one. Offsets that are no longer
-        kept take no bytes. Raises OffsetOutOfRangeError or RequestError.
+        The partitions get fair fractions, and each that has rows gives at least one. Offsets that
+        are no longer kept take no bytes. Raises OffsetOutOfRangeError or RequestError.
         """
         if not len(start) == len(end) == self.partitions:
             raise RequestError(f"limit takes {self.partitions} offsets, one for each partition")
@@ -188,7 +196,8 @@ class OffsetLog:
         return ends
 
     def expire(self) -> int:
-        """Delete what is too old or too much, in whole segments; returns how many rows.
+        """Delete what is too old or too much, in whole segments, and return how many rows that
+        were.
 
         Also seals what has waited in a tail for too long. Call it every few seconds.
         """
@@ -198,7 +207,9 @@ class OffsetLog:
             return self._retention.apply(self._partitions)
 
     def stats(self) -> dict[str, int]:
-        """Counters: what there is, and what was done since the log was opened. Never waits."""
+        """Return counters: what there is, and what was done since the log was opened. Never
+        waits.
+        """
         views = [each.view for each in self._partitions]
         segments = [segment for view in views for segment in view.segments]
         return {
@@ -215,7 +226,7 @@ class OffsetLog:
         }
 
     def close(self) -> None:
-        """Give the directory free. What is being read can be read to its end; again is nothing."""
+        """Release the directory. Idempotent. Reads in progress can be finished."""
         with self._lock:
             if self._is_closed:
                 return

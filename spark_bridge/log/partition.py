@@ -36,16 +36,16 @@ from .segment import (
 from .tail import TAIL_NAME, Tail
 from .view import View
 
-#: Rows wait in the tail no longer than this: retention cannot take them there.
+#: Rows wait in the tail at most this long: retention cannot delete them there.
 TAIL_AGE_MAX_S = 600.0
 
-#: A flush of this part of what is sealed at once is not worth writing twice.
+#: A flush of at least this fraction of a sealed block is not worth writing twice.
 _LARGE_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all partitions of a log have in common."""
+    """Settings that all partitions of a log share."""
 
     segment_bytes: int
     segment_age_max_s: float | None
@@ -55,7 +55,9 @@ class Settings:
 
 
 class _Staged(NamedTuple):
-    """Written and not known to be on disk: either to the segment, with all of the tail …"""
+    """Rows that are written but not known to be on disk: either to the segment, with all of the
+    tail …
+    """
 
     entries: list[BlockEntry] | None
     #: … or to the tail.
@@ -65,7 +67,7 @@ class _Staged(NamedTuple):
 
 
 class Partition:
-    """One thread writes at a time; any thread takes `view`."""
+    """A partition. One thread writes at a time; any thread may take `view`."""
 
     def __init__(self, directory: Path, settings: Settings) -> None:
         """Open a partition as a crash left it. Raises LogCorruptError or OSError."""
@@ -92,14 +94,15 @@ class Partition:
 
     @property
     def size_bytes(self) -> int:
-        """What the partition takes on disk, indexes aside."""
+        """Size of the partition on disk, without indexes."""
         return sum(each.size_bytes for each in self.view.segments) + self._tail.size_bytes
 
     def stage(self, rows: pa.RecordBatch | None) -> int | None:
-        """Write rows without an offset; None: only what the tail has, if it has waited too long.
+        """Write rows without offsets; None writes only the tail's rows, if they have waited too
+        long.
 
         Returns the descriptor to sync, or None if there is nothing to do. Raises OSError or
-        LogCorruptError: then nothing of the rows is kept.
+        LogCorruptError; then none of the rows is kept.
         """
         self._verify_if_suspect()
         if rows is None and not (self._tail.rows and self._is_tail_old()):
@@ -121,7 +124,7 @@ class Partition:
             raise
 
     def confirm(self) -> None:
-        """What was staged is on disk: show it."""
+        """Make what was staged visible: it is on disk."""
         staged, self._staged = self._staged, None
         assert staged is not None
         segments = self.view.segments
@@ -136,9 +139,9 @@ class Partition:
         self.view = self._make_view(segments)
 
     def reject(self) -> None:
-        """The sync of what was staged failed: it is not kept.
+        """Drop what was staged: its sync failed.
 
-        Nothing that the kernel shows of the files counts now: they are read anew, from the disk,
+        Nothing that the kernel shows of the files counts now. They are read again, from the disk,
         before anything else is appended.
         """
         self._staged = None
@@ -146,7 +149,7 @@ class Partition:
 
     def roll(self) -> None:
         """Begin a new segment, unless the last one is empty. Raises OSError or LogCorruptError."""
-        self._verify_if_suspect()  # nobody cuts a segment any more that is not the last
+        self._verify_if_suspect()  # only the last segment is ever cut
         if self._writer.segment.blocks:
             writer = create_segment(self._directory, self._writer.segment.end)
             self._writer.close()
@@ -154,12 +157,14 @@ class Partition:
             self.view = self.view._replace(segments=(*self.view.segments, writer.segment))
 
     def drop_oldest(self) -> int:
-        """Delete the oldest segment, which is not the last, and return how many rows it had."""
+        """Delete the oldest segment, which must not be the last, and return how many rows it
+        had.
+        """
         oldest, *rest = self.view.segments
         assert rest
         oldest.file.delete()
         self.view = self.view._replace(segments=tuple(rest))
-        # What a crash brings back of it is deleted again: nobody has to be sure of its end.
+        # No sync is needed: if a crash brings the file back, it is deleted again.
         with suppress(OSError):
             sync_directory(self._directory)
         return oldest.end - oldest.first
@@ -211,7 +216,7 @@ class Partition:
         return segment.received_min_us < (settings.now() - settings.segment_age_max_s) * 1e6
 
     def _undo(self) -> None:
-        """After a write that failed: make the files what they were."""
+        """Restore the files after a write that failed."""
         self._staged = None
         try:
             self._writer.undo()
@@ -220,7 +225,7 @@ class Partition:
             self._is_suspect = True
 
     def _verify_if_suspect(self) -> None:
-        # Something staged and neither confirmed nor rejected: the append was interrupted.
+        # Something is staged, but neither confirmed nor rejected: the append was interrupted.
         if self._is_suspect or self._staged is not None:
             self._staged = None
             self._is_suspect = True
@@ -230,7 +235,7 @@ class Partition:
 
 
 def create_partition(directory: Path) -> None:
-    """Make an empty partition on disk; one that was made, and not used yet, stays as it is."""
+    """Make an empty partition on disk; one that exists and is unused stays as it is."""
     if not directory.is_dir():
         directory.mkdir()
         sync_directory(directory.parent)
@@ -239,12 +244,14 @@ def create_partition(directory: Path) -> None:
 
 
 def is_unused(directory: Path) -> bool:
-    """Whether no row was ever written to a partition."""
+    """Return whether no row was ever written to a partition."""
     return all(path.stat().st_size == 0 for path in directory.glob(f"*{LOG_SUFFIX}"))
 
 
 def _find_segments(directory: Path) -> list[Path]:
-    """The segments, oldest first; indexes that a crash left without one are deleted."""
+    """Return the segments, oldest first, and delete indexes that a crash left without a
+    segment.
+    """
     paths = [path for path in directory.glob(f"*{LOG_SUFFIX}") if path.name != TAIL_NAME]
     if not paths:
         raise LogCorruptError(

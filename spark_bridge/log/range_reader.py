@@ -1,4 +1,4 @@
-"""Reading a range of a partition, as pieces that go to a client in order.
+"""Reads a range of a partition, as pieces that go to a client in order.
 
 Whole blocks that are wanted as they are on disk are not looked into: a run of them is a FileRun,
 for sendfile. Of other blocks the rows that are wanted are gathered into new blocks, several into
@@ -33,14 +33,16 @@ from .recovery import corrupt
 from .segment import Segment
 from .view import View
 
-#: Rows that are gathered into one block of a reply.
+#: Rows that are collected into one block of a reply.
 _GATHER_ROWS = 8192
-#: Topics whose answer is remembered while one range is read.
+#: Topics for which the filter's answer is remembered while one range is read.
 _ANSWERS_MAX = 1 << 16
 
 
 class FileRun(NamedTuple):
-    """Consecutive whole blocks of a segment. The file stays open as long as this is kept."""
+    """Consecutive whole blocks of a segment. The file stays open as long as this object is
+    kept.
+    """
 
     file: LogFile
     position: int
@@ -57,7 +59,7 @@ class _Verdict(Enum):
 
 
 class RangeReader:
-    """The pieces of one range. One thread."""
+    """Produces the pieces of one range. Used by one thread."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class RangeReader:
         self._wants = wants
         self._gaps = gaps
         self._answers: dict[str, bool] = {}
-        # Not the view: what retention deletes meanwhile shall go when it has been read.
+        # Not the whole view: what retention deletes meanwhile is freed as soon as it has been read.
         self._segments = deque(view.segments_of(start, end))
         self._tail = view.tail_of(start, end)
         self._gathered: list[pa.RecordBatch] = []
@@ -80,7 +82,9 @@ class RangeReader:
         self._gathered_bytes = 0
 
     def pieces(self) -> Iterator[Piece]:
-        """Everything that is wanted, in order. Raises LogCorruptError, or OSError of the disk."""
+        """Yield everything that is wanted, in order. Raises LogCorruptError, or OSError from
+        the disk.
+        """
         while self._segments:
             yield from self._read_segment(self._segments.popleft())
         for batch in self._tail:
@@ -110,7 +114,7 @@ class RangeReader:
     def _judge(
         self, file: LogFile, segment: Segment, entry: BlockEntry
     ) -> _Verdict | pa.RecordBatch:
-        """What is wanted of a block: all, nothing, or these rows."""
+        """Decide what is wanted of a block: everything, nothing, or certain rows."""
         is_whole = self._start <= entry.first and entry.end <= self._end
         if is_whole and (self._gaps or not entry.has_gaps) and self._wants is None:
             return _Verdict.AS_IT_IS
@@ -123,13 +127,13 @@ class RangeReader:
         return _Verdict.AS_IT_IS if rows.num_rows == entry.rows else rows
 
     def _judge_topics(self, file: LogFile, entry: BlockEntry) -> _Verdict | None:
-        """The verdict that the table of topics allows; None: the rows have to be looked at."""
+        """Decide by the table of topics alone; None if the rows have to be examined."""
         if self._wants is None or not entry.topics_bytes:
             return None
         begin = os.pread(file.fileno(), HEADER_BYTES + entry.topics_bytes, entry.position)
         header = parse_header(begin)
         if header is None or zlib.crc32(begin[HEADER_BYTES:]) != entry.topics_checksum:
-            return None  # The checksum of the whole block will tell.
+            return None  # The checksum of the whole block decides.
         answers = self._ask(decode_topics(begin, header) or [])
         if all(answers):
             return _Verdict.AS_IT_IS if self._gaps or not entry.has_gaps else None
@@ -167,7 +171,9 @@ class RangeReader:
         return rows if mask is None else rows.filter(mask)
 
     def _gather(self, rows: pa.RecordBatch) -> Iterator[bytes]:
-        """Add rows to the next block of the reply; and that, if it is large enough."""
+        """Add rows to the next block of the reply, and yield that block when it is large
+        enough.
+        """
         if rows.num_rows == 0:
             return
         size_bytes = rows.nbytes
@@ -189,7 +195,7 @@ class RangeReader:
 
 
 def read_rows(file: LogFile, segment: Segment, entry: BlockEntry) -> pa.RecordBatch:
-    """All rows of a block. Raises LogCorruptError."""
+    """Return all rows of a block. Raises LogCorruptError."""
     block = os.pread(file.fileno(), entry.size_bytes, entry.position)
     header = parse_header(block)
     if header is None or len(block) != header.size_bytes or not is_intact(block, header):

@@ -1,4 +1,4 @@
-"""Which bytes of a file are blocks: the scan at opening, and after a sync that failed.
+"""Finds which bytes of a file are blocks: the scan at opening, and after a failed sync.
 
 A crash can damage only what was written since the last sync, and that is the end of a file. So a
 block that its checksum does not confirm is one of two things:
@@ -21,7 +21,7 @@ from .block_index import BlockEntry, describe
 
 
 def scan_blocks(fd: int, path: Path, *, sealed_end: int = 0) -> Iterator[tuple[BlockHeader, bytes]]:
-    """The blocks of a file from its start, each whole and intact, up to its torn end.
+    """Yield the whole and intact blocks of a file from its start up to its torn end.
 
     Blocks below `sealed_end` are remains and prove nothing. Raises LogCorruptError.
     """
@@ -37,7 +37,7 @@ def scan_blocks(fd: int, path: Path, *, sealed_end: int = 0) -> Iterator[tuple[B
 
 
 def walk_headers(fd: int, path: Path, first: int) -> list[BlockEntry]:
-    """The entries of a segment that is complete, from the headers of its blocks alone.
+    """Return the entries of a complete segment, from the headers of its blocks alone.
 
     Raises LogCorruptError if they do not follow each other from `first` to the end of the file.
     """
@@ -57,13 +57,13 @@ def walk_headers(fd: int, path: Path, first: int) -> list[BlockEntry]:
 
 
 def check_order(path: Path, position: int, header: BlockHeader, first: int) -> None:
-    """LogCorruptError unless a block of a segment begins with that offset and leaves none out."""
+    """Raise LogCorruptError unless a block of a segment begins with that offset and skips none."""
     if header.first != first or header.rows != header.end - header.first:
         raise corrupt(path, position, f"a block from offset {header.first}, not {first}, is there")
 
 
 def corrupt(path: Path, position: int, reason: str) -> LogCorruptError:
-    """The error that names the place."""
+    """Return the error that names the place."""
     return LogCorruptError(
         f"{path} is damaged at byte {position} ({reason}): bring it back from a copy, or start a "
         f"new log in an empty directory"
@@ -81,7 +81,7 @@ def _read_block(fd: int, position: int, length: int) -> tuple[BlockHeader, bytes
 
 
 def _check_torn(fd: int, path: Path, position: int, length: int, sealed_end: int) -> None:
-    """LogCorruptError if what stands behind a bad block shows that the bad one was on disk."""
+    """Raise LogCorruptError if what follows a bad block shows that the bad one was on disk."""
     rest = os.pread(fd, length - position, position)
     at = rest.find(MAGIC, 1)
     while at >= 0:

@@ -1,4 +1,4 @@
-"""Which segments a log keeps. It deletes whole ones, oldest first, and never the tail."""
+"""Decides which segments a log keeps. Deletes whole segments, oldest first, and never the tail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _logger = logging.getLogger("jsonbus.bridge")
 
 
 class Retention:
-    """By age: segments all of whose rows are older. By size: the oldest of all, while too much."""
+    """By age: deletes segments all of whose rows are older. By size: deletes the oldest while
+    there is too much.
+    """
 
     def __init__(
         self, bytes_max: int | None, age_max_s: float | None, now: Callable[[], float]
@@ -37,7 +39,7 @@ class Retention:
         try:
             drop(subject)
         except (OSError, LogCorruptError) as error:
-            # A disk without room for a name, or too many open files: there is a next time.
+            # A disk without room for a name, or too many open files: try again next time.
             level = logging.DEBUG if self._has_warned else logging.WARNING
             _logger.log(level, "old rows could not be deleted and will be later: %s", error)
             self._has_warned = True
@@ -45,7 +47,7 @@ class Retention:
     def _drop_expired(self, partition: Partition) -> None:
         while self._is_oldest_expired(partition):
             if len(partition.view.segments) == 1:
-                # An empty one takes its place: its name remembers where the log goes on.
+                # An empty segment takes its place: its name remembers where the log continues.
                 partition.roll()
             self.rows_expired += partition.drop_oldest()
 
@@ -54,7 +56,7 @@ class Retention:
             able = [each for each in partitions if len(each.view.segments) > 1]
             if not able:
                 return
-            # The oldest of all partitions, so that what is left reaches back equally far.
+            # The oldest of all partitions, so that all reach equally far back.
             self.rows_expired += min(able, key=_oldest_us).drop_oldest()
 
     def _is_oldest_expired(self, partition: Partition) -> bool:

@@ -1,4 +1,4 @@
-"""Finding places in a partition: by time, and by how many bytes lie between."""
+"""Finds offsets in a partition: by time, and by how many bytes lie between."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .view import View
 
 
 def find_time(view: View, time_us: int) -> int:
-    """The first offset that was received at that time or later; the end if there is none.
+    """Return the first offset that was received at that time or later; the end if there is none.
 
-    Clocks jump, so times are not in order: whatever cannot have such a row is left out by its
-    latest time, and the rest is looked at in order.
+    Clocks jump, so times are not in order: blocks whose latest time is too early are skipped, and
+    the rest is examined in order.
     """
     for segment in view.segments:
         if segment.received_max_us < time_us:
@@ -36,7 +36,7 @@ def find_time(view: View, time_us: int) -> int:
 
 
 def count_bytes(view: View, start: int, end: int) -> float:
-    """About how many bytes the rows take uncompressed."""
+    """Estimate how many bytes the rows take uncompressed."""
     total = 0.0
     for segment in view.segments_of(start, end):
         if start <= segment.first and segment.end <= end:
@@ -49,7 +49,9 @@ def count_bytes(view: View, start: int, end: int) -> float:
 
 
 def find_bytes(view: View, start: int, end: int, bytes_max: float) -> int:
-    """The largest offset, up to `end`, so that the rows before it take about that many bytes."""
+    """Return the largest offset, up to `end`, such that the rows before it take about that many
+    bytes.
+    """
     left = bytes_max
     for segment in view.segments_of(start, end):
         if start <= segment.first and segment.end <= end and segment.plain_bytes <= left:
@@ -69,7 +71,7 @@ def find_bytes(view: View, start: int, end: int, bytes_max: float) -> int:
 
 
 def share_bytes(wanted: list[float], bytes_max: float) -> list[float]:
-    """What each gets of `bytes_max`: equal shares, and what one does not need is the others'."""
+    """Split `bytes_max` equally; what one does not need is divided among the others."""
     shares = [0.0] * len(wanted)
     left = bytes_max
     by_size = sorted(range(len(wanted)), key=wanted.__getitem__)
@@ -84,7 +86,7 @@ def _tail_row_bytes(view: View) -> float:
 
 
 def _find_row(rows: pa.RecordBatch, time_us: int) -> int:
-    """The first row received at that time or later; -1 if there is none."""
+    """Return the first row received at that time or later; -1 if there is none."""
     times = rows.column("received_at").view(pa.int64())
     row: int = pc.index(pc.greater_equal(times, time_us), True).as_py()
     return row

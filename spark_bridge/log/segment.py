@@ -30,11 +30,11 @@ from .disk import LogFile, cut_back, drop_cached, open_for_writing, sync_directo
 from .recovery import check_order, corrupt, scan_blocks, walk_headers
 
 LOG_SUFFIX, INDEX_SUFFIX = ".log", ".index"
-NEVER_US = -(1 << 63)  # the latest time in a segment without rows
+NEVER_US = -(1 << 63)  # the latest time of a segment without rows
 
 
 def segment_path(directory: Path, first: int) -> Path:
-    """Where the segment with that first offset is."""
+    """Return the path of the segment with that first offset."""
     return directory / f"{first:020d}{LOG_SUFFIX}"
 
 
@@ -46,21 +46,21 @@ class SegmentFile:
         self._kept: LogFile | None = None
 
     def open(self) -> LogFile:
-        """The file for reading. Any thread, at any time."""
+        """Open the file for reading. May be called from any thread at any time."""
         if self._kept is not None:
             return self._kept
         try:
             return LogFile(self.path)
         except FileNotFoundError:
-            # Deleted between the two looks; it is kept from before that.
+            # Deleted between the two checks; it was kept open before that.
             if self._kept is None:
                 raise
             return self._kept
 
     def delete(self) -> None:
-        """Delete the file and its index. Its bytes go when the last reader lets go of it.
+        """Delete the file and its index. The bytes are freed when the last reader closes it.
 
-        May be repeated after an OSError, and is nothing if somebody else deleted them.
+        May be repeated after an OSError. Does nothing if somebody else deleted the files.
         """
         with suppress(FileNotFoundError):
             self._kept = self.open()
@@ -70,7 +70,7 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The blocks of a segment that are on disk. It grows by being replaced."""
+    """The blocks of a segment that are on disk. Immutable: it grows by being replaced."""
 
     file: SegmentFile
     first: int
@@ -80,11 +80,11 @@ class Segment:
     plain_bytes: int
     received_min_us: int
     received_max_us: int
-    #: May have more entries than `blocks`: those of later segments of the same file.
+    #: May have more entries than `blocks`: those of later versions of the same segment.
     packed_entries: Sequence[bytes] = field(repr=False)
 
     def entries(self, start: int, end: int) -> Iterator[BlockEntry]:
-        """The entries of all blocks with offsets from start to end - 1."""
+        """Return the entries of all blocks with offsets from start to end - 1."""
         start, end = max(start, self.first), min(end, self.end)
         if start >= end:
             return iter(())
@@ -93,7 +93,9 @@ class Segment:
         return iterate(self.packed_entries, low, high + 1)
 
     def plus(self, added: Sequence[BlockEntry]) -> Segment:
-        """The same with more blocks, whose entries have been added to `packed_entries`."""
+        """Return the segment with more blocks, whose entries have been added to
+        `packed_entries`.
+        """
         if not added:
             return self
         return Segment(
@@ -110,7 +112,7 @@ class Segment:
 
 
 def open_complete(path: Path) -> Segment:
-    """A segment that is not the last: its index or its headers are believed.
+    """Open a segment that is not the last, trusting its index or its headers.
 
     Raises LogCorruptError if the blocks do not follow each other to the end of the file.
     """
@@ -128,12 +130,12 @@ def open_complete(path: Path) -> Segment:
 
 
 class SegmentWriter:
-    """Appends to the last segment of a partition. One thread at a time."""
+    """Appends to the last segment of a partition. Used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         """Open a segment, new or as a crash left it.
 
-        Cuts a torn end off; what is left is on disk. Raises LogCorruptError.
+        Cuts off a torn end; what is left is on disk. Raises LogCorruptError.
         """
         self.torn_bytes_cut = 0
         self.fd = open_for_writing(path)
@@ -151,7 +153,7 @@ class SegmentWriter:
             raise
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> list[BlockEntry]:
-        """Write numbered rows, a block for each batch. Raises OSError: then `undo`."""
+        """Write numbered rows, a block for each batch. After an OSError, call `undo`."""
         entries: list[BlockEntry] = []
         blocks: list[bytes] = []
         position = self.segment.size_bytes
@@ -169,20 +171,20 @@ class SegmentWriter:
         return entries
 
     def confirm(self, entries: Sequence[BlockEntry]) -> None:
-        """What was written is on disk: it belongs to the segment."""
+        """Add what was written to the segment: it is on disk."""
         packed = [each.pack() for each in entries]
-        # A hole that a failed write leaves in the index has no checksum: it is made anew then.
+        # A hole that a failed write leaves in the index has no checksum; the index is then rebuilt.
         with suppress(OSError):
             write_at(self._index_fd, len(self._entries) * ENTRY_BYTES, packed)
         self._entries.extend(packed)
         self.segment = self.segment.plus(entries)
 
     def undo(self) -> None:
-        """Take back what was written and not confirmed, on disk too."""
+        """Take back what was written and not confirmed, on disk, too."""
         cut_back(self.fd, self.segment.size_bytes)
 
     def verify(self) -> None:
-        """After a failed sync: take back what was not confirmed, and read what was from the disk.
+        """After a failed sync, take back what was not confirmed, and read the rest from the disk.
 
         Raises OSError or LogCorruptError.
         """
@@ -211,7 +213,7 @@ class SegmentWriter:
             position += header.size_bytes
         self._check_against_index(path, position)
         self.torn_bytes_cut = os.fstat(self.fd).st_size - position
-        # Also without a torn end: a process that was killed may have left what was never synced.
+        # Also without a torn end: a killed process may have left data that was never synced.
         cut_back(self.fd, position)
         self._entries.extend(each.pack() for each in found)
         self.segment = self.segment.plus(found)
@@ -220,7 +222,9 @@ class SegmentWriter:
             write_at(self._index_fd, 0, self._entries)
 
     def _check_against_index(self, path: Path, good_bytes: int) -> None:
-        """An entry is written when its block is on disk: a block that it lists cannot be torn."""
+        """Check the blocks against the index. A block that the index lists was on disk, so it
+        cannot be torn.
+        """
         listed = load_listed(path.with_suffix(INDEX_SUFFIX), self.segment.first)
         if listed:
             last = unpack(listed[-1])
@@ -229,7 +233,7 @@ class SegmentWriter:
 
 
 def create_segment(directory: Path, first: int) -> SegmentWriter:
-    """A new segment, empty and on disk."""
+    """Create an empty segment, on disk."""
     path = segment_path(directory, first)
     with suppress(FileNotFoundError):
         path.with_suffix(INDEX_SUFFIX).unlink()

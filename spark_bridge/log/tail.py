@@ -18,25 +18,25 @@ from .recovery import corrupt, scan_blocks
 
 TAIL_NAME = "tail.log"
 
-#: Batches of rows that are combined into one, so that thousands of flushes of one row each do not
-#: become thousands of batches to combine at every reading.
+#: Batches of rows are combined at this number, so that thousands of flushes of one row each do not
+#: become thousands of batches to combine at every read.
 _COMBINE_BATCHES = 64
 
 
 class Tail:
-    """The rows behind the last segment of a partition. One thread at a time."""
+    """The rows after the last segment of a partition. Used by one thread at a time."""
 
     def __init__(self, directory: Path, sealed_end: int) -> None:
         """Open the tail, new or as a crash left it; its rows begin at `sealed_end`.
 
-        Cuts a torn end off; what is left is on disk. Raises LogCorruptError.
+        Cuts off a torn end; what is left is on disk. Raises LogCorruptError.
         """
         self.torn_bytes_cut = 0
-        #: The rows, numbered. Replaced, never changed: readers hold on to it.
+        #: The numbered rows. Replaced, never changed, because readers keep a reference.
         self.batches: tuple[pa.RecordBatch, ...] = ()
         self.first = self.end = sealed_end
         self.plain_bytes = 0
-        self.size_bytes = 0  # of the file; more than the rows take if it could not be emptied
+        self.size_bytes = 0  # size of the file; more than the rows take if it could not be emptied
         self._path = directory / TAIL_NAME
         self.fd = open_for_writing(self._path)
         try:
@@ -47,39 +47,39 @@ class Tail:
 
     @property
     def rows(self) -> int:
-        """How many wait to be sealed."""
+        """Number of rows that wait to be sealed."""
         return self.end - self.first
 
     def write(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Write numbered rows as a block, and return its size. Raises OSError: then `undo`."""
+        """Write numbered rows as a block, and return its size. After an OSError, call `undo`."""
         end = self.end + rows.num_rows
         block = encode_block(rows, self.end, end, None, plain_bytes=plain_bytes)
         write_at(self.fd, self.size_bytes, (block,))
         return len(block)
 
     def confirm(self, rows: pa.RecordBatch, plain_bytes: int, block_bytes: int) -> None:
-        """What was written is on disk: it belongs to the tail."""
+        """Add what was written to the tail: it is on disk."""
         self.size_bytes += block_bytes
         self._add(rows, plain_bytes)
 
     def clear(self, sealed_end: int) -> None:
-        """All rows are on disk in the segment, which ends there: forget them."""
+        """Forget all rows: they are on disk in the segment, which ends there."""
         self.batches = ()
         self.first = self.end = sealed_end
         self.plain_bytes = 0
-        # Without a sync: what a crash brings back is below `sealed_end` and is left out then.
+        # Without a sync: what a crash brings back is below `sealed_end` and is then skipped.
         try:
             os.ftruncate(self.fd, 0)
         except OSError:
-            return  # The file goes on behind what is obsolete.
+            return  # The file continues after the obsolete rows.
         self.size_bytes = 0
 
     def undo(self) -> None:
-        """Take back what was written and not confirmed, on disk too."""
+        """Take back what was written and not confirmed, on disk, too."""
         cut_back(self.fd, self.size_bytes)
 
     def verify(self) -> None:
-        """After a failed sync: take back what was not confirmed, and read what was from the disk.
+        """After a failed sync, take back what was not confirmed, and read the rest from the disk.
 
         Raises OSError or LogCorruptError.
         """

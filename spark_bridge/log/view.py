@@ -1,4 +1,4 @@
-"""What a partition has on disk at one moment: all that readers look at."""
+"""The state of a partition on disk at one moment: everything that readers look at."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from .segment import Segment
 
 
 class View(NamedTuple):
-    """What a partition has on disk at one moment. There is always a last segment, maybe empty."""
+    """The state of a partition on disk at one moment. There is always a last segment, maybe
+    empty.
+    """
 
     segments: tuple[Segment, ...]
     tail: tuple[pa.RecordBatch, ...]
-    tail_bytes: int  # what its rows take uncompressed
+    tail_bytes: int  # size of its rows, uncompressed
     end: int
 
     @property
@@ -25,17 +27,17 @@ class View(NamedTuple):
 
     @property
     def sealed_end(self) -> int:
-        """Where the segments end and the tail begins."""
+        """The offset where the segments end and the tail begins."""
         return self.segments[-1].end
 
     def segments_of(self, start: int, end: int) -> tuple[Segment, ...]:
-        """The segments that have any of the offsets from start to end - 1."""
+        """Return the segments that have any of the offsets from start to end - 1."""
         low = bisect.bisect_right(self.segments, start, key=_first) - 1
         high = bisect.bisect_left(self.segments, end, key=_first)
         return self.segments[max(low, 0) : high]
 
     def tail_of(self, start: int, end: int) -> list[pa.RecordBatch]:
-        """The rows of the tail from start to end - 1."""
+        """Return the rows of the tail from start to end - 1."""
         rows = []
         first = self.sealed_end
         for batch in self.tail:

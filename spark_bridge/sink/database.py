@@ -47,12 +47,12 @@ _SCHEMA_1 = """
     END;
 """
 
-#: Step n makes version n + 1 of version n. What was published is never edited: steps are added.
+#: Step n turns version n into version n + 1. Released steps are never edited: new ones are added.
 _STEPS = (_SCHEMA_1,)
 
 
 class SinkDatabase:
-    """The open file. Raises StoreError, and StoreFullError if the disk is full."""
+    """The open file. Its methods raise StoreError, and StoreFullError if the disk is full."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -68,18 +68,19 @@ class SinkDatabase:
                 raise
 
     def do(self, statement: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of a statement's result; inside one of the two below."""
+        """Execute a statement and return all rows; only inside `reading` or `transaction`."""
         return self._connection.execute(statement, values).fetchall()
 
     def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """The same for a result of one row with one column."""
+        """Execute a statement whose result is one value."""
         return self.do(statement, values)[0][0]
 
     def give_back(self, pages_free_max: int, pages: int) -> None:
-        """Shrink the file by so many pages, if more than the first number are free."""
+        """Shrink the file by that many pages if more than the first number are free."""
         with self.reading():
             if self.value("PRAGMA freelist_count") > pages_free_max:
-                # As a script: a single statement would be stepped, and shrink, only once.
+                # As a script: a single statement would be stepped, and so shrink the file, only
+                # once.
                 self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     @contextmanager
@@ -90,7 +91,7 @@ class SinkDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is done inside is on disk at the end, or leaves no trace if something is raised."""
+        """On disk at the end, or without a trace if something is raised."""
         with self._lock, self._translated():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -103,12 +104,13 @@ class SinkDatabase:
                 raise
 
     def close(self) -> None:
-        """Let go of the file; to be called twice without harm."""
+        """Close the file. Idempotent."""
         with self._lock:
             self._connection.close()
 
     def _prepare(self) -> None:
-        # Before anything is read: then no index is mapped into memory, which takes room on disk.
+        # Before anything is read: then no index is mapped into memory, which would take room on
+        # disk.
         self.do("PRAGMA locking_mode = EXCLUSIVE")
         version = self.value("PRAGMA user_version")
         if version > len(_STEPS):
@@ -117,7 +119,7 @@ class SinkDatabase:
                 f"{len(_STEPS)} is known here): use that one, or another data directory"
             )
         if not version:
-            self.do("PRAGMA auto_vacuum = INCREMENTAL")  # has to come before the first table
+            self.do("PRAGMA auto_vacuum = INCREMENTAL")  # must come before the first table
         for pragma in (
             "journal_mode = WAL",
             "synchronous = FULL",
@@ -133,12 +135,12 @@ class SinkDatabase:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Translate SQLite's errors into ours."""
         try:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            # Where SQLite cannot even begin, it tells a full disk as any other failure of it.
+            # Where SQLite cannot even begin, it reports a full disk like any other failure.
             if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and self._is_full()):
                 raise StoreFullError(
                     f"no room on the disk for {self._path}, nothing was kept: free some"
@@ -150,7 +152,7 @@ class SinkDatabase:
             raise StoreError(f"{self._path} cannot be used: {error}") from error
 
     def _is_full(self) -> bool:
-        """Whether the disk has no room for a page."""
+        """Return whether the disk has no room for a page."""
         try:
             return shutil.disk_usage(self._path.parent).free < 4096
         except OSError:

@@ -19,8 +19,8 @@ from jsonbus.errors import InvalidTopicError
 
 from ..errors import RequestError
 
-#: Text that is shorter cannot be nested too deeply to be written again: orjson reads 1,024 levels
-#: and writes 254, and a level takes two characters.
+#: Shorter text cannot be nested too deeply to be written again: orjson reads 1,024 levels and
+#: writes 254, and a level takes two characters.
 _DEEP_CHARACTERS = 508
 
 _TEXTS = (pa.string(), pa.large_string(), pa.null())
@@ -36,10 +36,10 @@ class CheckedRows(NamedTuple):
 
 
 def check_rows(body: bytes, *, value_bytes_max: int, skip_bad: bool = False) -> CheckedRows:
-    """Rows that a client sent. `skip_bad`: without those that the bus would refuse.
+    """Check rows that a client sent. `skip_bad` leaves out those that the bus would refuse.
 
-    RequestError, with the row (the first is 1), its topic and the reason, if there is such a row;
-    or with the column that is missing or of the wrong type.
+    Raises RequestError with the row (the first is 1), its topic and the reason if there is such a
+    row, or with the column that is missing or has the wrong type.
     """
     topics: dict[str | None, str | None] = {}
     kept, rows, skipped = [], 0, 0
@@ -58,7 +58,7 @@ def check_rows(body: bytes, *, value_bytes_max: int, skip_bad: bool = False) -> 
 
 
 def read_rows(body: bytes) -> Iterator[tuple[str, Any, bool]]:
-    """(topic, value, retain) of rows that were checked, in order."""
+    """Yield (topic, value, retain) of checked rows, in order."""
     for batch in _read_batches(body):
         topics = batch.column("topic").to_pylist()
         texts = batch.column("value").to_pylist()
@@ -106,9 +106,9 @@ def _check_columns(schema: pa.Schema) -> None:
 def _find_faults(
     batch: pa.RecordBatch, topics: dict[str | None, str | None], value_bytes_max: int
 ) -> Iterator[tuple[int, str]]:
-    """(index, reason) of rows that the bus would refuse; one may come twice.
+    """Yield (index, reason) of rows that the bus would refuse; a row may come twice.
 
-    `topics` remembers what was found out about topics.
+    `topics` caches the result for each topic.
     """
     names = batch.column("topic")
     for topic in pc.unique(names).to_pylist():

@@ -37,15 +37,15 @@ from .store import Part, Publication, SinkStore
 
 FILE_NAME = "sink.sqlite"
 
-#: A place is noted after so many rows: a crash repeats at most these, and to note it takes less
-#: than a millisecond, which is little beside the tens that publishing them takes.
+#: The position is noted after this many rows: a crash repeats at most these. Noting it takes less
+#: than a millisecond, little beside the tens that publishing them takes.
 PROGRESS_ROWS = 1000
 
-#: Ids of queries and runs are UUIDs; more is not for us.
+#: Ids of queries and runs are UUIDs; longer ones are refused.
 ID_CHARACTERS_MAX = 200
 _NUMBER_MAX = (1 << 63) - 1
 
-#: Batches that nobody will ask for are looked for this often.
+#: How often batches that nobody will ask for are looked for.
 _EXPIRY_S = 600.0
 
 #: How long `close` waits for a batch to stop between two messages.
@@ -67,8 +67,8 @@ _log = logging.getLogger("jsonbus.bridge")
 class Sink:
     """Stages and publishes. Every method may be called from any thread.
 
-    `publish` is that of a Bus, and `flush`, too: it is waited for before a place is noted.
-    `value_bytes_max` is that of the bus's settings. Raises StoreError, StoreFullError.
+    `publish` and `flush` are those of a Bus; `flush` is awaited before a position is noted.
+    `value_bytes_max` is that of the bus's settings. Methods raise StoreError and StoreFullError.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Sink:
         self._store = SinkStore(directory / FILE_NAME)
         self._turns = Turns()  # one publisher per query at a time
         self._lock = threading.Lock()  # guards all below
-        #: Where a batch stopped, by query: for a disk that did not take it.
+        #: Where a batch stopped, by query, if the disk did not take it.
         self._stopped: dict[str, tuple[int, int]] = {}
         self._counters = dict.fromkeys(_COUNTERS, 0)
         self._warned: set[str] = set()
@@ -106,13 +106,13 @@ class Sink:
         run: str = "",
         skip_bad: bool = False,
     ) -> int:
-        """Keep the rows of a task, on disk when this returns; how many are kept.
+        """Keep the rows of a task, on disk when this returns, and return how many are kept.
 
-        `rows` is an Arrow IPC stream. A task may send several, as parts 0, 1, …; one that comes
-        again replaces itself. `attempt` is a number that only one try of one task has, `run` one
-        start of the query. `skip_bad` leaves out rows that the bus would refuse.
+        `rows` is an Arrow IPC stream. A task may send several, as parts 0, 1, …; a part that comes
+        again replaces itself. `attempt` is a number that only one attempt of one task has, `run`
+        identifies one start of the query. `skip_bad` leaves out rows that the bus would refuse.
 
-        Rows of a batch that is out already are checked, and forgotten. Raises RequestError (with
+        Rows of a batch that is already out are checked and forgotten. Raises RequestError (with
         row, topic and reason), TooLargeError, BusyError, StoreError, StoreFullError.
         """
         _check_id("query", query)
@@ -136,10 +136,11 @@ class Sink:
     ) -> tuple[int, bool]:
         """Publish what these attempts, (partition, attempt), staged: (rows published, repeated).
 
-        Returns when the batch is on the bus; `repeated`: it was before, and nothing was sent. Who
-        asks for a batch that another thread publishes waits for that. After an error in the middle
-        the next call goes on where this one stopped. Raises RequestError if an attempt is not
-        staged, BusyError while the bridge is being closed, StoreError, StoreFullError.
+        Returns when the batch is on the bus. `repeated` means that it was before, and nothing was
+        sent. A caller that asks for a batch that another thread is publishing waits for it. After
+        an error in the middle, the next call continues where this one stopped. Raises RequestError
+        if an attempt is not staged, BusyError while the bridge is closing, StoreError,
+        StoreFullError.
         """
         _check_id("query", query)
         _check_numbers(batch=batch)
@@ -154,15 +155,15 @@ class Sink:
             return self._send(publication), False
 
     def discard(self, query: str, batch: int) -> None:
-        """Forget what was staged for a batch, unless it is on its way out, or is out."""
+        """Forget what was staged for a batch, unless it is being published or is out."""
         _check_id("query", query)
         _check_numbers(batch=batch)
         self._store.discard(query, batch)
 
     def recover(self) -> None:
-        """Publish the rest of batches that were on their way out when the process ended.
+        """Publish the rest of batches that were being published when the process ended.
 
-        To be called before the first request, once the bus is open.
+        Call it before the first request, once the bus is open.
         """
         for query in self._store.unfinished():
             with self._turns.take(query):
@@ -170,18 +171,17 @@ class Sink:
         self._expire()
 
     def stats(self) -> dict[str, int]:
-        """What is staged and remembered, and what happened since the start.
+        """Return what is staged and remembered, and what happened since the start.
 
-        rows_published: given to the bus; of these rows_suppressed, which nobody wanted, and
-        rows_refused, which the bus did not take. rows_skipped: bad rows that were left out when
-        they were staged.
+        rows_published were given to the bus; of these, nobody wanted rows_suppressed, and the bus
+        refused rows_refused. rows_skipped are bad rows that were left out when they were staged.
         """
         with self._lock:
             counted = dict(self._counters)
         return {**self._store.figures(), **counted}
 
     def close(self) -> None:
-        """Stop batches that are being published between two messages, and let go of the file."""
+        """Stop batches in progress between two messages, and close the file."""
         self._is_closing = True
         self._turns.wait_until_all_ended(_CLOSE_S)
         self._store.close()
@@ -200,7 +200,7 @@ class Sink:
         self._send(publication)
 
     def _send(self, publication: Publication) -> int:
-        """Publish the rows behind the position; the rows in all."""
+        """Publish the rows after the position, and return the number of all rows."""
         position = publication.position
         try:
             for topic, value, retain in self._rows(publication):
@@ -222,7 +222,7 @@ class Sink:
         return publication.rows
 
     def _rows(self, publication: Publication) -> Iterator[tuple[str, Any, bool]]:
-        """The rows behind the position, in order."""
+        """Yield the rows after the position, in order."""
         to_skip = publication.position
         for part_id, rows in self._store.parts(publication.query, publication.batch):
             if to_skip >= rows:
@@ -241,18 +241,18 @@ class Sink:
         except ClosedError as error:
             raise BusyError("the bridge has left the bus: ask again when it is back") from error
         except (InvalidTopicError, PayloadError) as error:
-            # Rows are checked when they are staged. One that the bus refuses in spite of that
-            # must not stop the query: it would be retried for ever.
+            # Rows are checked when they are staged. If the bus refuses one all the same, it must
+            # not stop the query: it would be retried for ever.
             self._count("rows_refused")
             self._warn_once("a staged row was refused by the bus, and is lost: %s", error)
 
     def _flush(self) -> None:
-        """Wait until the rows have left: only then they may be noted as out."""
+        """Wait until the rows have left: only then may they be noted as out."""
         if self._flush_bus is not None and not self._flush_bus():
             self._warn_once("rows of a query have not left in time: is the network down?")
 
     def _note_place(self, publication: Publication, position: int) -> None:
-        """A batch stops in the middle: remember where, on disk if that works."""
+        """Remember where a batch stopped, on disk if possible."""
         query, batch = publication.query, publication.batch
         with self._lock:
             self._stopped[query] = batch, position

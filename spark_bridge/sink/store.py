@@ -19,34 +19,34 @@ from typing import Any, NamedTuple
 from ..errors import BusyError, RequestError, StoreError, TooLargeError
 from .database import SinkDatabase
 
-#: What all queries may have staged: on the disk beside the log, whose size people plan.
+#: The most that all queries may have staged, on the same disk as the log.
 STAGED_BYTES_MAX = 1 << 30
 
-#: A batch of which nothing was staged for so long belongs to a query that is gone. Spark retries
-#: a batch from its start, so a query that comes back later stages it anew.
+#: A batch for which nothing was staged for this long belongs to a query that is gone. Spark retries
+#: a batch from its start, so a query that comes back later stages it again.
 STAGED_AGE_S = 6 * 3600.0
 
-#: Queries whose fence is remembered, the least recently used first out. A streaming query that
-#: comes back after ten thousand others could repeat its last batch.
+#: Queries whose fence is remembered; the least recently used is forgotten first. A streaming query
+#: that comes back after ten thousand others could repeat its last batch.
 QUERIES_MAX = 10_000
 
 #: The same for single writes, which come and go by the thousand. Their fence only answers a client
 #: that asks again because the reply was lost.
 WRITES_MAX = 1_000
 
-#: How the ids of single writes begin; a streaming query's is a bare UUID.
+#: Prefix of the ids of single writes; a streaming query's id is a bare UUID.
 WRITE_PREFIX = "write-"
 
-#: What a part takes on disk besides its rows, roughly: bounds their number, too.
+#: What a part takes on disk besides its rows, roughly; this bounds the number of parts, too.
 PART_OVERHEAD_BYTES = 512
 
-#: Free pages that the file keeps for the next batch, and how many are given back in one go.
+#: Free pages that the file keeps for the next batch, and how many are released in one go.
 PAGES_FREE_MAX = 16_384  # 64 MiB
 PAGES_RETURNED = 4_096
 
 
 class Part(NamedTuple):
-    """Some rows that a task staged, and whose they are."""
+    """Rows that a task staged, and to which task they belong."""
 
     query: str
     batch: int
@@ -62,12 +62,14 @@ class Publication(NamedTuple):
     query: str
     batch: int
     rows: int
-    position: int  # rows that are out for sure
-    is_exact: bool  # and no more than these
+    position: int  # rows that are certainly out
+    is_exact: bool  # True if no more than these are out
 
 
 class SinkStore:
-    """The file. Raises StoreError, StoreFullError if the disk is full, and what methods say."""
+    """The file. Methods raise StoreError, StoreFullError if the disk is full, and what they
+    name.
+    """
 
     def __init__(
         self,
@@ -81,7 +83,8 @@ class SinkStore:
         self._database = SinkDatabase(path)
 
     def stage(self, part: Part, rows: int, body: bytes) -> bool:
-        """Keep the rows of a part; False if the batch is decided, and nothing needs to be kept.
+        """Keep the rows of a part; return False if the batch is decided and nothing needs to be
+        kept.
 
         A part that comes again replaces itself; a new one has to be the attempt's next. Raises
         BusyError and TooLargeError.
@@ -107,9 +110,10 @@ class SinkStore:
         return True
 
     def mark(self, query: str, batch: int, partitions: list[tuple[int, int]]) -> Publication | None:
-        """Decide that these attempts are the batch; None if the fence has it already.
+        """Decide that these attempts are the batch; return None if the fence has passed it already.
 
-        To be called when no batch of the query is marked. RequestError if one is not staged.
+        Call it when no batch of the query is marked. Raises RequestError if an attempt is not
+        staged.
         """
         with self._database.transaction():
             if batch <= self._decided(query):
@@ -143,7 +147,9 @@ class SinkStore:
         return publication
 
     def resume(self, query: str) -> Publication | None:
-        """The marked batch of a query, if there is one, as it was left. It counts as under way."""
+        """Return the marked batch of a query, if there is one, as it was left. It counts as in
+        progress.
+        """
         with self._database.transaction():
             found = self._database.do("SELECT * FROM publishing WHERE query = ?", (query,))
             if not found:
@@ -152,7 +158,7 @@ class SinkStore:
         return Publication(*found[0])
 
     def unfinished(self) -> list[str]:
-        """Queries that have a marked batch."""
+        """Return the queries that have a marked batch."""
         with self._database.reading():
             return [
                 query
@@ -160,7 +166,7 @@ class SinkStore:
             ]
 
     def parts(self, query: str, batch: int) -> list[tuple[int, int]]:
-        """(id, rows) of the parts of a marked batch, in the order in which they go out."""
+        """Return (id, rows) of the parts of a marked batch, in the order in which they go out."""
         with self._database.reading():
             return self._database.do(
                 "SELECT id, rows FROM parts WHERE query = ? AND batch = ? ORDER BY partition, part",
@@ -168,12 +174,14 @@ class SinkStore:
             )
 
     def body(self, part_id: int) -> bytes:
-        """The rows of one of them."""
+        """Return the rows of a part."""
         with self._database.reading():
             return bytes(self._database.value("SELECT body FROM parts WHERE id = ?", (part_id,)))
 
     def advance(self, query: str, position: int, *, is_exact: bool = False) -> None:
-        """So many rows of the marked batch are out; `is_exact`: and no more will follow for now."""
+        """Note that this many rows of the marked batch are out; `is_exact`: and no more will
+        follow for now.
+        """
         with self._database.transaction():
             self._database.do(
                 "UPDATE publishing SET position = ?, is_exact = ? WHERE query = ?",
@@ -181,7 +189,9 @@ class SinkStore:
             )
 
     def finish(self, query: str, batch: int) -> None:
-        """The marked batch is out: the fence moves on, and what was staged up to it is deleted."""
+        """Note that the marked batch is out: move the fence, and delete what was staged up to
+        it.
+        """
         is_write = query.startswith(WRITE_PREFIX)
         with self._database.transaction():
             self._database.do(
@@ -196,7 +206,7 @@ class SinkStore:
                 "WHERE is_write = ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
                 (is_write, is_write, WRITES_MAX if is_write else QUERIES_MAX),
             )
-        with suppress(StoreError):  # the batch is out and noted, whatever becomes of free pages
+        with suppress(StoreError):  # the batch is out and noted, whatever happens to free pages
             self._database.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
 
     def discard(self, query: str, batch: int) -> None:
@@ -206,18 +216,20 @@ class SinkStore:
                 self._delete("query = ? AND batch = ?", (query, batch))
 
     def expire(self) -> int:
-        """Drop batches that were staged long ago and never decided; how many rows that were."""
+        """Drop batches that were staged long ago and never decided, and return how many rows
+        that were.
+        """
         with self._database.transaction():
             return self._expire()
 
     def fence(self, query: str) -> int:
-        """The last batch of a query that is on the bus; -1 if none is known."""
+        """Return the last batch of a query that is on the bus; -1 if none is known."""
         with self._database.reading():
             found = self._database.do("SELECT fence FROM queries WHERE query = ?", (query,))
         return int(found[0][0]) if found else -1
 
     def figures(self) -> dict[str, int]:
-        """staged_rows, staged_bytes, queries."""
+        """Return staged_rows, staged_bytes and queries."""
         with self._database.reading():
             [(rows, size_bytes)] = self._database.do("SELECT rows, bytes FROM totals")
             return {
@@ -227,11 +239,11 @@ class SinkStore:
             }
 
     def close(self) -> None:
-        """Let go of the file; to be called twice without harm."""
+        """Close the file. Idempotent."""
         self._database.close()
 
     def _make_room(self, part: Part, size_bytes: int) -> None:
-        """Room for one more part, if need be of what no living query will ask for."""
+        """Make room for one more part, if need be from what no living query will ask for."""
         if self._staged_bytes() + size_bytes <= self._staged_bytes_max:
             return
         self._expire()
@@ -265,7 +277,9 @@ class SinkStore:
         return int(before - self._database.value("SELECT rows FROM totals"))
 
     def _drop_earlier_runs(self) -> None:
-        """What a query staged before it was started again: no task of that run can still win."""
+        """Drop what a query staged before it was started again: no task of that run can still
+        win.
+        """
         latest = {
             query: run
             for query, run, _ in self._database.do(
