@@ -1,11 +1,32 @@
 """The bridge between the bus and Apache Spark.
 
     bus  ──►  recorder  ──►  offset log  ──►  server  ──►  source, in Spark
-    bus  ◄──  publisher  ◄──  sink store  ◄──  server  ◄──  sink, in Spark
+    bus  ◄──  bus.publish  ◄──  sink  ◄─────  server  ◄──  sink, in Spark
 
-Two halves that share no import. The bus half (recorder, log, server) runs without pyspark; the
-Spark half (`source/`, `spark/`, `pipeline/`) runs where the bus is not installed. What they
-have to agree on is written down in `wire.py` and `log/block.py`.
+Two halves that share no import. The bus half runs without pyspark:
+
+bridge.py     a node with log, recorder, sink and server
+recorder.py   from the bus into the log
+rows.py       messages to rows, the recorder's hot path
+log/          the offset log on disk
+server.py     TCP connections, their time limits, access control
+streams.py    bytes from and to one client
+wire.py       the protocol between the halves
+requests.py   the answer to each request
+fields.py     the fields of a request, checked
+sink/         batches that Spark publishes on the bus
+groups.py     how far queries are
+state.py      the state that a bridge reports over the bus
+metrics.py    counters for Prometheus
+errors.py     every error of this half
+
+The Spark half runs where the bus is not installed:
+
+source/       `format("jsonbus")`: source and sink
+spark/        sessions, Java, supervisor
+pipeline/     a ready-made streaming job
+
+What the halves have to agree on is written down in `wire.py` and `log/block.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bridge: a node of the bus with a log, a recorder, a sink and a server, put together.
+"""The bridge: a node of the bus with a log, a recorder, a sink and a server.
 
 bus  ──►  Recorder  ──►  OffsetLog  ──►  Server  ──►  Spark
 bus  ◄──  Sink  ◄─────────────────────  Server  ◄──  Spark

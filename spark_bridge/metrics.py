@@ -1,4 +1,4 @@
-"""The bridge's counters for Prometheus, on a port of their own."""
+"""Serves the bridge's counters to Prometheus, on a separate port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "jsonbus_bridge"
 #: A client has this long to send its request.
 REQUEST_S = 10.0
 
-#: Figures that go up and down; all others only grow.
+#: Values that go up and down; all others only grow.
 GAUGES = frozenset(
     """
     bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
@@ -26,12 +26,15 @@ GAUGES = frozenset(
     """.split()
 )
 
-#: Gauges that were told as counters, with a `_total`. Names stay, so they are told twice.
+#: Gauges that used to be reported as counters, with `_total`. Names stay, so they are reported
+#: twice.
 MISNAMED = frozenset({"channels_open"})
 
 
 class Metrics:
-    """Serves the figures of `stats` under /metrics until `stop`; BridgeError if it cannot."""
+    """Serves the values of `stats` under /metrics until `stop`; raises BridgeError if it
+    cannot.
+    """
 
     def __init__(self, stats: Callable[[], dict[str, Any]], host: str, port: int) -> None:
         registry = CollectorRegistry()
@@ -41,7 +44,7 @@ class Metrics:
         except OSError as error:
             raise BridgeError(f"cannot serve metrics on {host}:{port}: {explain(error)}") from error
         self.port: int = self._server.server_port
-        # A thread serves each connection: one that says nothing must not keep it.
+        # A thread serves each connection: a silent client must not keep it.
         handler = cast(type, self._server.RequestHandlerClass)
         self._server.RequestHandlerClass = type("Handler", (handler,), {"timeout": REQUEST_S})
 

@@ -32,30 +32,30 @@ from .state import Trouble
 
 logger = logging.getLogger("jsonbus.bridge")
 
-#: Messages that wait for the handler when all lots are full. Lots are the real buffer: they have a
-#: bound in bytes, too.
+#: Messages that wait for the handler when all lots are full. Lots are the real buffer: they are
+#: bounded in bytes, too.
 MAILBOX_MESSAGES_MAX = 1_024
 
-#: What the handler has in hands at most: the messages of one datagram.
+#: The most messages that the handler holds at once: those of one datagram.
 HANDLED_MAX = 10_000
 
 #: Lots that wait for a flush. One is enough for a flood and a disk that takes most of a second;
 #: large values fill several.
 LOTS_MAX = 2
 
-#: How long the flusher waits for a message before it looks whether there is something else to do.
+#: How long the flusher waits for a message before it checks whether there is something else to do.
 IDLE_S = 0.5
 
-#: How long a disk that refused rows is left alone: each try costs it two syncs a partition.
+#: How long a disk that refused rows is left alone: each try costs it two syncs per partition.
 REFUSED_PAUSE_S = 1.0
 
-#: How long `stop` waits until what was received is recorded.
+#: How long `stop` waits until everything received is recorded.
 DRAIN_S = 10.0
 
-#: Topics whose unrecorded messages are counted one by one; of all others, the sum.
+#: Topics whose unrecorded messages are counted one by one; of all others, the sum is counted.
 UNRECORDED_TOPICS_MAX = 1_000
 
-#: Gaps that wait to be recorded. They come one per topic and outage.
+#: Gaps that wait to be recorded. There is one per topic and outage.
 GAPS_MAX = 10_000
 
 
@@ -106,9 +106,9 @@ class Recorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Record what has been received, and end."""
-        # What came before now is handled once nothing waits, or so much was that it is among it:
-        # others go on publishing.
+        """Record everything that has been received, and end."""
+        # Everything that came before now has been handled once nothing waits, or once as many
+        # messages were handled as waited then: others go on publishing.
         enough = self._messages + self._subscription.pending + HANDLED_MAX
         give_up_at = monotonic() + DRAIN_S
         while (
@@ -126,16 +126,16 @@ class Recorder:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the disk did not take the last rows."""
+        """True if the disk refused the last rows."""
         return self._is_refused
 
     @property
     def trouble(self) -> Trouble | None:
-        """Why something was not recorded, the last time that it happened."""
+        """The reason why something was not recorded, the last time that it happened."""
         return self._trouble
 
     def stats(self) -> dict[str, int]:
-        """Any thread."""
+        """Return the counters. May be called from any thread."""
         return {
             "rows_recorded": self._rows_recorded,
             "rows_unrecorded": self._rows_unrecorded,
@@ -178,7 +178,7 @@ class Recorder:
             if not self._flush():
                 continue
             if self._is_refused:
-                # A disk that is full is not asked as often.
+                # A full disk is not asked as often.
                 self._stopping.wait(began_at + REFUSED_PAUSE_S - monotonic())
             else:
                 self._is_full.wait(began_at + self._sync_s - monotonic())
@@ -194,7 +194,7 @@ class Recorder:
         self._is_idle = False
 
     def _flush(self) -> bool:
-        """Give the log what there is; False if there was nothing."""
+        """Give the log everything there is; return False if there was nothing."""
         with self._changed:
             lots = [each for each in self._lots if each.topics]
             self._lots = [Lot()]
@@ -202,7 +202,7 @@ class Recorder:
             self._rows_flushing = sum(len(each.topics) for each in lots)
             self._changed.notify_all()
         for lot in lots:
-            self._record_gaps()  # in front of what came after them
+            self._record_gaps()  # before what came after them
             try:
                 self._append(self._maker.make(lot))
             except Exception as error:
@@ -226,9 +226,9 @@ class Recorder:
         self._rows_recorded += sum(each.num_rows for each in rows.values())
 
     def _record_gaps(self) -> bool:
-        """Record what is missing, as far as the disk takes it; the rest is told later.
+        """Record what is missing, as far as the disk takes it; the rest is recorded later.
 
-        False if nothing is missing.
+        Returns False if nothing is missing.
         """
         gaps = list(self._gaps)
         now = time()
@@ -246,7 +246,7 @@ class Recorder:
             told = []
         place = self._maker.partition_of
         for _ in gaps:
-            self._gaps.popleft()  # others may have come behind them meanwhile
+            self._gaps.popleft()  # others may have been added meanwhile
         self._gaps.extendleft(gap for gap in reversed(gaps) if place(gap.topic) in refused)
         for topic in [topic for topic in self._unrecorded if place(topic) not in refused]:
             del self._unrecorded[topic]
@@ -257,7 +257,7 @@ class Recorder:
         return True
 
     def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
-        """Rows of some partitions were not taken: count them, and say so once."""
+        """Count rows that some partitions refused, and log it once."""
         self._trouble = Trouble(monotonic(), str(error))
         for rows in refused:
             counts = pc.value_counts(rows.column("topic")).to_pylist()
@@ -267,7 +267,7 @@ class Recorder:
             logger.error("nothing is recorded: %s", error)
 
     def _note_unrecorded(self, counts: Mapping[str, int]) -> None:
-        """Messages by topic; gap records will tell of them."""
+        """Count messages by topic; gap records will report them."""
         for topic, count in counts.items():
             is_known = topic in self._unrecorded
             has_room = len(self._unrecorded) < UNRECORDED_TOPICS_MAX

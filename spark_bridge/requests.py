@@ -1,4 +1,4 @@
-"""What the bridge answers to each request of wire.py.
+"""Answers each request of wire.py.
 
 fields.py checks what they say. All of it runs in the server's event loop, except for what is handed
 to a worker thread.
@@ -59,11 +59,11 @@ _CODES: dict[type[BridgeError], str] = {
 
 
 class StreamBrokenError(Exception):
-    """The answer to `read` ended early, and the client was told so: the connection ends, too."""
+    """The answer to `read` ended early, and the client was told so; the connection ends, too."""
 
 
 class Sending(Protocol):
-    """Where the answer to `read` goes."""
+    """The destination of the answer to `read`."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -73,7 +73,7 @@ class Sending(Protocol):
 
 
 class Requests:
-    """Answers requests. Used by the server's event loop alone, but for its making."""
+    """Answers requests. Used only by the server's event loop, apart from its construction."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Requests:
         }
 
     def welcome(self) -> dict[str, Any]:
-        """The answer to `hello`."""
+        """Return the answer to `hello`."""
         return {
             "ok": True,
             "version": wire.VERSION,
@@ -118,12 +118,12 @@ class Requests:
         }
 
     def wake(self) -> None:
-        """The log has grown."""
+        """Wake those who wait for new rows: the log has grown."""
         self._grown.set()
         self._grown = asyncio.Event()
 
     async def answer(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        """The answer to any request but `hello` and `read`; raises what `refuse` takes."""
+        """Return the answer to any request but `hello` and `read`; raise what `refuse` accepts."""
         operation = request.get("op")
         answer = self._answers.get(operation) if isinstance(operation, str) else None
         if answer is None:
@@ -131,19 +131,19 @@ class Requests:
         return await answer(request, attached)
 
     async def begin_read(self, request: dict[str, Any]) -> Iterator[Piece]:
-        """What `send` is given, if `read` can be granted."""
+        """Return what `send` needs, if `read` can be granted."""
         pieces = await self._in_reader(self._find_pieces, request)
         first = await self._in_reader(next, pieces, None)
         return pieces if first is None else itertools.chain((first,), pieces)
 
     async def send(self, pieces: Iterator[Piece], sending: Sending) -> None:
-        """Send what was asked for, behind the reply. Raises StreamBrokenError, and OSError."""
+        """Send what was asked for, after the reply. Raises StreamBrokenError and OSError."""
         rows = 0
         while True:
             try:
                 piece = await self._in_reader(next, pieces, None)
             except Exception as error:
-                # The client counts on more: tell it within the stream.
+                # The client expects more: report the error within the stream.
                 sending.write(_encode_chunk(wire.BROKEN, self.refuse(error)))
                 raise StreamBrokenError from error
             if piece is None:
@@ -153,7 +153,7 @@ class Requests:
         await sending.flush()
 
     def refuse(self, error: BaseException) -> dict[str, Any]:
-        """The refusal for an error."""
+        """Return the refusal for an error."""
         if isinstance(error, OffsetOutOfRangeError):
             facts = {"partition": error.partition, "offset": error.offset}
             range_ = {"first": error.first, "end": error.end}
@@ -198,7 +198,9 @@ class Requests:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
                 while True:
-                    grown = self._grown  # before the look: what comes behind it is not missed
+                    grown = (
+                        self._grown
+                    )  # before checking, so that nothing appended meanwhile is missed
                     if self._log.end() != known or not wait_ms:
                         break
                     await grown.wait()

@@ -1,4 +1,4 @@
-"""From messages to rows: the recorder's hot path.
+"""KeyedLocks messages into rows: the recorder's hot path.
 
 A *lot* collects messages in the thread that receives them. Once per message it does one `dumps`,
 two items of comprehensions and two comparisons; all else is done once per datagram, whose messages
@@ -21,11 +21,12 @@ import jsonbus
 
 from .log.block import ROWS, ROWS_WITHOUT_OFFSET, count_up_to
 
-#: Topics whose partition is remembered; beyond, they are computed anew. A topic takes 100 bytes.
+#: Topics whose partition is remembered; for more, it is computed each time. A topic takes 100
+#: bytes.
 TOPICS_REMEMBERED_MAX = 100_000
 
-#: Text that a lot takes, and messages: a column of Arrow's ends at 2 GiB, and rows are made in
-#: memory. A message may exceed the one, a datagram the other.
+#: The most text and messages of a lot: a column of Arrow ends at 2 GiB, and rows are made in
+#: memory. One message may exceed the first, one datagram the second.
 LOT_BYTES_MAX = 64 << 20
 LOT_ROWS_MAX = 1 << 20
 
@@ -35,7 +36,7 @@ _TIME = ROWS.field("received_at").type
 class Gap(NamedTuple):
     """Messages that the bridge knows it never got, or could not record."""
 
-    topic: str | None  # None: some topics or other
+    topic: str | None  # None: unknown topics
     node: str | None
     incarnation: int | None
     missing: int
@@ -43,13 +44,13 @@ class Gap(NamedTuple):
 
 
 class Lot:
-    """Messages on their way to become rows. One thread at a time."""
+    """Messages on their way to become rows. Used by one thread at a time."""
 
     __slots__ = ("ends", "firsts", "origins", "plain_bytes", "texts", "topics")
 
     def __init__(self) -> None:
         self.topics: list[str] = []
-        self.texts: list[bytes] = []  # values as JSON, those of one call separated by newlines
+        self.texts: list[bytes] = []  # values as JSON; those of one call are separated by newlines
         self.plain_bytes = 0
         # Runs: their origins, first sequences less their place among all rows, and ends.
         self.origins: list[jsonbus.Origin] = []
@@ -57,7 +58,7 @@ class Lot:
         self.ends: list[int] = []
 
     def add(self, messages: Sequence[jsonbus.Message]) -> int:
-        """Take messages, as many as there is room for; returns how many."""
+        """Take as many messages as there is room for, and return how many."""
         start = len(self.topics)
         if self.plain_bytes >= LOT_BYTES_MAX or start >= LOT_ROWS_MAX:
             return 0
@@ -71,8 +72,9 @@ class Lot:
         return len(messages)
 
     def _add_runs(self, messages: Sequence[jsonbus.Message], start: int) -> None:
-        """Every message is looked at: those of reliable topics wait for the ones before them, so
-        that others may come between those of one datagram, or the later ones first."""
+        """Find runs by looking at every message: those of reliable topics wait for earlier
+        ones, so other messages may come between those of one datagram, or later ones first.
+        """
         origin: jsonbus.Origin | None = None
         first: int | None = None
         for place, message in enumerate(messages, start):
@@ -88,14 +90,14 @@ class Lot:
 
 
 class RowMaker:
-    """Makes rows, by partition. A topic is always in one partition, so that its order stays."""
+    """Makes rows, by partition. A topic is always in one partition, so that its order is kept."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
         self._partition_of: dict[str | None, int] = {None: 0}
 
     def partition_of(self, topic: str | None) -> int:
-        """Where a topic's messages go, for as long as the log lives; unknown topics go to 0."""
+        """Return the partition of a topic, which never changes; unknown topics go to 0."""
         partition = self._partition_of.get(topic)
         if partition is None:
             assert topic is not None
@@ -106,11 +108,13 @@ class RowMaker:
         return partition
 
     def make(self, lot: Lot) -> dict[int, pa.RecordBatch]:
-        """The rows of a lot, in order, by partition; only partitions that got some."""
+        """Make the rows of a lot, in order, by partition; only partitions that got some are in
+        the result.
+        """
         return self._split(_make_rows(lot)) if lot.topics else {}
 
     def make_gaps(self, gaps: Sequence[Gap]) -> dict[int, pa.RecordBatch]:
-        """The gap records, by partition."""
+        """Make the gap records, by partition."""
         return self._split(_make_gap_rows(gaps))
 
     def _split(self, rows: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
@@ -124,11 +128,11 @@ class RowMaker:
 
 
 def _dump(messages: Sequence[jsonbus.Message]) -> bytes:
-    """Values as JSON. They came as JSON, or were published here: none can be wrong."""
+    """Encode values as JSON. They came as JSON or were published here, so none can be wrong."""
     dumps = orjson.dumps
     try:
         return b"\n".join([dumps(message.value) for message in messages])
-    except TypeError:  # a dict of this process with keys that are no strings
+    except TypeError:  # a dict of this process with keys that are not strings
         option = orjson.OPT_NON_STR_KEYS
         return b"\n".join([dumps(message.value, option=option) for message in messages])
 
@@ -143,7 +147,7 @@ def _make_rows(lot: Lot) -> pa.RecordBatch:
 
     ends = pa.array(lot.ends, pa.int32())
     places = count_up_to(count)
-    # Newlines stand only between texts: JSON writes those inside strings as \n.
+    # Newlines occur only between texts: JSON writes those inside strings as \n.
     texts = pa.array([b"\n".join(lot.texts)], pa.binary()).view(pa.string())
     columns = {
         "topic": pa.array(lot.topics, pa.string()),

@@ -1,4 +1,4 @@
-"""The bridge's TCP server: sockets, their time limits, and who may come in; requests.py answers.
+"""The bridge's TCP server: sockets, time limits, and access control; requests.py answers.
 
 One event loop in a thread of its own serves all connections, hundreds of idle ones included. What
 waits for a disk or decodes blocks runs in a few worker threads. A client is given time to introduce
@@ -32,26 +32,26 @@ from .streams import (
 
 logger = logging.getLogger("jsonbus.bridge")
 
-#: Fewer, if the process may not open so many files: half of what it may is left to the log.
+#: Fewer if the process may not open that many files: half of its limit is left to the log.
 CONNECTIONS_MAX = 2_000
-#: Threads that read the log, and those that stage and publish, which may take long.
+#: Threads that read the log, and threads that stage and publish, which may take long.
 READERS = 4
 PUBLISHERS = 4
 
-#: Rows of all clients that are in memory to be staged; the next ones wait.
+#: Rows of all clients in memory that wait to be staged; further ones wait.
 ATTACHED_BYTES_MAX = 1 << 30
 
 _COUNTERS = (
     "connections_accepted",
     "connections_refused",  # too many
-    "connections_hostile",  # bytes that are no request, no token, silence within a request
-    "connections_stalled",  # did not take what was sent
+    "connections_hostile",  # bytes that are not a request, no token, silence within a request
+    "connections_stalled",  # did not accept what was sent
     "requests",
 )
 
 
 class _LeaveError(Exception):
-    """The connection ends, after a last word that the client shall hear."""
+    """The connection ends after a last reply that the client should still receive."""
 
 
 class Server:
@@ -75,9 +75,9 @@ class Server:
         self._server: asyncio.Server | None = None
 
     def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address, with the port that was given out if `port` is 0.
+        """Listen, and return the address, with the port that was chosen if `port` is 0.
 
-        Raises OSError if the address cannot be had.
+        Raises OSError if the address cannot be used.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=512)
@@ -103,11 +103,11 @@ class Server:
         self._loop.close()
 
     def appended(self) -> None:
-        """The log has grown: whoever waits for that is told."""
+        """Wake clients that wait for new rows: the log has grown."""
         self._loop.call_soon_threadsafe(self._requests.wake)
 
     def stats(self) -> dict[str, int]:
-        """Counters; and what is open, and attached to requests, now."""
+        """Return the counters, and what is open or attached to requests now."""
         now = {"connections": self._connections, "attached_bytes": self._attached_bytes}
         return {**self._counters, **now}
 
@@ -133,7 +133,7 @@ class Server:
         except (_LeaveError, StreamBrokenError):
             await say_farewell(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # it has gone, or the server stops
+            pass  # the client is gone, or the server stops
         except OSError as error:
             logger.error("a connection failed: %s", error)
         except Exception:
@@ -141,13 +141,13 @@ class Server:
         finally:
             self._connections -= 1
             self._tasks.discard(task)
-            # Not close(): that waits until the client has taken everything, be it for ever.
+            # Not close(): that waits until the client has taken everything, possibly for ever.
             writer.transport.abort()
 
     async def _converse_or_count(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """A conversation, of which it is counted why it ended."""
+        """Hold a conversation, and count why it ended."""
         if self._connections > self._connections_max:
             self._counters["connections_refused"] += 1
             writer.write(wire.encode(wire.refusal("busy", "too many connections: come later")))
@@ -240,7 +240,7 @@ class Server:
 
 
 def _count_attached(request: dict[str, Any]) -> int:
-    """How many bytes stand behind the request."""
+    """Return how many bytes follow the request."""
     size = request.get("bytes", 0) if request.get("op") == "stage" else 0
     if type(size) is not int or not 0 <= size <= wire.STAGE_BYTES_MAX:
         raise ProtocolError(f"{size!r:.50} bytes cannot be staged at once")
@@ -252,10 +252,10 @@ def _to_bytes(token: str) -> bytes:
 
 
 def files_max() -> int:
-    """How many files and sockets this process may have open."""
+    """Return how many files and sockets this process may have open."""
     try:
         import resource
-    except ImportError:  # not on Windows, whose limit is far away
+    except ImportError:  # not on Windows, whose limit is high
         return 2 * CONNECTIONS_MAX
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2 * CONNECTIONS_MAX if allowed == resource.RLIM_INFINITY else allowed

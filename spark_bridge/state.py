@@ -1,4 +1,4 @@
-"""What a bridge tells of itself to whoever asks over the bus.
+"""The state that a bridge reports over the bus.
 
 It serves one topic, `spark-bridge/NODE/state`, NODE being its id on the bus. So a bridge is found
 without asking anybody: served topics are in every node's subscription list, as
@@ -16,12 +16,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Groups that are told, those furthest behind first, and the bytes that they may take. Names have
-#: up to 800 bytes.
+#: The most groups that are reported, those furthest behind first, and the bytes they may take.
+#: Names have up to 800 bytes.
 GROUPS_MAX = 20
 GROUPS_BYTES_MAX = 4_096
 
-#: Partitions whose offsets are told.
+#: Partitions whose offsets are reported.
 PARTITIONS_MAX = 64
 
 #: An error may name a long path.
@@ -29,7 +29,7 @@ ERROR_CHARACTERS_MAX = 500
 
 
 def state_topic(node: str) -> str:
-    """The topic under which the bridge with this node id answers."""
+    """Return the topic under which the bridge with this node id answers."""
     return f"spark-bridge/{node}/state"
 
 
@@ -41,7 +41,7 @@ class Trouble(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What does not change while a bridge runs."""
+    """The facts that do not change while a bridge runs."""
 
     name: str
     node: str
@@ -62,7 +62,7 @@ def describe_state(
     is_failing: bool,
     now: float,
 ) -> dict[str, Any]:
-    """The answer. `stats`: of log, recorder, server and groups; `offsets`: by partition."""
+    """Make the answer. `stats`: of log, recorder, server and groups; `offsets`: by partition."""
     log, recorder, groups = stats["log"], stats["recorder"], stats["groups"]
     lags = [facts["lag"] for facts in groups.values() if "lag" in facts]
     return {
@@ -94,7 +94,7 @@ def describe_state(
 
 
 def _choose_groups(groups: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Those that there is room for; who has not committed yet comes last."""
+    """Choose the groups that there is room for; those that have not committed yet come last."""
     told: list[dict[str, Any]] = []
     room_bytes = GROUPS_BYTES_MAX
     for name in sorted(groups, key=lambda name: (-groups[name].get("lag", -1), name)):

@@ -1,4 +1,4 @@
-"""Bytes from and to one client of the bridge, each with the time that it may take."""
+"""Bytes from and to one client of the bridge, each with a time limit."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from typing import Any
 from . import wire
 from .errors import ProtocolError
 
-#: A client introduces itself within this time, sends the rest of a request that it began, and takes
-#: a buffer of what is sent to it. One that is sent away has this long to hear why.
+#: The time in which a client has to introduce itself, to send the rest of a request that it began,
+#: and to accept a buffer of data. A client that is sent away has this long to receive the reason.
 HELLO_S = 10.0
 REQUEST_S = 60.0
 STALL_S = 120.0
 FAREWELL_S = 2.0
 
-#: What waits to be sent before the server waits for the client. Whole blocks; sendfile needs none.
+#: The most that waits to be sent before the server waits for the client. Whole blocks; sendfile
+#: needs no buffer.
 SEND_BUFFER_BYTES = 4 << 20
 
 
 class SocketSending:
-    """What `Requests.send` writes to. Raises TimeoutError if the client takes nothing, OSError."""
+    """The destination of `Requests.send`. Raises TimeoutError if the client accepts nothing,
+    OSError.
+    """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
 
     def write(self, data: bytes) -> None:
-        """Send it with what follows."""
+        """Send it together with what follows."""
         self._writer.write(data)
 
     async def flush(self) -> None:
-        """Wait until there is room for more; TimeoutError if the client takes nothing."""
+        """Wait until there is room for more; TimeoutError if the client accepts nothing."""
         async with asyncio.timeout(STALL_S):
             await self._writer.drain()
 
     async def send_file(self, file: Any, position: int, length: int) -> None:
-        """Send a part of a file, past this process if the system can."""
+        """Send a part of a file, without copying it into this process if the system can."""
         loop = asyncio.get_running_loop()
         while length:
             if self._writer.is_closing():
-                raise ConnectionResetError  # sendfile takes that for a mistake of ours
+                raise ConnectionResetError  # sendfile would report that as our mistake
             part = min(length, SEND_BUFFER_BYTES)
             async with asyncio.timeout(STALL_S):
                 sent = await loop.sendfile(self._writer.transport, file, position, part)
@@ -53,7 +56,7 @@ class SocketSending:
 
 
 async def read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The first request, if it is one: ProtocolError, or ConnectionError of who says nothing."""
+    """Read the first request. Raises ProtocolError, or ConnectionError for a silent client."""
     try:
         async with asyncio.timeout(HELLO_S):
             if await reader.readexactly(len(wire.MAGIC)) != wire.MAGIC:
@@ -61,7 +64,7 @@ async def read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
             return await read_request(reader, wire.HELLO_BYTES_MAX)
     except asyncio.IncompleteReadError as error:
         if not error.partial and error.expected == len(wire.MAGIC):
-            raise ConnectionAbortedError from error  # somebody who looks whether the port is open
+            raise ConnectionAbortedError from error  # somebody who checks whether the port is open
         raise ProtocolError("it does not introduce itself") from error
     except TimeoutError as error:
         raise ProtocolError("it does not introduce itself") from error
@@ -70,7 +73,7 @@ async def read_hello(reader: asyncio.StreamReader) -> dict[str, Any]:
 async def read_request(
     reader: asyncio.StreamReader, bytes_max: int, length: bytes | None = None
 ) -> dict[str, Any]:
-    """A request, whose length may have been read already. Raises ProtocolError."""
+    """Read a request, whose length may have been read already. Raises ProtocolError."""
     if length is None:
         length = await reader.readexactly(wire.LENGTH.size)
     (size,) = wire.LENGTH.unpack(length)
@@ -81,7 +84,7 @@ async def read_request(
 
 @asynccontextmanager
 async def request_time() -> AsyncIterator[None]:
-    """The time that a client has for the rest of its request."""
+    """Return the time limit of a client for the rest of its request."""
     try:
         async with asyncio.timeout(REQUEST_S):
             yield

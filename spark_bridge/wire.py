@@ -76,18 +76,18 @@ ERRORS = (
     "disk_full",
     "too_large",
     "busy",  # too many connections, or too much staged: try again later
-    "failed",  # a bug or a broken disk; the bridge's log says more
+    "failed",  # a bug or a broken disk; the bridge's log has details
 )
 
 
 def encode(body: dict[str, Any]) -> bytes:
-    """A request or a reply."""
+    """Encode a request or a reply."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     return LENGTH.pack(len(text)) + text
 
 
 def decode(text: bytes) -> dict[str, Any]:
-    """The object of a request; ProtocolError if it is none."""
+    """Decode a request; raise ProtocolError if it is not an object."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -98,11 +98,11 @@ def decode(text: bytes) -> dict[str, Any]:
 
 
 def refusal(code: str, message: str, **facts: Any) -> dict[str, Any]:
-    """The reply to a request that cannot be fulfilled."""
+    """Return the reply to a request that cannot be granted."""
     assert code in ERRORS
     return {"ok": False, "error": code, "message": message, **facts}
 
 
 def encode_chunk(kind: bytes, length: int) -> bytes:
-    """How a chunk begins."""
+    """Return the head of a chunk."""
     return CHUNK.pack(kind, length)

@@ -10,7 +10,9 @@ anomalies.py   readings that are out of limits, or far from their sensor's recen
 raw.py         everything, as it came, in Parquet
 job.py         the three queries, each with a checkpoint, kept running
 progress.py    how far they are
+settings.py    what a pipeline reads, how it judges, where it writes
 command.py     the command `jsonbus-pipeline`
+__main__.py    the same as `python -m spark_bridge.pipeline`
 """
 
 from .job import Pipeline

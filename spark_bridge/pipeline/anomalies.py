@@ -1,4 +1,4 @@
-"""Readings that something is wrong with, each told once.
+"""Finds anomalous readings, each reported once.
 
 Two rules, by the readings themselves and nothing else, so that a repeated batch comes to the same:
 
@@ -24,7 +24,7 @@ from .windows import with_windows
 
 
 def find_anomalies(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """The readings that break a rule, with `rule` and what they were compared with."""
+    """Return the readings that break a rule, with `rule` and what they were compared with."""
     beyond = _is_beyond(settings)
     far = find_far(readings.where(~beyond), settings)
     if not _has_limits(settings):
@@ -39,7 +39,7 @@ def find_anomalies(readings: DataFrame, settings: PipelineSettings) -> DataFrame
 
 
 def find_far(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """The readings that are far from their sensor's recent mean."""
+    """Return the readings that are far from their sensor's recent mean."""
     baselines = (
         with_windows(readings, settings)
         .where(F.col("count") >= settings.baseline_readings_min)
@@ -65,7 +65,9 @@ def find_far(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
 
 
 def as_messages(anomalies: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Anomalies as they go onto the bus. `node` and `sequence` name the message for good."""
+    """Return anomalies as messages for the bus. `node` and `sequence` identify the message for
+    ever.
+    """
     value = F.to_json(
         F.struct(
             F.col("topic").alias("sensor"),
@@ -81,8 +83,9 @@ def as_messages(anomalies: DataFrame, settings: PipelineSettings) -> DataFrame:
 
 
 def scans(settings: PipelineSettings) -> int:
-    """How often a query for anomalies reads its source: for the readings, for their windows, and
-    for those beyond the limits."""
+    """Return how often a query for anomalies reads its source: for the readings, for their
+    windows, and for those beyond the limits.
+    """
     return 3 if _has_limits(settings) else 2
 
 

@@ -29,11 +29,11 @@ from .progress import QueryProgress
 from .raw import count_raw
 from .settings import PipelineSettings
 
-#: How often progress is told: to a program, to people.
+#: How often progress is reported: to a program, to people.
 ATTACHED_S = 0.5
 STATUS_S = 10.0
 
-#: What ends the wait for the next progress.
+#: What ends the wait for the next progress report.
 FINISH, STOP = "finish", "stop"
 
 _EPILOG = """\
@@ -49,18 +49,18 @@ Examples:
 
 @dataclass(slots=True)
 class Report:
-    """What --attached tells, a line at a time."""
+    """A line of the report that --attached prints."""
 
     #: starting, running, finishing, finished
     state: str
     queries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: When it is finished: rows in Parquet, and how many of them are different messages.
+    #: When it is finished: rows in Parquet, and how many of them are distinct messages.
     raw_rows: int | None = None
     raw_messages: int | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     options = _parse(arguments)
     try:
         settings = PipelineSettings(
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         name, _, rest = str(error).partition(" ")
         return _complain(f"--{name.replace('_', '-')} {rest}", 2)
-    warnings.filterwarnings("ignore", module=r"pyspark\b")  # Spark's about itself
+    warnings.filterwarnings("ignore", module=r"pyspark\b")  # Spark's warnings about itself
     wishes: queue.SimpleQueue[str] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: wishes.put(STOP))
@@ -106,7 +106,7 @@ def _run(
         if wish != STOP:
             report.raw_rows, report.raw_messages = count_raw(spark, settings.output)
         teller.tell(report)
-    except Exception as error:  # Spark's own have no common base, and a Java trace inside
+    except Exception as error:  # Spark's errors have no common base, and contain a Java trace
         return _complain(_first_line(error), 1)
     finally:
         pipeline.stop()
@@ -115,7 +115,9 @@ def _run(
 
 
 def _stay(pipeline: Pipeline, wishes: queue.SimpleQueue[str], teller: _Teller) -> str | None:
-    """Tell how it goes until somebody wishes something else; None when it ended by itself."""
+    """Report progress until somebody asks for something else; return None when it ended by
+    itself.
+    """
     while pipeline.is_active:
         teller.tell(Report("running", _describe(pipeline.progress())))
         try:
@@ -127,7 +129,7 @@ def _stay(pipeline: Pipeline, wishes: queue.SimpleQueue[str], teller: _Teller) -
 
 
 class _Teller:
-    """Tells how it goes: every time to a program, now and then to people."""
+    """Reports progress: every time to a program, now and then to people."""
 
     def __init__(self, *, is_attached: bool) -> None:
         self._is_attached = is_attached
@@ -166,7 +168,7 @@ def _status(report: Report) -> str:
 
 
 def _listen(wishes: queue.SimpleQueue[str]) -> None:
-    # Not through sys.stdin: its lock, held by a thread that waits, would be in the way at the end.
+    # Not through sys.stdin: its lock, held by a waiting thread, would block the end.
     rest = b""
     while data := os.read(0, 1024):
         *lines, rest = (rest + data).split(b"\n")
@@ -190,7 +192,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    """Where it reads and writes."""
+    """Options: where it reads and writes."""
     add = parser.add_argument_group("where from, where to").add_argument
     default = PipelineSettings
     add("--bridge", default=default.bridge, metavar="HOST:PORT", help=f"[{default.bridge}]")
@@ -207,7 +209,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """What a reading is, a window, an anomaly."""
+    """Options: what counts as a reading, a window, an anomaly."""
     add = parser.add_argument_group("readings, windows, anomalies").add_argument
     default = PipelineSettings
 
@@ -231,7 +233,7 @@ def _add_rules(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_running(parser: argparse.ArgumentParser) -> None:
-    """How it runs."""
+    """Options: how it runs."""
     add = parser.add_argument_group("how it runs").add_argument
     default = PipelineSettings
     add("--once", action="store_true", help="process what is in the log, and end")

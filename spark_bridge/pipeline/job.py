@@ -19,14 +19,14 @@ from .progress import OUTPUT_METRIC, QueryProgress
 from .readings import as_readings, read_rows
 from .settings import PipelineSettings
 
-#: A query that failed is looked at again after this time, when others wait for it.
+#: How often a failed query is checked again while others wait for it.
 _RESTART_CHECK_S = 0.2
 
 
 class Pipeline:
-    """A pipeline in a session, in which `format("jsonbus")` must be known.
+    """A pipeline in a session in which `format("jsonbus")` is registered.
 
-    `once`: stop by itself when everything that was in the log at the start has been processed.
+    `once`: stop after everything that was in the log at the start has been processed.
     """
 
     def __init__(
@@ -36,7 +36,9 @@ class Pipeline:
         self._settings = settings
         self._once = once
         self._supervisors: dict[str, Supervisor] = {}
-        self._lock = threading.Lock()  # of what follows: supervisors restart in their own threads
+        self._lock = (
+            threading.Lock()
+        )  # guards what follows: supervisors restart in their own threads
         self._queries: dict[str, StreamingQuery] = {}
         self._progress = {
             "raw": QueryProgress(),
@@ -46,7 +48,7 @@ class Pipeline:
 
     def start(self) -> None:
         """Start all queries. Raises what Spark raises for one that cannot start."""
-        # A date is one in UTC, and so are times without a zone.
+        # Dates, and times without a zone, are in UTC.
         self._spark.conf.set("spark.sql.session.timeZone", "UTC")
         starts: dict[str, Callable[[], StreamingQuery]] = {
             "raw": self._start_raw,
@@ -61,7 +63,7 @@ class Pipeline:
             raise
 
     def progress(self) -> dict[str, QueryProgress]:
-        """The queries by name; to be asked every few seconds."""
+        """Return the progress of the queries by name; ask every few seconds."""
         for name, supervisor in self._supervisors.items():
             self._take_reports(name)
             self._progress[name].restarts = supervisor.restarts
@@ -69,7 +71,7 @@ class Pipeline:
 
     @property
     def is_active(self) -> bool:
-        """Whether a query runs."""
+        """True if a query runs."""
         return any(each.is_active for each in self._supervisors.values())
 
     def check(self) -> None:
@@ -92,7 +94,9 @@ class Pipeline:
         self.stop()
 
     def stop(self) -> None:
-        """Stop all queries, wherever they are: what was begun is done when they start again."""
+        """Stop all queries, wherever they are: unfinished batches are done when they start
+        again.
+        """
         for supervisor in self._supervisors.values():
             supervisor.stop()
 
@@ -128,7 +132,7 @@ class Pipeline:
         trigger: dict[str, Any] = {"availableNow": True}
         if not self._once:
             trigger = {"processingTime": f"{round(self._settings.trigger_s * 1000)} milliseconds"}
-        self._take_reports(name)  # of the one that failed, if this is a restart
+        self._take_reports(name)  # the number of the failed query, if this is a restart
         query = (
             writer.queryName(f"{self._settings.name}-{name}")
             .option("checkpointLocation", f"{self._settings.checkpoint.rstrip('/')}/{name}")
@@ -146,5 +150,7 @@ class Pipeline:
 
 
 def _counted(rows: DataFrame) -> DataFrame:
-    """The same, with a metric in the progress reports: not every sink tells what it was given."""
+    """Return the same rows, with a metric in the progress reports: not every sink reports its
+    rows.
+    """
     return rows.observe(OUTPUT_METRIC, F.count(F.lit(1)).alias("rows"))

@@ -1,7 +1,7 @@
-"""How far the queries of a pipeline are, by the progress reports that Spark keeps of each.
+"""Measures how far the queries of a pipeline are, from the progress reports that Spark keeps.
 
-Spark keeps the last hundred reports of a query; whoever asks at least every few seconds misses
-none. A query that reads its source several times, for a join, reports every row as often.
+Spark keeps the last hundred reports of a query; asking every few seconds misses none. A query that
+reads its source several times, for a join, reports every row that often.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-#: Batches over which a rate is taken.
+#: Batches over which a rate is computed.
 RATE_BATCHES = 5
 
 #: Name of the metric that counts what a query gave to its sink.
@@ -22,7 +22,7 @@ OUTPUT_METRIC = "output"
 
 @dataclass(slots=True)
 class QueryProgress:
-    """One query so far, since this process started it."""
+    """The progress of one query since this process started it."""
 
     #: How often the query reads its source.
     scans: int = 1
@@ -30,15 +30,15 @@ class QueryProgress:
     batches: int = 0
     rows: int = 0
     output_rows: int = 0
-    #: Rows of closed windows, which came too late. Rows of one batch that belong to the same topic
-    #: and window count as one: Spark adds them up before it looks.
+    #: Rows of closed windows, which came too late. Rows of one batch with the same topic and window
+    #: count as one: Spark adds them up first.
     dropped_rows: int = 0
     #: The last batches.
     rows_per_s: float = 0.0
     batch_ms: int = 0
     #: Rows that the log had beyond the last batch, when that began.
     behind: int = 0
-    #: Seconds since 1970; what is older is late.
+    #: Seconds since 1970; older readings are late.
     watermark: float | None = None
     restarts: int = 0
     _last: tuple[str, int] = field(default=("", -1), repr=False)
@@ -47,7 +47,7 @@ class QueryProgress:
     )
 
     def take(self, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Take in Spark's reports, oldest first; those that were taken before are passed over."""
+        """Add Spark's reports, oldest first; reports that were added before are skipped."""
         for report in reports:
             run, batch = report["runId"], report["batchId"]
             if run == self._last[0] and batch <= self._last[1]:
@@ -81,7 +81,7 @@ class QueryProgress:
 
 
 def _total(offset: Any) -> int:
-    """The rows below an offset of our source, all bridges and partitions together."""
+    """Return the rows below an offset of our source, over all bridges and partitions."""
     places = json.loads(offset) if isinstance(offset, str) else offset
     return sum(
         number

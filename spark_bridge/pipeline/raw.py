@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 FOLDER = "raw"
 
-#: Bytes of an escaped topic in a path; "topic=" comes before it.
+#: Bytes of an escaped topic in a path; "topic=" precedes it.
 NAME_BYTES_MAX = 240
 #: Characters of a long topic that stay readable; each takes up to four bytes.
 PREFIX_CHARACTERS = 40
@@ -29,7 +29,9 @@ _SCHEMA = """
 
 
 def with_partitions(rows: DataFrame) -> DataFrame:
-    """Rows of the log with the columns `date`, `topic` as a path can hold it, and `long_topic`."""
+    """Add the columns `date`, `topic` as a path can hold it, and `long_topic` to rows of the
+    log.
+    """
     escaped_bytes = F.octet_length("topic") + 2 * F.length(
         F.regexp_replace("topic", _NOT_ESCAPED, "")
     )
@@ -48,21 +50,21 @@ def with_partitions(rows: DataFrame) -> DataFrame:
 
 
 def folder(output: str) -> str:
-    """Where the raw data is below the output."""
+    """Return where the raw data is below the output."""
     return f"{output.rstrip('/')}/{FOLDER}"
 
 
 def read_raw(spark: SparkSession, output: str) -> DataFrame:
-    """What a pipeline has written; whole batches only.
+    """Read what a pipeline has written; whole batches only.
 
-    With a schema of its own: a topic that is a number must stay text.
+    The schema is explicit: a topic that looks like a number must stay text.
     """
     return spark.read.schema(_SCHEMA).parquet(folder(output))
 
 
 def count_raw(spark: SparkSession, output: str) -> tuple[int, int]:
-    """How many rows there are, and how many different messages; equal if none is there twice."""
-    is_numbered = F.col("sequence").isNotNull()  # plain datagrams are not
+    """Count the rows and the distinct messages; equal if none is there twice."""
+    is_numbered = F.col("sequence").isNotNull()  # plain datagrams have no sequence
     message = F.struct("node", "incarnation", "sequence")
     counted = (
         read_raw(spark, output)

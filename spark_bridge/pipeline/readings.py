@@ -1,4 +1,4 @@
-"""From rows of the log to readings.
+"""KeyedLocks rows of the log into readings.
 
 A value is a number, or an object with a number and, if the sensor has a clock, the time at which it
 was taken (ISO 8601, or seconds since 1970). What is neither is no reading; it is in the raw data.
@@ -17,7 +17,7 @@ from .settings import PipelineSettings
 
 
 def read_rows(spark: SparkSession, settings: PipelineSettings, query: str) -> DataFrame:
-    """The stream of rows for one query of the pipeline."""
+    """Read the stream of rows for one query of the pipeline."""
     options = {
         "bridge": settings.bridge,
         "topics": settings.topics,
@@ -28,14 +28,16 @@ def read_rows(spark: SparkSession, settings: PipelineSettings, query: str) -> Da
     if settings.token is not None:
         options["token"] = settings.token
     rows = spark.readStream.format("jsonbus").options(**options).load()
-    # A bridge that records everything records what the pipeline publishes, too.
+    # A bridge that records everything also records what the pipeline publishes.
     for own in (settings.windows_topic, settings.alerts_topic):
         rows = rows.where(~F.startswith("topic", F.lit(f"{own}/")))
     return rows
 
 
 def as_readings(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """The readings among the rows: topic, value (double), at (timestamp), and where from."""
+    """Return the readings among the rows: topic, value (double), at (timestamp), and their
+    source.
+    """
     parsed = F.from_json(
         "value",
         StructType(
@@ -50,7 +52,7 @@ def as_readings(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     at = F.when(taken_at <= F.col("received_at"), taken_at).otherwise(
         F.least("timestamp", "received_at")
     )
-    # A retained value that is sent again to somebody who comes later is no new reading.
+    # A retained value that is sent again to a late subscriber is not a new reading.
     return (
         rows.where(~F.col("retained"))
         .select(
@@ -61,10 +63,10 @@ def as_readings(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
 
 
 def _as_time(text: Column) -> Column:
-    """ISO 8601, or a number of seconds; null if it is neither."""
+    """Parse ISO 8601, or a number of seconds; null if it is neither."""
     return F.coalesce(text.try_cast("double").try_cast("timestamp"), text.try_cast("timestamp"))
 
 
 def milliseconds(seconds: float) -> str:
-    """As Spark reads a duration."""
+    """Format a duration for Spark."""
     return f"{round(seconds * 1000)} milliseconds"

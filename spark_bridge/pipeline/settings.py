@@ -1,4 +1,4 @@
-"""What a pipeline reads, how it judges, and where it writes."""
+"""Settings of a pipeline: what it reads, how it judges, where it writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class PipelineSettings:
     bridge: str = "127.0.0.1:7710"
     token: str | None = None
     topics: str = "sensors/**"
-    #: Where a new pipeline begins, as the source's option startingOffsets has it.
+    #: Where a new pipeline begins, as in the source's option startingOffsets.
     starting: str = "earliest"
-    #: Under which the bridge lists its queries.
+    #: The group under which the bridge lists its queries.
     name: str = "pipeline"
 
     #: Members of a value that is an object: the number, and when it was taken.
@@ -31,21 +31,21 @@ class PipelineSettings:
     #: How long a reading may take to arrive and still count in its window.
     lateness_s: float = 10.0
 
-    #: A reading beyond these is an anomaly, and no reading to judge others by.
+    #: A reading beyond these is an anomaly, and is not used to judge others.
     low: float | None = None
     high: float | None = None
-    #: And so is one that is further from its sensor's recent mean than so many standard deviations,
+    #: So is one that is further from its sensor's recent mean than this many standard deviations,
     #: and than the tolerance: a value that never changed has no deviation at all.
     deviations: float = 6.0
     tolerance: float = 0.0
-    #: A mean of fewer readings judges nobody.
+    #: The mean of fewer readings is not used.
     baseline_readings_min: int = 10
 
     windows_topic: str = "windows"
     alerts_topic: str = "alerts"
 
     trigger_s: float = 1.0
-    #: What a batch takes at most: a pipeline that was away for a day comes back in steps.
+    #: The most that a batch takes: a pipeline that was away for a day catches up in steps.
     rows_per_batch_max: int = 500_000
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from .settings import PipelineSettings
 
 
 def with_windows(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Statistics by topic and window; of a stream, the windows that a batch changed."""
+    """Return statistics by topic and window; of a stream, the windows that a batch changed."""
     return (
         readings.withWatermark("at", milliseconds(settings.lateness_s))
         .groupBy("topic", F.window("at", milliseconds(settings.window_s)))
@@ -32,7 +32,7 @@ def with_windows(readings: DataFrame, settings: PipelineSettings) -> DataFrame:
 
 
 def as_messages(windows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Windows as they go onto the bus: topic, value, retain."""
+    """Return windows as messages for the bus: topic, value, retain."""
     value = F.to_json(
         F.struct(
             F.col("window.start").alias("start"),
@@ -43,15 +43,15 @@ def as_messages(windows: DataFrame, settings: PipelineSettings) -> DataFrame:
     return windows.select(
         F.concat_ws("/", F.lit(settings.windows_topic), "topic").alias("topic"),
         value.alias("value"),
-        F.lit(True).alias("retain"),  # whoever comes later has the last window at once
+        F.lit(True).alias("retain"),  # late subscribers get the last window at once
     )
 
 
 def window_publisher(settings: PipelineSettings) -> Callable[[DataFrame, int], None]:
-    """For foreachBatch: publishes the windows that a batch changed.
+    """Make a function for foreachBatch that publishes the windows a batch changed.
 
-    Spark knows no sink in Python for changed rows. A batch that is repeated after a crash publishes
-    the same windows again, which changes nothing for whoever keeps the last value.
+    Spark has no sink in Python for changed rows. A batch that is repeated after a crash publishes
+    the same windows again, which changes nothing for those who keep the last value.
     """
     options = {"bridge": settings.bridge, "onBadRow": "skip"}
     if settings.token is not None:

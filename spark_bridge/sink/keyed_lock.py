@@ -1,4 +1,4 @@
-"""Turns: one at a time for each name, and as many at once as there are names."""
+"""KeyedLocks: a lock for each key that exists only while somebody holds or awaits it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Turns:
-    """Locks by name, which are there only while somebody holds or awaits them. Any thread."""
+class KeyedLocks:
+    """Locks by key, which are there only while somebody holds or awaits them. Any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._turns: dict[str, _Turn] = {}
+        self._locks: dict[str, _Entry] = {}
 
     @contextmanager
-    def take(self, name: str) -> Iterator[None]:
-        """Wait for one's turn; it ends with the block."""
+    def hold(self, key: str) -> Iterator[None]:
+        """Hold the lock of a key for the duration of the block."""
         with self._changed:
-            turn = self._turns.setdefault(name, _Turn())
-            turn.users += 1
+            entry = self._locks.setdefault(key, _Entry())
+            entry.users += 1
         try:
-            with turn.lock:
+            with entry.lock:
                 yield
         finally:
             with self._changed:
-                turn.users -= 1
-                if not turn.users:
-                    del self._turns[name]
+                entry.users -= 1
+                if not entry.users:
+                    del self._locks[key]
                     self._changed.notify_all()
 
-    def wait_until_all_ended(self, timeout_s: float) -> bool:
-        """Whether nobody has a turn, or waits for one, in time."""
+    def wait_until_free(self, timeout_s: float) -> bool:
+        """Wait until nobody holds or awaits a lock; return False if that took too long."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._turns, timeout_s)
+            return self._changed.wait_for(lambda: not self._locks, timeout_s)
 
 
-class _Turn:
+class _Entry:
     """A lock, and how many hold it or wait for it."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 
 from ..errors import BusyError, RequestError, StoreError, TooLargeError
 from ..wire import STAGE_BYTES_MAX
-from .keyed_lock import Turns
+from .keyed_lock import KeyedLocks
 from .rows import check_rows, read_rows
 from .store import Part, Publication, SinkStore
 
@@ -85,7 +85,7 @@ class Sink:
         self._value_bytes_max = value_bytes_max
         self._progress_rows = progress_rows
         self._store = SinkStore(directory / FILE_NAME)
-        self._turns = Turns()  # one publisher per query at a time
+        self._locks = KeyedLocks()  # one publisher per query at a time
         self._lock = threading.Lock()  # guards all below
         #: Where a batch stopped, by query, if the disk did not take it.
         self._stopped: dict[str, tuple[int, int]] = {}
@@ -146,7 +146,7 @@ class Sink:
         _check_numbers(batch=batch)
         for partition, attempt in partitions:
             _check_numbers(partition=partition, attempt=attempt)
-        with self._turns.take(query):
+        with self._locks.hold(query):
             self._go_on(query)
             publication = self._store.mark(query, batch, partitions)
             if publication is None:
@@ -166,7 +166,7 @@ class Sink:
         Call it before the first request, once the bus is open.
         """
         for query in self._store.unfinished():
-            with self._turns.take(query):
+            with self._locks.hold(query):
                 self._go_on(query)
         self._expire()
 
@@ -183,7 +183,7 @@ class Sink:
     def close(self) -> None:
         """Stop batches in progress between two messages, and close the file."""
         self._is_closing = True
-        self._turns.wait_until_all_ended(_CLOSE_S)
+        self._locks.wait_until_free(_CLOSE_S)
         self._store.close()
 
     def _go_on(self, query: str) -> None:

@@ -1,4 +1,5 @@
-"""How far the next batch of a streaming query goes: what there is, less what the options hold back.
+"""Decides how far the next batch of a streaming query goes: what there is, less what the options
+hold back.
 
 Runs in the driver, one thread.
 """
@@ -16,7 +17,7 @@ from .starting_offsets import resolve_bound
 from .watcher import Watcher
 
 
-class Intake:
+class Admission:
     """Asks the bridges, and decides."""
 
     def __init__(self, options: SourceOptions, on_loss: OnLoss) -> None:
@@ -36,16 +37,16 @@ class Intake:
         self._target = {state.address: state.end for state in self._watcher.look()}
 
     def last_states(self) -> list[LogState]:
-        """What the bridges told last, without asking; those that were up once."""
+        """Return the last known states without asking, for bridges that were up once."""
         return self._watcher.states()
 
     def states(self) -> list[LogState]:
-        """What all bridges told last; asks only if one was never heard."""
+        """Return the last known states of all bridges; asks only if one was never heard."""
         states = self._watcher.states()
         return states if len(states) == len(self._options.bridge) else self._watcher.look()
 
     def first_places(self, on_loss: OnLoss | None = None) -> Places:
-        """Where a new query begins."""
+        """Return where a new query begins."""
         states = self._watcher.look()
         offsets = resolve_bound(
             "startingOffsets", self._starting, states, self._find, on_loss or self._on_loss
@@ -58,16 +59,16 @@ class Intake:
         }
 
     def advance(self, start: Places, limited: bool) -> Places | None:
-        """The end of the batch that begins at `start`; None if there is nothing for one.
+        """Return the end of the batch that begins at `start`; None if there is nothing for one.
 
-        Waits for news up to longPollMs. A new query that does not start with the earliest rows
-        gets a first batch at once, be it empty: Spark writes its end down, and from then on the
+        Waits for news up to longPollMs. A new query that does not start with the earliest rows gets
+        a first batch at once, even an empty one: Spark writes its end down, and from then on the
         query keeps its start, however often it is killed before it has read a row.
         """
         is_initial = any(place.initial for place in start.values())
         needed = self._rows_needed() if limited else 1
-        # Nobody waits for news when the query is to stop at what there is. And then a bridge that
-        # is down has to be waited for: it was not read to its end.
+        # Nobody waits for news when the query is to stop at what there is. But then a bridge that
+        # is down has to be awaited: it was not read to its end.
         stops = self._target is not None
         states = self._watcher.observe(
             lambda: self._measure(start) >= needed,
@@ -88,7 +89,7 @@ class Intake:
         return end_after(begins, ends, {state.address: state.epoch for state in states})
 
     def _measure(self, start: Places) -> int:
-        """The rows for a batch, by the last news; 0 as long as a bridge was never heard."""
+        """Count the rows for a batch, by the last news; 0 as long as a bridge was never heard."""
         states = self._watcher.states()
         if len(states) < len(self._options.bridge):
             return 0
@@ -96,7 +97,7 @@ class Intake:
         return count_rows(offsets, self._available(offsets))
 
     def _available(self, begins: Mapping[str, Offsets]) -> dict[str, Offsets]:
-        """Where a batch could end. Of a bridge that is down nothing can be read just now."""
+        """Return where a batch could end. Nothing can be read now from a bridge that is down."""
         ends = {}
         for state in self._watcher.states():
             end = state.end
@@ -125,7 +126,7 @@ class Intake:
         if options.max_rows_per_trigger is not None:
             ends = limit_rows(begins, ends, options.max_rows_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            # Several bridges share the bytes by the rows that they have.
+            # Several bridges divide the bytes in proportion to their rows.
             rows = [count_rows({a: begins[a]}, {a: ends[a]}) for a in (s.address for s in states)]
             for state, count in zip(states, rows, strict=True):
                 if count:

@@ -1,4 +1,4 @@
-"""The source of a batch query: what is in the log between two offsets, fixed when it is planned."""
+"""The source of a batch query: the log between two offsets, fixed when the query is planned."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .watcher import Watcher
 
 
 class JsonBusBatchReader(DataSourceReader):
-    """Planning and reading for one query."""
+    """Plans and reads for one query."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        """OptionError if options or schema are not for a batch query."""
+        """Raise OptionError if options or schema are not for a batch query."""
         if options.has_limit:
             raise OptionError(
                 "options maxRowsPerTrigger, maxBytesPerTrigger and minRowsPerTrigger are for "

@@ -36,19 +36,20 @@ from .protocol import (
     parse_block,
 )
 
-#: What is received at once: a chunk may be a whole segment of the log, and the first rows shall not
-#: wait for the last ones.
+#: The most that is received at once: a chunk may be a whole segment of the log, and the first rows
+#: must not wait for the last ones.
 WINDOW_BYTES = 2 << 20
-#: One try to connect; a host that does not answer must not use up the whole timeout.
+#: The time limit of one try to connect; a host that does not answer must not use up the whole
+#: timeout.
 CONNECT_TRY_S = 5.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 1.0
 
 
 class Connection:
-    """A connection that was welcomed. For one thread at a time.
+    """A connection that was welcomed. Used by one thread at a time.
 
-    Raises OSError when the connection broke or nothing came for `timeout_s`, RefusedError when the
-    bridge refused, ProtocolError when its bytes make no sense.
+    Methods raise OSError when the connection broke or nothing came for `timeout_s`, RefusedError
+    when the bridge refused, and ProtocolError when its bytes make no sense.
     """
 
     def __init__(self, address: str, token: str | None, timeout_s: float) -> None:
@@ -65,7 +66,7 @@ class Connection:
         except BaseException:
             self._socket.close()
             raise
-        #: The log that the bridge serves, and how many partitions it has.
+        #: The log that the bridge serves, and its number of partitions.
         self.log_id = str(welcome.get("log"))
         self.partitions = int(welcome.get("partitions", 0))
 
@@ -77,7 +78,9 @@ class Connection:
         return self._socket.fileno()
 
     def is_alive(self) -> bool:
-        """Whether an idle connection can be used: the bridge neither closed it nor spoke."""
+        """Return whether an idle connection can be used: the bridge neither closed it nor sent
+        anything.
+        """
         try:
             self._socket.setblocking(False)
             self._socket.recv(1, socket.MSG_PEEK)
@@ -91,26 +94,26 @@ class Connection:
     def request(
         self, body: dict[str, Any], wait_s: float = 0.0, attached: bytes = b""
     ) -> dict[str, Any]:
-        """The reply, which may come `wait_s` later than any other."""
+        """Send a request and return the reply, which may take `wait_s` longer than usual."""
         self.send(body, attached)
         return self.receive(wait_s)
 
     def send(self, body: dict[str, Any], attached: bytes = b"") -> None:
-        """A request, and the bytes that stand behind it; the reply is fetched with `receive`."""
+        """Send a request, and the bytes that follow it; fetch the reply with `receive`."""
         self.idle = False
         self._socket.sendall(_encode(body))
         if attached:
             self._socket.sendall(attached)
 
     def receive(self, wait_s: float = 0.0) -> dict[str, Any]:
-        """The reply to what was sent."""
+        """Return the reply to what was sent."""
         self._socket.settimeout(self._timeout_s + wait_s)
         (length,) = struct.unpack(LENGTH_FORMAT, self._receive_exactly(4))
         if length > REPLY_BYTES_MAX:
             raise ProtocolError(f"what answers at {self.address} is no jsonbus bridge")
         reply = _decode(self._receive_exactly(length), self.address)
         refused = reply.get("ok") is not True
-        self.idle = reply.get("error") != "bad_token"  # behind which the bridge closes it
+        self.idle = reply.get("error") != "bad_token"  # after which the bridge closes it
         if refused:
             raise RefusedError(self.address, reply)
         return reply
@@ -118,7 +121,7 @@ class Connection:
     def read(
         self, partition: int, start: int, end: int, topics: tuple[str, ...], gaps: bool
     ) -> Iterator[tuple[Block, pa.RecordBatch]]:
-        """The rows of a range that match, block by block; idle again when all were taken."""
+        """Yield the rows of a range that match, block by block; idle again when all were taken."""
         self.request(
             {
                 "op": "read",
@@ -162,7 +165,9 @@ class Connection:
         return self.receive()
 
     def _receive_blocks(self, remaining: int) -> Iterator[tuple[Block, pa.RecordBatch]]:
-        """The blocks of one chunk. Each window has memory of its own: batches may point into it."""
+        """Yield the blocks of one chunk. Each window has separate memory: batches may point
+        into it.
+        """
         rest = memoryview(b"")
         need = HEADER_BYTES
         while remaining or rest:
@@ -198,7 +203,7 @@ class Connection:
 
 
 class Patience:
-    """How long failures are endured: until the timeout after the first one in a row."""
+    """Limits how long failures are endured: until the timeout after the first one in a row."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -210,7 +215,9 @@ class Patience:
         self._pause_s = PAUSE_MIN_S
 
     def failed(self, now: float) -> float | None:
-        """After a failure: the seconds to pause before the next try; None if it was the last."""
+        """Note a failure, and return the seconds to pause before the next try; None if it was
+        the last.
+        """
         if self._failing_since is None:
             self._failing_since = now
         left_s = self._failing_since + self._timeout_s - now
@@ -223,7 +230,7 @@ class Patience:
 
 @contextmanager
 def borrow(address: str, token: str | None, timeout_s: float) -> Iterator[Connection]:
-    """The pooled connection of this process, or a new one; kept for others if it ends up idle.
+    """Borrow the pooled connection of this process, or a new one; it is kept if it ends up idle.
 
     One try: raises as Connection does.
     """
@@ -243,7 +250,7 @@ def borrow(address: str, token: str | None, timeout_s: float) -> Iterator[Connec
 
 
 def close_pooled() -> None:
-    """Close what the pool holds."""
+    """Close the pooled connections."""
     pool = process_wide("connections")
     while pool:
         pool.popitem()[1].close()
@@ -252,9 +259,9 @@ def close_pooled() -> None:
 def ask(
     address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
 ) -> dict[str, Any]:
-    """The reply to one request that may be repeated; tried for `timeout_s`.
+    """Return the reply to one request that may be repeated; tried for `timeout_s`.
 
-    Raises UnreachableError, RefusedError, and ProtocolError also if the log is not `log_id`.
+    Raises UnreachableError, RefusedError, and ProtocolError, also if the log is not `log_id`.
     """
     patience = Patience(timeout_s)
     while True:
@@ -272,7 +279,7 @@ def ask(
 def tell(
     address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
 ) -> dict[str, Any]:
-    """The reply to one request, tried once; also raises OSError."""
+    """Return the reply to one request, tried once; also raises OSError."""
     with borrow(address, token, timeout_s) as connection:
         if connection.log_id != log_id:
             raise ProtocolError(f"the log of the bridge at {address} was just replaced")
@@ -280,14 +287,14 @@ def tell(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a later try may go well: the bridge is down, on its way up, or busy."""
+    """Return whether a later try may succeed: the bridge is down, starting, or busy."""
     if isinstance(error, RefusedError):
         return error.code == "busy"
     return isinstance(error, OSError) and not isinstance(error, UnreachableError)
 
 
 def unreachable(address: str, timeout_s: float, error: BaseException) -> UnreachableError:
-    """The one sentence for a bridge that did not come back in time."""
+    """Return the error for a bridge that did not come back in time."""
     return UnreachableError(
         f"no bridge at {address} for {timeout_s:g} s ({error}): start it with `jsonbus bridge "
         f"--listen {address}`, or correct the option `bridge`, or raise `connectTimeoutMs`"
@@ -295,7 +302,7 @@ def unreachable(address: str, timeout_s: float, error: BaseException) -> Unreach
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host stands in brackets."""
+    """Split `host:port`; an IPv6 host is in brackets."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -1,5 +1,6 @@
-"""The columns that a query gets, in the order of its schema, with exactly the Arrow types that
-Spark expects of them: Spark compares both schemas before it takes the first row."""
+"""The columns of a query, in the order of its schema, with exactly the Arrow types that Spark
+expects: Spark compares both schemas before it takes the first row.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .errors import OptionError
 from .json.json_rows import compile_type
 from .options import SourceOptions
 
-#: In the order in which they come if nobody says otherwise.
+#: In their default order.
 COLUMNS: dict[str, DataType] = {
     "topic": StringType(),
     "value": StringType(),
@@ -36,7 +37,7 @@ GAP = "gap"  # only if gap records are wanted
 
 
 def default_schema(options: SourceOptions) -> StructType:
-    """The schema of a query that gives none."""
+    """Return the schema of a query that gives none."""
     schema = StructType()
     for name, data_type in _columns(options).items():
         schema.add(name, data_type)
@@ -50,7 +51,7 @@ def _columns(options: SourceOptions) -> dict[str, DataType]:
 
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
-    """OptionError if the schema of a query asks for what the source does not have."""
+    """Raise OptionError if the schema of a query asks for what the source does not have."""
     known = _columns(options)
     if not schema.fields:
         raise OptionError(f"the schema is empty: give it some of {', '.join(known)}")
@@ -75,12 +76,14 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
 
 
 def value_type(schema: StructType) -> DataType | None:
-    """The type of the column `value`; None if the query does not take that column."""
+    """Return the type of the column `value`; None if the query does not use that column."""
     return next((field.dataType for field in schema.fields if field.name == "value"), None)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark makes it. The time zone has to be told since Spark 4.2, and was fixed before."""
+    """Return the schema as Spark makes it. The time zone is a parameter since Spark 4.2, and
+    was fixed before.
+    """
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:
@@ -90,7 +93,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def select(
     rows: pa.RecordBatch, partition: int, value: pa.Array, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The columns of the schema; no row is looked at."""
+    """Return the columns of the schema; no row is examined."""
     arrays = []
     for name in schema.names:
         if name == "partition":

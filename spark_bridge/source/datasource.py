@@ -25,7 +25,7 @@ class JsonBusDataSource(DataSource):
     """The log of a bridge as a source, the bus as a sink."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """OptionError if an option is unknown or impossible."""
+        """Raise OptionError if an option is unknown or impossible."""
         super().__init__(options)
         self._parsed = parse_options(dict(options), also_known=SINK_OPTIONS)
 
@@ -43,7 +43,7 @@ class JsonBusDataSource(DataSource):
         return JsonBusStreamReader(self._source_options(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> JsonBusBatchWriter:
-        """OptionError if rows are to be overwritten: what is on the bus cannot be called back."""
+        """Raise OptionError for overwrite: what is on the bus cannot be called back."""
         if overwrite:
             raise OptionError('a bus cannot be overwritten: write with mode("append")')
         return JsonBusBatchWriter(self.options, schema)
@@ -53,6 +53,6 @@ class JsonBusDataSource(DataSource):
         return JsonBusStreamWriter(self.options, schema)
 
     def _source_options(self) -> SourceOptions:
-        """Again, and now without the sink's: a source has no use for them."""
+        """Parse again without the sink's options, which a source does not use."""
         parse_options(dict(self.options), also_known=frozenset())
         return self._parsed

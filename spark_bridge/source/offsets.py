@@ -24,12 +24,12 @@ from .errors import SourceError
 
 Offsets = tuple[int, ...]  # by partition
 
-#: Told of a loss, as cause, fact and what to do about it: raises, or warns once for the cause.
+#: Called with a loss, as cause, fact and advice: raises, or warns once for the cause.
 OnLoss = Callable[[str, str, str], None]
 
 
 class LogState(NamedTuple):
-    """What a bridge told of its log: it has the offsets first … end - 1, by partition."""
+    """The state of a bridge's log: it has the offsets first … end - 1, by partition."""
 
     address: str
     epoch: str  # the id of the log
@@ -67,7 +67,7 @@ Places = dict[str, Place]  # by address
 
 
 def load(form: Mapping[str, Any]) -> Places:
-    """The places in an offset; SourceError if it is none of this source."""
+    """Parse the places in an offset; SourceError if it is not an offset of this source."""
     try:
         return {address: _load_place(place) for address, place in form.items()}
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -78,12 +78,12 @@ def load(form: Mapping[str, Any]) -> Places:
 
 
 def dump(places: Mapping[str, Place]) -> dict[str, Any]:
-    """The offset with these places, in its one form."""
+    """Return the offset with these places, in its canonical form."""
     return {address: _dump_place(place) for address, place in sorted(places.items())}
 
 
 def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[str, Begin]:
-    """Where to go on in each bridge's log, by address, after `start`."""
+    """Return where to continue in each bridge's log, by address, after `start`."""
     states = list(states)
     served = {state.epoch for state in states}
     homes = {place.epoch: address for address, place in start.items()}
@@ -120,7 +120,7 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
 def end_after(
     begins: Mapping[str, Begin], ends: Mapping[str, Offsets], epochs: Mapping[str, str]
 ) -> Places:
-    """The places behind a batch: never before where it begins, whatever `ends` says."""
+    """Return the places after a batch: never before its begin, whatever `ends` says."""
     return {
         address: Place(
             epochs[address],
@@ -134,9 +134,9 @@ def end_after(
 def ranges_between(
     start: Places, end: Places, states: Mapping[str, LogState], on_loss: OnLoss
 ) -> list[Range]:
-    """The rows of the batch from `start` to `end`, at the addresses where the logs are now.
+    """Return the rows of the batch from `start` to `end`, at the current addresses of the logs.
 
-    `states` are by the id of the log. What expired since they were told, reading tells.
+    `states` are by the id of the log. Rows that expired since then are reported when they are read.
     """
     starts = {place.epoch: place for place in start.values()}
     ranges = []
@@ -183,7 +183,7 @@ def _check_place(place: Place, state: LogState, on_loss: OnLoss) -> Offsets:
 
 
 def _check_kept(partition: int, offset: int, state: LogState, on_loss: OnLoss) -> int:
-    """The offset, or the first one that is kept."""
+    """Return the offset, or the first one that is kept."""
     first = state.first[partition]
     if offset < first:
         on_loss(
@@ -193,7 +193,7 @@ def _check_kept(partition: int, offset: int, state: LogState, on_loss: OnLoss) -
 
 
 def expired(address: str, partition: int, offset: int, first: int) -> tuple[str, str]:
-    """Fact and advice."""
+    """Return fact and advice."""
     return (
         f"offset {offset} of partition {partition} is no longer in the log of the bridge at "
         f"{address}, which begins at {first}: {first - offset} rows expired before they were read",
@@ -203,7 +203,7 @@ def expired(address: str, partition: int, offset: int, first: int) -> tuple[str,
 
 
 def ahead(address: str, partition: int, offset: int, end: int) -> tuple[str, str]:
-    """Fact and advice."""
+    """Return fact and advice."""
     return (
         f"offset {offset} of partition {partition} is not yet in the log of the bridge at "
         f"{address}, which ends at {end}: was its directory replaced by an older copy?",

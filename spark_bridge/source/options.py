@@ -29,8 +29,8 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
 
-#: What Spark passes, as of 4.3, when a table of its catalog is made with a Python source. Such a
-#: table is never given its own options again, and would read from the default bridge.
+#: Options that Spark passes, as of 4.3, when a table of its catalog is made with a Python source.
+#: Such a table is never given its own options again, and would read from the default bridge.
 _OF_TABLES = "owner"
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
@@ -93,7 +93,7 @@ class SourceOptions:
 
     @property
     def has_limit(self) -> bool:
-        """Whether a batch is to have less, or more, than what there is."""
+        """Return whether a batch is limited to less, or more, than what there is."""
         return (
             self.max_rows_per_trigger is not None
             or self.max_bytes_per_trigger is not None
@@ -102,9 +102,10 @@ class SourceOptions:
 
 
 def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> SourceOptions:
-    """The source's options out of all that Spark passes; OptionError names the one that is wrong.
+    """Return the source's options from everything that Spark passes; OptionError names the wrong
+    one.
 
-    `also_known`: names, in lower case, that are not the source's but no mistake either.
+    `also_known`: names, in lower case, that are not the source's but not mistakes either.
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -136,11 +137,11 @@ def _unknown(name: str) -> OptionError:
     return OptionError(f"unknown option {name!r}{hint} (the options are {known})")
 
 
-# Parsers: text without blanks around it to value. The text of a ValueError goes behind the value.
+# Parsers from stripped text to a value. The text of a ValueError is appended to the value.
 
 
 def parse_bridges(text: str) -> tuple[str, ...]:
-    """`host:port[,host:port…]`, each in one spelling."""
+    """Parse `host:port[,host:port…]` into a canonical spelling."""
     addresses = tuple(_parse_address(each.strip()) for each in text.split(","))
     for address in addresses:
         if addresses.count(address) > 1:
@@ -202,7 +203,7 @@ def _parse_offsets(text: str) -> dict[str, dict[str, Any]]:
         for name, offset in by_partition.items():
             if name.isdecimal() and not (type(offset) is int and offset >= EARLIEST):
                 raise ValueError(f"has {offset!r} as offset of partition {name}")
-            # A whole offset, as a progress report or a checkpoint shows it, is welcome too.
+            # A whole offset, as in a progress report or a checkpoint, is accepted, too.
             if not name.isdecimal() and name not in ("epoch", "from", "initial"):
                 raise ValueError(f"has {name!r}, which is no number of a partition")
         parsed[_parse_address(bridge)] = by_partition

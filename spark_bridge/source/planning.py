@@ -1,4 +1,4 @@
-"""How much a batch takes, and into how many tasks it is split. Pure logic."""
+"""Plans how much a batch takes, and into how many tasks it is split. Pure logic."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from .offsets import Offsets, Range
 
-#: Ranges with fewer rows than these, together, are read by one task. A task in Python takes Spark
-#: some 20 ms, whatever it reads; so many rows, with their JSON parsed, take no longer.
+#: Ranges with fewer rows than these, together, are read by one task. A Python task takes Spark some
+#: 20 ms, whatever it reads; reading this many rows, with their JSON parsed, takes no longer.
 TASK_ROWS_MIN = 4096
 
 
 def share(sizes: Sequence[int], limit: int) -> list[int]:
-    """How much of each backlog a batch of at most `limit` rows takes: in proportion to the backlog.
+    """Return how much of each backlog a batch of at most `limit` rows takes, in proportion.
 
     Each that has something gets something, if the limit allows, so that a busy partition does not
     hold up a quiet one for ever.
@@ -30,7 +30,7 @@ def share(sizes: Sequence[int], limit: int) -> list[int]:
         total = sum(rest)
         for index in waiting:
             shares[index] += left * rest[index] // total
-        # What rounding left over, one each to those that lost most by it.
+        # Rounding left some over: one each to those that lost most by it.
         losers = sorted(waiting, key=lambda index: -(left * rest[index] % total))
         for index in losers[: limit - sum(shares)]:
             shares[index] += 1
@@ -40,7 +40,7 @@ def share(sizes: Sequence[int], limit: int) -> list[int]:
 def limit_rows(
     begins: Mapping[str, Offsets], ends: Mapping[str, Offsets], max_rows: int
 ) -> dict[str, Offsets]:
-    """Ends, by bridge, of a batch of at most that many rows."""
+    """Return the ends, by bridge, of a batch of at most that many rows."""
     places = [(name, index) for name, each in begins.items() for index in range(len(each))]
     sizes = [max(0, ends[name][index] - begins[name][index]) for name, index in places]
     limited = {name: list(each) for name, each in begins.items()}
@@ -50,7 +50,7 @@ def limit_rows(
 
 
 def count_rows(begins: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> int:
-    """Offsets between, those that the topics leave out included."""
+    """Count the offsets between, including those that the topics leave out."""
     return sum(
         max(0, end - begin)
         for name, each in begins.items()
@@ -61,9 +61,9 @@ def count_rows(begins: Mapping[str, Offsets], ends: Mapping[str, Offsets]) -> in
 def plan(
     ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None
 ) -> list[list[Range]]:
-    """What each task reads: a range that is large enough for one, or several small ones.
+    """Return what each task reads: a range that is large enough for one, or several small ones.
 
-    Several only if nobody asks for a number of tasks.
+    Several only if the number of tasks is not given.
     """
     parts = split(ranges, min_partitions, max_rows)
     if min_partitions is not None:
@@ -82,8 +82,9 @@ def plan(
 
 
 def split(ranges: Sequence[Range], min_partitions: int | None, max_rows: int | None) -> list[Range]:
-    """The ranges, cut so that none has more rows than `max_rows` and, if there are rows enough,
-    there are at least `min_partitions` of them, of about the same size."""
+    """Cut the ranges so that none has more rows than `max_rows` and, if there are enough rows,
+    there are at least `min_partitions` of them, of about the same size.
+    """
     parts = [1 if max_rows is None else -(-_rows(each) // max_rows) for each in ranges]
     if min_partitions is not None and sum(parts) < min_partitions:
         total = sum(map(_rows, ranges))

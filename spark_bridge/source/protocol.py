@@ -22,7 +22,7 @@ CHUNK_FORMAT = ">cQ"
 CHUNK_BYTES = struct.calcsize(CHUNK_FORMAT)
 BLOCKS, END, BROKEN = b"B", b"E", b"X"
 
-#: A reply is a few numbers by partition: something longer is no reply of a bridge.
+#: A reply is a few numbers by partition: anything longer is not a reply of a bridge.
 REPLY_BYTES_MAX = 16 << 20
 
 BLOCK_MAGIC = b"JBLK"
@@ -53,7 +53,7 @@ class Block(NamedTuple):
     """Where a block of a reply ends, in bytes and in offsets, and where its rows are."""
 
     checksum: int
-    end: int  # the offset behind the last one
+    end: int  # the offset after the last one
     rows: int
     body_starts: int  # bytes from the block's first one
     body_bytes: int
@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def parse_block(data: memoryview) -> Block:
-    """The block that the bytes begin with; at least HEADER_BYTES of them."""
+    """Parse the block that the bytes begin with; at least HEADER_BYTES of them."""
     magic, version, checksum, _, first, end, rows, topics_bytes, body_bytes, *_ = (
         struct.unpack_from(HEADER_FORMAT, data)
     )
@@ -79,7 +79,7 @@ def parse_block(data: memoryview) -> Block:
 
 
 def decode_rows(buffer: pa.Buffer, block: Block) -> pa.RecordBatch:
-    """The rows of a whole block, after a look at its checksum. Nothing is copied."""
+    """Decode the rows of a whole block, after verifying its checksum. Nothing is copied."""
     if zlib.crc32(memoryview(buffer)[CHECKSUM_ENDS:]) != block.checksum:
         raise CorruptBlockError(
             f"a block that ends at offset {block.end} came with a wrong checksum"

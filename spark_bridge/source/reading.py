@@ -27,14 +27,14 @@ BATCH_BYTES_MIN = 4 << 20
 
 
 def as_partitions(tasks: list[list[Range]]) -> list[InputPartition]:
-    """What each task is to read, in a form that can be sent."""
+    """Return what each task is to read, in a form that can be sent."""
     return [InputPartition([tuple(each) for each in ranges]) for ranges in tasks]
 
 
 def read_partition(
     options: SourceOptions, schema: StructType, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition, in batches with the Arrow schema of `schema`."""
+    """Yield the rows of a partition, in batches with the Arrow schema of `schema`."""
     if partition.value is None:
         return  # Spark makes one up when there is none
     begin_task()
@@ -64,7 +64,7 @@ def _read_range(
 
 
 def on_loss(options: SourceOptions, cause: str, fact: str, advice: str) -> None:
-    """DataLossError, or a warning if the query is to go on."""
+    """Raise DataLossError, or warn if the query is to go on."""
     if options.fail_on_data_loss:
         raise DataLossError(f"{fact}; {advice}")
     warn_once(cause, f"the query goes on (failOnDataLoss=false), but {fact}")
@@ -107,7 +107,7 @@ def _read_blocks(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch
 def _clip(
     options: SourceOptions, part: Range, start: int, end: int, refused: RefusedError
 ) -> tuple[int, int]:
-    """What is left of the range, by what the bridge says it has; on_loss if that is less."""
+    """Return what is left of the range, by what the bridge has; calls on_loss if that is less."""
     first, last = int(refused.facts["first"]), int(refused.facts["end"])
     if start < first:
         told = expired(part.address, part.partition, start, first)
@@ -120,7 +120,7 @@ def _clip(
 
 
 def _join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches joined."""
+    """Yield the same rows, with small batches joined."""
     held: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -157,7 +157,9 @@ def _misfit(part: Range, rows: pa.RecordBatch, row: int) -> MisfitError:
 
 
 def _note_misfits(options: SourceOptions, part: Range, count: int) -> None:
-    """Tell the bridge, which counts them. No reason to fail a task that has all its rows."""
+    """Report them to the bridge, which counts them. Not a reason to fail a task that has all
+    its rows.
+    """
     warn_once(
         f"misfits {part.address} {options.group}",
         f"{count} values of partition {part.partition} (bridge {part.address}) do not fit the "

@@ -1,4 +1,4 @@
-"""Makes `format("jsonbus")` known to a Spark session."""
+"""Registers `format("jsonbus")` with a Spark session."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.cloudpickle import register_pickle_by_value, unregister_pickle_by_v
 
 from .datasource import JsonBusDataSource
 
-#: What Spark adds to the environment of a source's Python when a query begins. All queries share
-#: that HashMap, and nothing guards it: two that begin at once can break it for good, and then every
-#: task fails with an OptionalDataException until the JVM is restarted. A name that is there already
-#: only gets another value, which breaks nothing.
+#: Names that Spark adds to the environment of a source's Python when a query begins. All queries
+#: share that HashMap, and nothing guards it: two that begin at once can corrupt it for good, and
+#: then every task fails with an OptionalDataException until the JVM is restarted. Setting a name
+#: that exists already only replaces a value, which corrupts nothing.
 ADDED_BY_SPARK = (
     "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",

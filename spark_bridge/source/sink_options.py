@@ -1,4 +1,4 @@
-"""Options of the sink, and what its columns mean; both are checked when a query starts."""
+"""Options of the sink, and the meaning of its columns; both are checked when a query starts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .errors import OptionError
 from .json.to_json import find_unwritable, to_json
 from .options import parse_options
 
-#: By their names in lower case: options that the sink shares with the source, its own, and what
-#: Spark passes besides them.
+#: By their names in lower case: options that the sink shares with the source, its own, and those
+#: that Spark adds.
 _SHARED = {"bridge": "bridge", "token": "token", "connecttimeoutms": "connectTimeoutMs"}
 _OWN = {
     "topic": "topic",
@@ -32,7 +32,7 @@ _OWN = {
 }
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
-#: What the source must not complain about, which sees all options first.
+#: Options about which the source, which sees all of them first, must not complain.
 SINK_OPTIONS = _OF_SPARK | _OWN.keys()
 
 _COLUMNS = ("topic", "value", "retain")
@@ -64,7 +64,9 @@ class SinkColumns:
     is_text: bool
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the query as they travel: topic, value as JSON text, and retain if need be."""
+        """Return rows of the query as they travel: topic, value as JSON text, and retain if
+        needed.
+        """
         if self.topic_at is None:
             topics = pa.repeat(pa.scalar(self.options.topic, pa.string()), batch.num_rows)
         else:
@@ -82,7 +84,9 @@ class SinkColumns:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The sink's options out of all that Spark passes; OptionError names the one that is wrong."""
+    """Return the sink's options from everything that Spark passes; OptionError names the wrong
+    one.
+    """
     shared, own = {}, {}
     for name, text in given.items():
         if name.lower() in _SHARED:
@@ -111,9 +115,9 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def find_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
-    """Which column is what; OptionError names the one that is missing, too many or of a wrong type.
+    """Find the columns; OptionError names the one that is missing, surplus or of a wrong type.
 
-    Names of columns are case-insensitive, as Spark's are.
+    Names of columns are case-insensitive, as in Spark.
     """
     places: dict[str, int] = {}
     for place, name in enumerate(schema.names):
@@ -155,7 +159,7 @@ def _is_text(kind: DataType) -> bool:
 
 
 def _parse_place(given: Mapping[str, str]) -> tuple[str | None, int]:
-    """Query and batch, which go together."""
+    """Parse query and batch, which go together."""
     query, batch = given.get("query"), given.get("batch")
     if query is None and batch is None:
         return None, 0

@@ -1,4 +1,4 @@
-"""Where reading starts or ends, out of the options startingOffsets and endingOffsets."""
+"""Resolves the options startingOffsets and endingOffsets into offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def resolve_bound(
     find: Callable[[LogState, int], Offsets],
     on_loss: OnLoss,
 ) -> dict[str, Offsets]:
-    """The offsets that `option` stands for now, by bridge. `find` asks a bridge for a time."""
+    """Return the offsets that `option` means now, by bridge. `find` asks a bridge for a time."""
     states = list(states)
     if bound.earliest:
         return {state.address: state.first for state in states}

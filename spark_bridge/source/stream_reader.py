@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .admission import Intake
+from .admission import Admission
 from .client import tell
 from .columns import check_schema
 from .errors import OptionError, SourceError
@@ -42,7 +42,7 @@ except ImportError:  # before Spark 4.2: no limits, and nobody asks for them
     if not TYPE_CHECKING:
 
         class SupportsTriggerAvailableNow:
-            """Spark does not know it yet."""
+            """Missing in older versions of Spark."""
 
         ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = None
 
@@ -51,15 +51,15 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets, planning and reading for one query."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        """OptionError if options or schema are not for a streaming query."""
+        """Raise OptionError if options or schema are not for a streaming query."""
         if options.ending_offsets is not None:
             raise OptionError("option endingOffsets is for batch queries: a stream has no end")
         check_schema(schema, options)
         self._options = options
         self._schema = schema
-        self._intake: Intake | None = None  # made when needed: it cannot be sent to executors
+        self._admission: Admission | None = None  # made when needed: it cannot be sent to executors
         self._initial: dict[str, Any] | None = None
-        #: The last end that was given out or asked for: Spark before 4.2 tells no start.
+        #: The last end that was given out or asked for: Spark before 4.2 passes no start.
         self._given: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -70,13 +70,13 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        # Spark asks for all there is when the trigger is to ignore limits (Trigger.Once).
+        # Spark asks for everything when the trigger is to ignore limits (Trigger.Once).
         limited = self._options.has_limit and type(limit).__name__ != "ReadAllAvailable"
         if start is None:
             start = self._given or self._initial
         if start is None:
-            # Spark before 4.2, in the first call: a new query, or one that goes on at an offset
-            # which is told with the batch. For a new one, the end has to carry its begin; for the
+            # Spark before 4.2, in the first call: a new query, or one that continues at an offset
+            # that comes with the batch. For a new one, the end has to carry its begin; for the
             # other, it must not be before that offset, so it cannot be limited.
             start = dump(self._take_in().first_places(lambda *told: None))
             limited = False
@@ -87,7 +87,7 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._given
 
     def getDefaultReadLimit(self) -> Any:
-        """Tells Spark that there is a limit; how they work together, the options know."""
+        """Tell Spark that there is a limit; the options define how limits combine."""
         options = self._options
         if options.max_rows_per_trigger is not None:
             return ReadMaxRows(options.max_rows_per_trigger)
@@ -101,7 +101,9 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._take_in().stop_at_what_is_there()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the logs ended when the bridges were last heard: the difference is the lag."""
+        """Return where the logs ended when the bridges were last heard: the difference is the
+        lag.
+        """
         states = self._take_in().last_states()
         return dump({state.address: Place(state.epoch, state.end) for state in states}) or None
 
@@ -116,7 +118,7 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the bridges how far the query is. It is for people to see: it fails nothing."""
+        """Report the progress of the query to the bridges. For people only: it never fails."""
         options = self._options
         states = {state.epoch: state.address for state in self._take_in().last_states()}
         for place in load(end).values():
@@ -133,13 +135,13 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def stop(self) -> None:
-        if self._intake is not None:
-            self._intake.close()
+        if self._admission is not None:
+            self._admission.close()
 
-    def _take_in(self) -> Intake:
-        if self._intake is None:
-            self._intake = Intake(self._options, self._on_loss)
-        return self._intake
+    def _take_in(self) -> Admission:
+        if self._admission is None:
+            self._admission = Admission(self._options, self._on_loss)
+        return self._admission
 
     def _on_loss(self, cause: str, fact: str, advice: str) -> None:
         on_loss(self._options, cause, fact, advice)

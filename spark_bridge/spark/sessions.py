@@ -1,4 +1,6 @@
-"""A SparkSession with what streaming from a bridge needs, and nothing that listens to the world."""
+"""Makes a SparkSession with what streaming from a bridge needs, and without ports open to the
+world.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +17,33 @@ from pyspark.sql import SparkSession
 from ..source import register
 from .java import find_java
 
-#: For every master. The UI opens a port, and progress bars write over whatever else is printed.
+#: For every master. The UI opens a port, and progress bars overwrite other output.
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
-#: For a master on this machine. Spark's own 200 shuffle partitions would be 200 tasks a batch; and
-#: the number is kept in a stateful query's checkpoint, so it does not follow the cores of today.
+#: For a master on this machine. Spark's default of 200 shuffle partitions would mean 200 tasks per
+#: batch; and the number is kept in a stateful query's checkpoint, so it does not depend on the
+#: cores of today.
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
 }
 
-#: Set on the command line of the JVM: it speaks before anybody could set its log level.
+#: Set on the command line of the JVM: it logs before anybody could set its log level.
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
-#: Takes 35 to 40 ms off each micro-batch. Must be set before the JVM starts.
+#: Saves 35 to 40 ms per micro-batch. Must be set before the JVM starts.
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 _UNIX_SOCKETS_SINCE = (4, 1)
 
-#: Spark writes two or more small files a batch into the checkpoint, and its default way starts
-#: processes (`readlink`, `chmod`) for each: 60 of the 150 ms that a small batch takes. The other
-#: way is as good on a local disk, where a rename is atomic; elsewhere it need not be. Named as
-#: since 4.1, and as before.
+#: Spark writes two or more small files per batch into the checkpoint, and by default starts
+#: processes (`readlink`, `chmod`) for each: 60 of the 150 ms that a small batch takes. This class
+#: is as safe on a local disk, where a rename is atomic; elsewhere it may not be. Named as since
+#: 4.1, and as before.
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGERS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
@@ -55,27 +58,27 @@ def session(
     config: Mapping[str, str] | None = None,
     by_value: bool = False,
 ) -> SparkSession:
-    """A session in which `format("jsonbus")` is known.
+    """Return a session in which `format("jsonbus")` is registered.
 
-    `config` wins over what is set here. `by_value` sends the source itself to executors where this
+    `config` overrides what is set here. `by_value` sends the source's code to executors where this
     package is not installed. Sets JAVA_HOME in the environment of this process and, for a local
-    master, SPARK_LOCAL_IP and PYSPARK_PYTHON where they are not set: Spark hands them on. A session
-    that this process has already is used, with the settings that it was started with.
+    master, SPARK_LOCAL_IP and PYSPARK_PYTHON where they are not set: Spark passes them on. If this
+    process already has a session, that one is used, with the settings that it was started with.
 
-    With a local master, checkpoints are taken to be on a local disk, unless HADOOP_CONF_DIR or the
-    setting spark.hadoop.fs.defaultFS speaks of another one; else `config` must have Spark's default
-    for spark.sql.streaming.checkpointFileManagerClass.
+    With a local master, checkpoints are assumed to be on a local disk, unless HADOOP_CONF_DIR or
+    the setting spark.hadoop.fs.defaultFS names another file system; otherwise `config` must have
+    Spark's default for spark.sql.streaming.checkpointFileManagerClass.
 
     Raises JavaNotFoundError.
     """
     config = config or {}
     is_local = master.startswith("local")
-    is_new = SparkContext._active_spark_context is None  # an active session is one of the thread
+    is_new = SparkContext._active_spark_context is None  # the active session belongs to the thread
     if is_new:
         os.environ["JAVA_HOME"] = str(find_java().home)
         if is_local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            # Else a worker is whatever `python3` is on the PATH.
+            # Otherwise a worker is whatever `python3` is on the PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in _settings(is_local, config).items():
@@ -93,13 +96,15 @@ def _settings(is_local: bool, config: Mapping[str, str]) -> dict[str, str]:
         settings[_UNIX_SOCKETS] = "true"
     settings.update(config)
     options = settings.get(_JAVA_OPTIONS, "")
-    if "SPARK_CONF_DIR" not in os.environ and "log4j" not in options:  # else it is the user's wish
+    if (
+        "SPARK_CONF_DIR" not in os.environ and "log4j" not in options
+    ):  # otherwise it is the user's wish
         settings[_JAVA_OPTIONS] = f'-Dlog4j2.configurationFile="{_LOG_SETTINGS}" {options}'.strip()
     return settings
 
 
 def _has_other_files(config: Mapping[str, str]) -> bool:
-    """Whether checkpoints may be elsewhere than on a local disk, or somebody else has chosen."""
+    """Return whether checkpoints may be elsewhere than on a local disk, or the user has chosen."""
     return (
         _FILE_MANAGER in config
         or "spark.hadoop.fs.defaultFS" in config

@@ -29,10 +29,11 @@ def supervise(
 ) -> Supervisor:
     """Start a query, and start it again whenever it ends with an exception.
 
-    `start` must start the query with a `checkpointLocation`, the same each time; it is called here
-    first, and what it raises then is raised here, and later in a thread of the supervisor. A
+    `start` must start the query with a `checkpointLocation`, the same each time. It is called here
+    first, and raises its errors to the caller; later it is called in a thread of the supervisor. A
     restart waits `backoff_s`, the next twice as long, up to `backoff_max_s`. After `restarts_max`
-    of them the last exception is final; a query that ran for `refill_after_s` begins anew.
+    restarts the last exception is final; a query that ran for `refill_after_s` gets the whole
+    number again.
     """
     if restarts_max < 0:
         raise ValueError(f"restarts_max is {restarts_max}: it must be 0 or more")
@@ -60,7 +61,7 @@ class Supervisor:
         self._backoff_max_s = backoff_max_s
         self._refill_after_s = refill_after_s
         self._stopping = threading.Event()
-        self._lock = threading.Lock()  # of the query and of whether it may be another one
+        self._lock = threading.Lock()  # guards the query and whether it may be restarted
         self._restarts = 0
         self._failure: BaseException | None = None
         self._session = SparkSession.getActiveSession()
@@ -79,16 +80,16 @@ class Supervisor:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again, in all."""
+        """How often the query was restarted."""
         return self._restarts
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs, or will again."""
+        """True if the query runs or will be restarted."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop the query for good, and return when it is over. A second call does nothing."""
+        """Stop the query for good, and return when it has ended. Idempotent."""
         with self._lock:
             self._stopping.set()
             query = self._query
@@ -96,10 +97,10 @@ class Supervisor:
         self._thread.join()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; False if it has not come in time.
+        """Wait for the end; return False if it has not come in time.
 
-        The end is that of a query without an exception (stop(), or a trigger that has an end), or
-        the last of too many exceptions: that one is raised.
+        A supervisor ends when its query ends without an exception (stop(), or a trigger that has an
+        end), or after too many exceptions: then the last one is raised.
         """
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -135,7 +136,7 @@ class Supervisor:
             failure = self._restart() or self._wait_for_failure()
 
     def _restart(self) -> BaseException | None:
-        """Start it again; what prevented that, if anything did."""
+        """Restart the query, and return what prevented that, if anything did."""
         self._started_at = time.monotonic()
         try:
             query = self._start()
@@ -145,12 +146,12 @@ class Supervisor:
             self._query = query
             self._restarts += 1
             stopped = self._stopping.is_set()
-        if stopped:  # by somebody who knew the query before this one
+        if stopped:  # by somebody who knew the previous query
             query.stop()
         return None
 
     def _wait_for_failure(self) -> BaseException | None:
-        """What the query ended with; None if it just ended."""
+        """Wait, and return the exception that the query ended with; None if it just ended."""
         try:
             self._query.awaitTermination()
         except Exception as error:
@@ -159,7 +160,7 @@ class Supervisor:
 
 
 def _make_active(session: SparkSession | None) -> None:
-    """Spark looks for a sink in Python in the active session, and every thread has its own."""
+    """Make the session active in this thread: Spark looks there for a sink in Python."""
     jvm = getattr(session, "_jvm", None)  # a session of Spark Connect has none, and needs none
     if session is not None and jvm is not None:
         in_jvm = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")  # has dots
@@ -167,5 +168,5 @@ def _make_active(session: SparkSession | None) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """What a Java exception says, without where."""
+    """Return the message of a Java exception without its stack."""
     return str(error).strip().partition("\n")[0]

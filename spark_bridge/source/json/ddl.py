@@ -1,4 +1,4 @@
-"""The option valueSchema: columns or a type, as Spark's SQL writes them.
+"""Parses the option valueSchema: columns or a type, as in Spark's SQL.
 
     id STRING, celsius DOUBLE, tags ARRAY<STRING>, place STRUCT<x: DOUBLE, y: DOUBLE>
     STRUCT<id: STRING>    ARRAY<BIGINT>    MAP<STRING, DOUBLE>
@@ -53,7 +53,7 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.|'')*')|(\w+)|([<>()
 
 
 def parse_value_schema(text: str) -> DataType:
-    """The type of a value; ValueError says, behind the text, what is wrong with it."""
+    """Parse the type of a value; a ValueError says, after the text, what is wrong with it."""
     parser = _Parser(text)
     is_type = re.match(r"\s*(struct|array|map)\s*<", text, re.IGNORECASE) is not None
     parsed = parser.read_type() if is_type else parser.read_fields()
@@ -73,7 +73,7 @@ class _Parser:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def expect(self, token: str) -> None:
-        """Go past this token, the empty one at the end; ValueError if another one comes."""
+        """Consume this token, the empty one at the end; raise ValueError if another one comes."""
         if not self._takes(token):
             wanted = repr(token) if token else "nothing more"
             raise ValueError(f"has {self._next or 'its end'!r} where {wanted} is expected")

@@ -1,4 +1,4 @@
-"""JSON text to a value of a Spark type, one row at a time and as forgiving as `from_json`.
+"""Converts JSON text to a value of a Spark type, one row at a time and as forgiving as `from_json`.
 
 The slow way, for the rows that Arrow's JSON reader does not take (values.py). Numbers are kept as
 the text they are until their type is known: 1.50 is "1.50" for a STRING and exact for a DECIMAL.
@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 
 from ..errors import OptionError
 
-#: JSON, parsed, to what Arrow takes; ValueError if it does not fit. Never asked about null.
+#: Converts parsed JSON to what Arrow takes; ValueError if it does not fit. Never called with null.
 Convert = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"-?\d{1,19}")
@@ -47,7 +47,7 @@ _INTEGER_BITS: dict[type[DataType], int] = {
     IntegerType: 32,
     LongType: 64,
 }
-#: Text that stands for a number which JSON cannot write; as in Spark.
+#: Text for numbers that JSON cannot write; as in Spark.
 _SPECIAL_NUMBERS = {
     "NaN": float("nan"),
     **dict.fromkeys(("INF", "+INF", "Infinity", "+Infinity"), float("inf")),
@@ -63,12 +63,12 @@ class Number(str):
 
 
 def parse(text: str) -> Any:
-    """JSON with its numbers as text; ValueError or RecursionError if it is none."""
+    """Parse JSON, keeping numbers as text; ValueError or RecursionError if it is not JSON."""
     return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number)
 
 
 def compile_type(data_type: DataType, where: str = "value") -> Convert:
-    """How to make a value of that type; OptionError if JSON cannot hold one."""
+    """Return a function that makes a value of that type; OptionError if JSON cannot hold one."""
     if isinstance(data_type, StructType):
         return _compile_struct(data_type, where)
     if isinstance(data_type, ArrayType):
@@ -171,9 +171,9 @@ def _compile_decimal(decimal: DecimalType) -> Convert:
 
 
 def _to_text(value: Any) -> str:
-    """Any JSON is a string: what is none is written as JSON."""
+    """Convert to a string; anything that is not one is written as JSON."""
     text = str(value) if isinstance(value, str) else _dump(value)
-    text.encode()  # a lone surrogate is no text that Spark can hold: UnicodeError, a ValueError
+    text.encode()  # a lone surrogate is not text that Spark can hold: UnicodeError, a ValueError
     return text
 
 
@@ -198,7 +198,7 @@ def _to_date(value: Any) -> date:
 
 
 def _to_timestamp(value: Any) -> datetime:
-    """A time without a zone is UTC: the session's zone is not known where this runs."""
+    """Parse a time; without a zone it is UTC: the session's zone is not known where this runs."""
     if type(value) is Number and _INTEGER.fullmatch(value):
         try:
             return datetime.fromtimestamp(int(value), UTC)

@@ -1,4 +1,4 @@
-"""Columns of any type as JSON text, by Arrow's compute functions: no loop over rows.
+"""Writes columns of any type as JSON text, by Arrow's compute functions: no loop over rows.
 
     numbers, booleans      as they are; NaN and the infinities, which JSON lacks, are null
     strings                strings
@@ -66,7 +66,9 @@ _PLAIN = (
 
 
 def find_unwritable(kind: DataType, name: str) -> tuple[str, DataType] | None:
-    """The first column, field or element whose type has no JSON form here, as (path, type)."""
+    """Return the first column, field or element whose type has no JSON form here, as (path,
+    type).
+    """
     if isinstance(kind, StructType):
         inner = [(field.dataType, f"{name}.{field.name}") for field in kind.fields]
     elif isinstance(kind, ArrayType):
@@ -81,7 +83,7 @@ def find_unwritable(kind: DataType, name: str) -> tuple[str, DataType] | None:
 
 
 def to_json(array: pa.Array) -> pa.Array:
-    """The text of each value; null where the value is null, or has no JSON form (NaN)."""
+    """Return the text of each value; null where the value is null, or has no JSON form (NaN)."""
     if array.null_count == len(array):
         return pa.nulls(len(array), pa.string())
     text = _texts(array)
@@ -89,7 +91,7 @@ def to_json(array: pa.Array) -> pa.Array:
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """The same; but what stands where a value is null is anything."""
+    """Return the text of each value; where the value is null, the text is undefined."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return to_json(array.cast(kind.value_type))
@@ -123,8 +125,7 @@ def _floats(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array) -> pa.Array:
-    # By way of numbers: they count in UTC whatever the time zone, and what is left without one
-    # needs no time zone database.
+    # Via numbers: they count in UTC whatever the time zone, so no time zone database is needed.
     instants = array.cast(pa.int64()).cast(pa.timestamp(array.type.unit)).cast(pa.string())
     text = pc.replace_substring(instants, " ", "T", max_replacements=1)
     return _wrap('"', text, '"' if array.type.tz is None else 'Z"')
@@ -168,7 +169,7 @@ def _join(offsets: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def _quote(array: pa.Array) -> pa.Array:
-    """Text as a JSON string."""
+    """Return text as a JSON string."""
     escaped = pc.replace_substring_regex(array, r'(["\\])', r"\\\1")
     text = _wrap('"', escaped, '"')
     has_controls = pc.match_substring_regex(array, r"[\x00-\x1f]").fill_null(False)
@@ -187,12 +188,14 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Spark sends a VARIANT as a struct, and says so in the metadata of a field."""
+    """Return whether a struct is a VARIANT: Spark sends one as a struct, and marks it in the
+    metadata of a field.
+    """
     return any((field.metadata or {}).get(b"variant") == b"true" for field in kind)
 
 
 def _is_quoted(kind: pa.DataType) -> bool:
-    """Whether the JSON of a type is a string."""
+    """Return whether the JSON of a type is a string."""
     return not (
         pa.types.is_boolean(kind)
         or pa.types.is_integer(kind)

@@ -1,4 +1,4 @@
-"""The column `value` as a struct: JSON text to Arrow, many rows at once.
+"""Reads the column `value` as a struct: JSON text to Arrow, many rows at once.
 
 Arrow's JSON reader takes a block of rows whole, without a look at any of them from Python, or it
 takes none. When it refuses, the block is halved until the rows that it refuses are few; those are
@@ -26,13 +26,13 @@ class ValueReader:
     """Reads values of one type."""
 
     def __init__(self, data_type: DataType, arrow_type: pa.DataType) -> None:
-        """OptionError if JSON cannot hold that type."""
+        """Raise OptionError if JSON cannot hold that type."""
         self._convert = compile_type(data_type)
         self._type = arrow_type
         self._fast_type = _find_fast_type(arrow_type)
 
     def read(self, texts: pa.Array) -> tuple[pa.Array, list[int]]:
-        """The values, and the rows whose text is JSON of another type, or no JSON."""
+        """Return the values, and the rows whose text is JSON of another type, or not JSON."""
         misfits: list[int] = []
         arrays = self._read(texts, 0, misfits)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays), misfits
@@ -52,14 +52,14 @@ class ValueReader:
         ]
 
     def _read_at_once(self, texts: pa.Array) -> pa.Array:
-        """ArrowInvalid if any row is not as the reader wants it."""
+        """Read all rows; ArrowInvalid if any row is not as the reader wants it."""
         if not len(texts):
             return pa.array([], self._type)
         lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
         data = lines.buffers()[2]
         table = pj.read_json(
             pa.BufferReader(data),
-            # One block: whatever stands in a value, no line is cut in two.
+            # One block: whatever is in a value, no line is cut in two.
             read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
             parse_options=pj.ParseOptions(
                 explicit_schema=pa.schema([("v", self._fast_type)]),
@@ -86,10 +86,10 @@ class ValueReader:
 
 
 def _find_fast_type(arrow_type: pa.DataType) -> pa.DataType | None:
-    """What Arrow's reader is to read, to be cast afterwards; None if it cannot.
+    """Return the type that Arrow's reader is to read, to be cast afterwards; None if it cannot.
 
-    It would read a date as a number of days, take the zone off a local time, let a decimal have
-    more digits than it may, and leave base 64 as it is; maps it does not know.
+    Arrow would read a date as a number of days, drop the zone of a local time, allow a decimal more
+    digits than it may have, and leave base64 as it is; it does not know maps.
     """
     if pa.types.is_map(arrow_type) or pa.types.is_binary(arrow_type):
         return None
