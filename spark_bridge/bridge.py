@@ -35,19 +35,19 @@ PORT = 7710
 PARTITIONS = 4
 SYNC_MS = 20.0
 
-#: How often old segments are looked for.
+#: How often retention is applied.
 EXPIRE_S = 5.0
 
 
 class Bridge:
-    """A bridge, open from its making until `close`; what it was given to record is then on disk.
+    """A bridge, open until `close`; then everything that it received is on disk.
 
         with Bridge(["sensors/**"], data_dir=Path("log")) as bridge:
             print(bridge.address)
 
-    `listen` is a host and a port, 0 for any. `partitions` counts when the log is made; None is
-    what it has. `settings` are those of jsonbus.Bus. Raises BridgeError if the log cannot be
-    opened or the address not be had, and what Bus raises.
+    `listen` is a host and a port, 0 for any. `partitions` is the number for a new log; an existing
+    log keeps its own. `settings` are those of jsonbus.Bus. Raises BridgeError if the log cannot be
+    opened or the address cannot be used, and what Bus raises.
     """
 
     def __init__(
@@ -68,48 +68,31 @@ class Bridge:
         self._complaint: Trouble | None = None  # the keeper's last
         self._is_complaining = False
         with ExitStack() as opened:
-            self.log = opened.enter_context(
-                OffsetLog(
-                    data_dir,
-                    partitions=partitions,
-                    retention_bytes=retention_bytes,
-                    retention_s=retention_s,
-                )
+            log = OffsetLog(
+                data_dir,
+                partitions=partitions,
+                retention_bytes=retention_bytes,
+                retention_s=retention_s,
             )
+            self.log = opened.enter_context(log)
             self._directory = os.stat(data_dir)
             self.bus = opened.enter_context(jsonbus.Bus(**settings))
+            largest = self.bus.config.value_bytes_max
             self._sink = Sink(
-                data_dir,
-                self.bus.publish,
-                flush=self.bus.flush,
-                value_bytes_max=self.bus.config.value_bytes_max,
+                data_dir, self.bus.publish, flush=self.bus.flush, value_bytes_max=largest
             )
-            # The order of ending is the reverse: first the sink, since the recorder shall have what
-            # goes out, and since the server waits for the batches on their way.
+            # Parts end in the reverse order: the sink first, because the recorder should record
+            # what goes out, and because the server waits for batches on their way.
             opened.callback(self._sink.close)
             self._server = Server(self._make_requests, token=token)
             opened.callback(self._server.stop)
-            self._recorder = Recorder(
-                self.bus,
-                self.log,
-                patterns,
-                sync_s=sync_ms / 1000,
-                appended=self._server.appended,
-            )
+            sync_s, appended = sync_ms / 1000, self._server.appended
+            self._recorder = Recorder(self.bus, log, patterns, sync_s=sync_s, appended=appended)
             self._recorder.start()
             opened.callback(self._recorder.stop)
             opened.callback(self._sink.close)
-            try:
-                self._sink.recover()
-            except StoreError as error:
-                # A full disk, most likely: what there is can still be read. And a query that asks
-                # again for its batch has it go on.
-                logger.error("batches on their way to the bus have to wait: %s", error)
-            try:
-                self.address = self._server.start(*listen)
-            except OSError as error:
-                host, port = listen
-                raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
+            self._recover_sink()
+            self.address = self._listen(*listen)
             self._terms = Terms(
                 name=self.bus.name,
                 node=self.bus.id,
@@ -121,14 +104,11 @@ class Bridge:
                 retention_bytes=retention_bytes,
             )
             self.bus.serve(state_topic(self.bus.id), lambda _: self.state())
-            self._keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")
-            self._keeper.start()
-            opened.callback(self._keeper.join)
-            opened.callback(self._stopping.set)
+            self._start_keeper(opened)
             self._opened = opened.pop_all()
 
     def stats(self) -> dict[str, Any]:
-        """Every counter, by part: log, recorder, sink, server, bus; and the groups by name."""
+        """Return every counter by part (log, recorder, sink, server, bus), and the groups by name."""
         return {
             "log": self.log.stats(),
             "recorder": self._recorder.stats(),
@@ -139,7 +119,7 @@ class Bridge:
         }
 
     def state(self) -> dict[str, Any]:
-        """What whoever asks over the bus is told; see state.py. Never waits for a disk."""
+        """Return the state that the bridge reports over the bus. Never waits for a disk."""
         now = monotonic()
         ends = self.log.end()
         stats: dict[str, dict[str, Any]] = {
@@ -159,7 +139,7 @@ class Bridge:
         )
 
     def close(self) -> None:
-        """Stop serving, record what was received, leave the bus. A second call does nothing."""
+        """Stop serving, record what was received, leave the bus. Idempotent."""
         self._opened.close()
 
     def __enter__(self) -> Bridge:
@@ -173,6 +153,20 @@ class Bridge:
     ) -> None:
         self.close()
 
+    def _recover_sink(self) -> None:
+        try:
+            self._sink.recover()
+        except StoreError as error:
+            # Most likely a full disk. The log can still be read, and a query that asks for its
+            # batch again makes it go on.
+            logger.error("batches on their way to the bus have to wait: %s", error)
+
+    def _listen(self, host: str, port: int) -> tuple[str, int]:
+        try:
+            return self._server.start(host, port)
+        except OSError as error:
+            raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
+
     def _make_requests(self, readers: Executor, publishers: Executor) -> Requests:
         return Requests(
             self.log,
@@ -184,8 +178,14 @@ class Bridge:
             stats=self.stats,
         )
 
+    def _start_keeper(self, opened: ExitStack) -> None:
+        keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")
+        keeper.start()
+        opened.callback(keeper.join)
+        opened.callback(self._stopping.set)
+
     def _keep(self) -> None:
-        """Apply the retention, now and then; and look whether there still is a log."""
+        """Apply retention every EXPIRE_S, and check that the log still exists."""
         complaint = None
         while not self._stopping.wait(EXPIRE_S):
             before, complaint = complaint, self._tend_log()
@@ -196,7 +196,7 @@ class Bridge:
             self._is_complaining = complaint is not None
 
     def _tend_log(self) -> str | None:
-        """What is wrong, in one sentence."""
+        """Return what is wrong, in one sentence, or None."""
         try:
             self.log.expire()
             if not os.path.samestat(os.stat(self.log.directory), self._directory):
@@ -204,7 +204,7 @@ class Bridge:
         except FileNotFoundError:
             return (
                 f"{self.log.directory} was moved or deleted while the bridge runs: what is "
-                "recorded will not be found again; start the bridge anew"
+                "recorded will not be found again; restart the bridge"
             )
         except (BridgeError, OSError) as error:
             return f"old segments cannot be removed: {error}"

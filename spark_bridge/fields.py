@@ -1,6 +1,6 @@
-"""The fields of a request, checked: whoever has the token may still be wrong.
+"""Checks the fields of a request: a client with the token may still be wrong.
 
-Each function returns what it was asked for, or raises RequestError with one sentence.
+Each function returns its field, or raises RequestError with one sentence.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from jsonbus.errors import InvalidTopicError
 
 from .errors import RequestError
 
-#: What fits the columns of the log and of the sink.
+#: The largest integer that fits the columns of the log and of the sink.
 INTEGER_MAX = (1 << 63) - 1
 
-#: A client may wait this long for new rows in one request.
+#: How long a client may wait for new rows in one request.
 WAIT_MS_MAX = 60_000
 
-#: Of the names that clients give: groups, queries.
+#: Length of the names that clients give: groups, queries.
 NAME_CHARACTERS_MAX = 200
 
-#: Patterns of one request; each topic is held against all of them.
+#: The most patterns of one request; each topic is compared with all of them.
 PATTERNS_MAX = 1_000
 
 
 def read_integer(request: dict[str, Any], key: str) -> int:
-    """A count, a number or an offset: 0 or more."""
+    """Read a count, a number or an offset: 0 or more."""
     value = request.get(key)
     if type(value) is not int or not 0 <= value <= INTEGER_MAX:
         raise RequestError(f"{key} must be an integer, 0 or more, not {value!r:.50}")
@@ -36,7 +36,7 @@ def read_integer(request: dict[str, Any], key: str) -> int:
 
 
 def read_wait_ms(request: dict[str, Any]) -> int:
-    """How long a client is ready to wait; not at all, unless it says so."""
+    """Read how long a client is ready to wait; 0 by default."""
     value = request.get("wait_ms", 0)
     if type(value) is not int or not 0 <= value <= WAIT_MS_MAX:
         raise RequestError(f"wait_ms must be 0 to {WAIT_MS_MAX:,}, not {value!r:.50}")
@@ -53,7 +53,7 @@ def read_time_us(request: dict[str, Any]) -> int:
 
 
 def read_name(request: dict[str, Any], key: str) -> str:
-    """A name; it will be stored, and shown to people."""
+    """Read a name, which will be stored and shown to people."""
     value = request.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
         raise RequestError(f"{key} must be text of 1 to {NAME_CHARACTERS_MAX} characters")
@@ -65,7 +65,7 @@ def read_name(request: dict[str, Any], key: str) -> str:
 
 
 def read_offsets(request: dict[str, Any], key: str, partitions: int) -> list[int]:
-    """One offset for each partition."""
+    """Read one offset for each partition."""
     value = request.get(key)
     if not _is_offsets(value) or len(value) != partitions:
         raise RequestError(f"{key} must be {partitions} offsets, one per partition")
@@ -73,7 +73,7 @@ def read_offsets(request: dict[str, Any], key: str, partitions: int) -> list[int
 
 
 def read_known(request: dict[str, Any]) -> list[int] | None:
-    """What a client knows of the ends; those of another log are none of ours."""
+    """Read the ends that a client knows; they may be those of another log."""
     value = request.get("known")
     if value is None or _is_offsets(value):
         return value
@@ -81,7 +81,7 @@ def read_known(request: dict[str, Any]) -> list[int] | None:
 
 
 def read_attempts(request: dict[str, Any]) -> list[tuple[int, int]]:
-    """Pairs of partition and attempt."""
+    """Read pairs of partition and attempt."""
     value = request.get("partitions")
     if type(value) is not list or not all(_is_offsets(each) and len(each) == 2 for each in value):
         raise RequestError("partitions must be a list of pairs: partition, attempt")
@@ -89,7 +89,7 @@ def read_attempts(request: dict[str, Any]) -> list[tuple[int, int]]:
 
 
 def read_filter(request: dict[str, Any]) -> Callable[[str], bool] | None:
-    """Whether a topic is asked for; None if all are."""
+    """Return a function that says whether a topic is wanted; None if all are."""
     patterns = request.get("topics")
     if patterns is None or patterns == ["**"]:
         return None

@@ -1,6 +1,6 @@
-"""How far queries are: what each group committed last, for people to see its lag.
+"""Remembers what each group of queries committed last, so that people can see its lag.
 
-Nothing depends on it: a query's own checkpoint says where it goes on, and no row is deleted because
+Nothing depends on it: a query continues from its own checkpoint, and no row is deleted because
 everybody has read it. So it is kept in memory, and comes back with each group's next commit.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: Groups that are remembered; the one that was heard of longest ago goes first.
+#: The most groups that are remembered; the least recently heard is forgotten first.
 GROUPS_MAX = 1_000
 
 
@@ -24,29 +24,29 @@ class _Group:
 
 
 class Groups:
-    """The groups by name. Any thread: requests tell of them, people ask."""
+    """The groups by name. Any thread may call any method."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
 
     def commit(self, name: str, offsets: Sequence[int], at: float) -> None:
-        """A group has done with everything below these offsets. `at`: seconds of a steady clock."""
+        """Note that a group has finished everything below these offsets, `at` monotonic seconds."""
         with self._lock:
-            group = self._hear_of(name)
+            group = self._touch(name)
             group.offsets, group.committed_at = tuple(offsets), at
 
     def note_misfits(self, name: str, count: int) -> None:
-        """A group met values that do not fit its schema."""
+        """Count values that do not fit the schema of a group."""
         with self._lock:
-            self._hear_of(name).misfits += count
+            self._touch(name).misfits += count
 
     def describe(self, ends: Sequence[int], now: float) -> dict[str, dict[str, Any]]:
-        """By group: its offsets, how many rows it is behind, and when it committed last."""
+        """Return, by group, its offsets, how many rows it is behind, and when it committed last."""
         with self._lock:
             return {name: _describe(group, ends, now) for name, group in self._groups.items()}
 
-    def _hear_of(self, name: str) -> _Group:
+    def _touch(self, name: str) -> _Group:
         group = self._groups.setdefault(name, _Group())
         self._groups.move_to_end(name)
         if len(self._groups) > GROUPS_MAX:

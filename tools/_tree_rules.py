@@ -83,14 +83,6 @@ EXCEPTIONS = frozenset(
         "jsonbus/sync: map",
         "jsonbus/transport: map",
         "jsonbus: map",
-        "spark_bridge/bridge.py: Bridge.__init__ too long",
-        "spark_bridge/log: map",
-        "spark_bridge/pipeline: map",
-        "spark_bridge/sink: map",
-        "spark_bridge/source/json: map",
-        "spark_bridge/source: map",
-        "spark_bridge/spark: map",
-        "spark_bridge: map",
         "tools: too many files",
     }
 )

@@ -19,5 +19,5 @@ retention.py     which segments are deleted
 recovery.py      which bytes of a file are blocks, after a crash
 disk.py          writes, syncs, and the lock on the directory
 
-The recorder appends, requests.py reads. The log knows neither the bus nor Spark.
+The recorder appends; `requests` reads for clients. The log knows neither the bus nor Spark.
 """

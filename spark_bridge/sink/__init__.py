@@ -9,5 +9,5 @@ store.py       staged batches, and the fence of each query
 database.py    the SQLite file below the store
 keyed_lock.py  one publisher at a time for each query
 
-requests.py calls it; it publishes by the function it is given, and knows no Spark.
+`requests` calls it; it publishes by the function it is given, and knows no Spark.
 """
