@@ -108,7 +108,7 @@ class Bridge:
             self._opened = opened.pop_all()
 
     def stats(self) -> dict[str, Any]:
-        """Return every counter by part (log, recorder, sink, server, bus), and the groups by name."""
+        """Return every counter by part (log, recorder, sink, server, bus), and the groups."""
         return {
             "log": self.log.stats(),
             "recorder": self._recorder.stats(),
