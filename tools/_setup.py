@@ -7,6 +7,7 @@ ready at once. The install is editable: only a change of pyproject.toml asks for
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,6 +18,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "installed.json"
 PYTHON_LEAST = (3, 11)
+
+#: Modules that the command line needs.
+NEEDS = ("click", "netifaces", "orjson", "rich")
 
 #: What is worth a warning before it is fetched: the extra, a module that it brings, and how much.
 LARGE = {"spark": ("pyspark", "Apache Spark with pyarrow and a Java: about 550 MB to download")}
@@ -44,6 +48,13 @@ def set_up(extras: tuple[str, ...] = ()) -> Path:
         _install(python, wanted)
         STAMP.write_text(json.dumps({"project": fingerprint, "extras": wanted}) + "\n")
     return python
+
+
+def find_python() -> str:
+    """A Python that can run the command line: this one, or else that of `.venv`."""
+    if all(importlib.util.find_spec(each) is not None for each in NEEDS):
+        return sys.executable
+    return str(set_up())
 
 
 def venv_python() -> Path:

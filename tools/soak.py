@@ -2,11 +2,11 @@
 
     sudo python3 tools/soak.py --minutes 60
 
-Three nodes live all the time on hosts of the lab (lab.py), a fourth is killed without a goodbye and
-started anew every few seconds. All publish reliable, ordinary, large and retained values, hear
-those of all others, and open channels to them. In the end, what the lasting nodes hold of memory,
-descriptors and threads must be in the second half what it was in the first, and what they heard
-must add up.
+Three nodes live all the time on hosts of the lab (tools/lab); a fourth is killed without a
+goodbye and started again every few seconds. All publish reliable, ordinary, large and retained
+values, hear those of all others, and open channels to them. In the end, what the lasting nodes hold
+of memory, descriptors and threads must be in the second half what it was in the first, and what
+they heard must add up.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lab import find_python
-from lab_namespace import LabError, find_obstacle
-from lab_network import Lab
-from lab_process import Process
-from lab_shape import Shape
+from _setup import ROOT, find_python
+
+sys.path.insert(0, str(ROOT))
+
+from tools.lab.namespace import LabError, find_obstacle
+from tools.lab.network import Lab
+from tools.lab.process import Process
+from tools.lab.shape import Shape
 
 NODE = Path(__file__).with_name("soak_node.py")
 SHAPE = Shape(0.05, delay_ms=5, jitter_ms=5, repeat=0.01, reorder=0.05)

@@ -17,8 +17,6 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import jsonbus
 
 PAUSE_S = 0.02

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lab_host import Host
-from lab_process import Process
+from tools.lab.host import Host
+from tools.lab.process import Process
 
 TIMEOUT_S = 60.0
 

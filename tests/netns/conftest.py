@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-# The lab is made of scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from lab_hub import Hub
-from lab_namespace import find_obstacle
-from lab_network import Lab
-from lab_shape import Shape
-
 from tests.helpers import wait_until
+from tools.lab.hub import Hub
+from tools.lab.namespace import find_obstacle
+from tools.lab.network import Lab
+from tools.lab.shape import Shape
 
 
 class MakeLab(Protocol):

@@ -9,11 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab_process import Process
-
 from jsonbus.core.channel.limits import SILENCE_S
 from tests.netns.commands import TIMEOUT_S, events
 from tests.netns.conftest import MakeLab
+from tools.lab.process import Process
 
 NODE = Path(__file__).with_name("channel_node.py")
 #: On a busy machine everything takes longer.

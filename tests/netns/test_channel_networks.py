@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab_host import Host
-from lab_network import Lab
-from lab_process import Process
-
 from tests.helpers import wait_until
 from tests.netns.commands import TIMEOUT_S, events
 from tests.netns.conftest import MakeLab
+from tools.lab.host import Host
+from tools.lab.network import Lab
+from tools.lab.process import Process
 
 NODE = Path(__file__).with_name("channel_node.py")
 BOTH = ("--interface", "eth0", "--interface", "eth1")

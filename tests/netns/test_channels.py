@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab_shape import Shape
-
 from tests.netns.commands import TIMEOUT_S, events
 from tests.netns.conftest import MakeLab
+from tools.lab.shape import Shape
 
 NODE = Path(__file__).with_name("channel_node.py")
 BYTES = 200_000_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from lab_delivery import Delivery, Load
-from lab_host import Host
-from lab_process import Process
-from lab_shape import Shape
 
 from tests.netns.commands import TIMEOUT_S, values
 from tests.netns.conftest import MakeLab
+from tools.lab.delivery import Delivery, Load
+from tools.lab.host import Host
+from tools.lab.process import Process
+from tools.lab.shape import Shape
 
 # Arguments: how many numbers, seconds between two. Publishes them reliably to "tick" once somebody
 # wants them, and stays.

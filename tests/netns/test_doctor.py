@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lab_host import INTERFACE, Host
-from lab_shape import Shape
 
 from tests.helpers import wait_until
 from tests.netns.commands import TIMEOUT_S, has_logged
 from tests.netns.conftest import MakeLab
 from tests.netns.plain import GROUP, PORT
+from tools.lab.host import INTERFACE, Host
+from tools.lab.shape import Shape
 
 Report = dict[str, Any]
 

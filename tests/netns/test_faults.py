@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from lab_host import Host
-from lab_process import Process
-from lab_shape import Shape
-
 from tests.helpers import wait_until
 from tests.netns.commands import (
     TIMEOUT_S,
@@ -17,6 +13,9 @@ from tests.netns.commands import (
 )
 from tests.netns.conftest import MakeLab
 from tests.netns.plain import GROUP, LISTENER, PORT
+from tools.lab.host import Host
+from tools.lab.process import Process
+from tools.lab.shape import Shape
 
 
 def test_a_killed_master_is_given_up_and_another_takes_its_place(lab: MakeLab) -> None:

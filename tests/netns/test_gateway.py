@@ -9,12 +9,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from lab_host import Host
-from lab_process import Process
-
 from tests.helpers import wait_until
 from tests.netns.commands import TIMEOUT_S, has_logged, values
 from tests.netns.conftest import MakeLab
+from tools.lab.host import Host
+from tools.lab.process import Process
 
 TOKEN = "aZ09"
 

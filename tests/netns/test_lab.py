@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
-ASK_FOR_OBSTACLE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from lab_namespace import find_obstacle; print(find_obstacle())"
-)
+ROOT = Path(__file__).resolve().parents[2]
+ASK_FOR_OBSTACLE = "from tools.lab.namespace import find_obstacle; print(find_obstacle())"
 
 
 def run_lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, str(TOOLS / "lab.py"), *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    argv = [sys.executable, "-m", "tools.lab", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def test_the_lab_tells_what_its_nodes_see(namespaces: None) -> None:
@@ -49,15 +46,15 @@ def test_wrong_arguments_are_refused_in_one_line(
 
 
 def test_a_machine_without_the_commands_is_told_which_ones_it_lacks() -> None:
-    argv = [sys.executable, "-c", ASK_FOR_OBSTACLE, str(TOOLS)]
-    empty = {**os.environ, "PATH": str(TOOLS)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=empty)
+    argv = [sys.executable, "-c", ASK_FOR_OBSTACLE]
+    empty = {**os.environ, "PATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, env=empty)
     assert "needs the commands ip, nsenter, setpriv, unshare" in done.stdout
 
 
 def test_a_user_without_the_rights_is_told_to_run_as_root(namespaces: None) -> None:
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
-    argv = [*powerless, sys.executable, "-c", ASK_FOR_OBSTACLE, str(TOOLS)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    argv = [*powerless, sys.executable, "-c", ASK_FOR_OBSTACLE]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert "cannot make a network namespace" in done.stdout
     assert "run as root" in done.stdout

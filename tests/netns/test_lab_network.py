@@ -10,18 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from lab_host import Host
-from lab_hub import Hub, has_netem
-from lab_namespace import LabError, Namespace
-from lab_network import Lab
-from lab_process import Process
-from lab_shape import Shape
 
 from tests.helpers import wait_until
 from tests.netns.conftest import MakeLab
 from tests.netns.plain import COUNTER, GROUP, LISTENER, PORT
+from tools.lab.host import Host
+from tools.lab.hub import Hub, has_netem
+from tools.lab.namespace import LabError, Namespace
+from tools.lab.network import Lab
+from tools.lab.process import Process
+from tools.lab.shape import Shape
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+ROOT = Path(__file__).resolve().parents[2]
 FRAMES = 100
 
 
@@ -173,16 +173,16 @@ def test_nothing_is_left_of_a_lab_that_failed_to_open(namespaces: None, tmp_path
 
 def test_nothing_is_left_of_a_lab_that_was_killed(namespaces: None) -> None:
     script = (
-        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from lab_network import Lab\n"
+        "import time\n"
+        "from tools.lab.network import Lab\n"
         "lab = Lab(2, hub='relay')\n"
         "process = lab.hosts[0].start_script('import time; time.sleep(600)')\n"
         "print(process._popen.pid, lab.hosts[0].namespace.holder_id,"
         " lab.hub.namespace.holder_id, lab.hub._relay.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    argv = [sys.executable, "-c", script, str(TOOLS)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         left = [int(word) for word in owner.stdout.readline().split()]
         assert len(left) == 4 and all(_is_alive(process) for process in left)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from lab_shape import Dice, Shape
+
+from tools.lab.shape import Dice, Shape
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from lab_host import Host
-from lab_network import Lab
 
 from tests.helpers import wait_until
 from tests.netns.commands import TIMEOUT_S, names_known, values
+from tools.lab.host import Host
+from tools.lab.network import Lab
 
 BOTH = ("--interface", "eth0", "--interface", "eth1")
 

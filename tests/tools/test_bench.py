@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from bench_alone import measure_memory, measure_unwanted, resident_mb
-from bench_arena import INSIDE, Arena
-from bench_floods import Plan
-from bench_floor import Batcher, take_batches
-from bench_flow import Credit, Tally, make_slots, open_slots
-from bench_growth import measure_growth
-from bench_load import UNKNOWN
-from bench_run import Run, RunError, cpu_clock_s, window_for
-from bench_spec import SENSOR, SENSOR_BYTES, make_value
+from tools.bench.arena import INSIDE, Arena
+from tools.bench.bus.alone import measure_memory, measure_unwanted, resident_mb
+from tools.bench.bus.floods import Plan
+from tools.bench.bus.floor import Batcher, take_batches
+from tools.bench.bus.flow import Credit, Tally, make_slots, open_slots
+from tools.bench.bus.growth import measure_growth
+from tools.bench.bus.load import UNKNOWN
+from tools.bench.bus.run import Run, RunError, cpu_clock_s, window_for
+from tools.bench.bus.spec import SENSOR, SENSOR_BYTES, make_value
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

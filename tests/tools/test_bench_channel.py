@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-import bench_channel
-from bench_arena import INSIDE, Arena
-from bench_channel import PARTS, Plan, make_report
-from bench_channel_pair import Pair
-from bench_child import RunError
+from tools.bench.arena import INSIDE, Arena
+from tools.bench.channel import command as bench_channel
+from tools.bench.channel.command import PARTS, Plan, make_report
+from tools.bench.channel.pair import Pair
+from tools.bench.child import RunError
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

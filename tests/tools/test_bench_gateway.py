@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from bench_gateway import make_report, measure_bus, measure_http, measure_publish, measure_text
+from tools.bench.gateway.command import (
+    make_report,
+    measure_bus,
+    measure_http,
+    measure_publish,
+    measure_text,
+)
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import find_free_port
-
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-import bench_recording
+from tools.bench import recording as bench_recording
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

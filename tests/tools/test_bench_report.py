@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-import bench_bus
-import bench_chart
-import bench_wire
-from bench_instructions import COUNTED, measure_instructions
-from bench_instructions import make_table as make_instructions_table
-from bench_load import BISECTIONS, Offer, search_highest_rate
-from bench_measures import MEASURES, Measure, Sample, Target
-from bench_publish import Pace
-from bench_report import make_rows, make_summary, make_table
+from tools.bench.bus import command as bench_bus
+from tools.bench.bus.load import BISECTIONS, Offer, search_highest_rate
+from tools.bench.bus.publish import Pace
+from tools.bench.measures import MEASURES, Measure, Sample, Target
+from tools.bench.report import make_rows, make_summary, make_table
+from tools.bench.wire import command as bench_wire
+from tools.bench.wire.instructions import COUNTED, measure_instructions
+from tools.bench.wire.instructions import make_table as make_instructions_table
+from tools.pictures import bench_chart
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

@@ -12,20 +12,16 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install -e .[bridge]")
 
-# The benchmarks are scripts, which import each other by bare name.
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from bench_arena import INSIDE, Arena
-from bench_measures import Sample
-from bench_report import make_rows, make_summary
-from bench_spark_cpu import Cpu, children_cpu_s, descendants
-from bench_spark_measures import MEASURES, SHOWN, TABLE_HEADER, figure, make_readme_table
-from bench_spark_queries import make_flow
-from bench_spark_recorder import measure_ranges, measure_recorder
-from bench_spark_rows import SCHEMA, VALUE_BYTES, make_batch, write_json_files
-from bench_spark_stage import Stage
-
 from tests.helpers import wait_until
+from tools.bench.arena import INSIDE, Arena
+from tools.bench.measures import Sample
+from tools.bench.report import make_rows, make_summary
+from tools.bench.spark.cpu import Cpu, children_cpu_s, descendants
+from tools.bench.spark.measures import MEASURES, SHOWN, TABLE_HEADER, figure, make_readme_table
+from tools.bench.spark.queries import make_flow
+from tools.bench.spark.recorder import measure_ranges, measure_recorder
+from tools.bench.spark.rows import SCHEMA, VALUE_BYTES, make_batch, write_json_files
+from tools.bench.spark.stage import Stage
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

@@ -1,4 +1,4 @@
-"""tools/grafana.json shows what is really there, and Grafana can show it."""
+"""tools/pictures/grafana.json shows what is really there, and Grafana can show it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.gateway.metrics.scraped import Scraped, read_metrics
 from tests.helpers import find_free_port
 from tests.spark_bridge.raw_client import open_client
 
-FILE = Path(__file__).parents[2] / "tools" / "grafana.json"
+FILE = Path(__file__).parents[2] / "tools" / "pictures" / "grafana.json"
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 VARIABLES: list[dict[str, Any]] = DASHBOARD["templating"]["list"]

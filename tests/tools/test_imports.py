@@ -91,8 +91,8 @@ def test_an_import_that_points_the_wrong_way_is_found(module: str, source: str) 
         ),
         ("jsonbus.doctor.machine", "from ..transport.interfaces import list_candidates"),
         ("tools.simulate", "from jsonbus.sim.world import World"),
-        ("tools.bench_bus", "import jsonbus\nfrom jsonbus.transport import multicast"),
-        ("tools.bench_peers", "import zmq"),
+        ("tools.bench.bus.command", "import jsonbus\nfrom jsonbus.transport import multicast"),
+        ("tools.bench.bus.peers", "import zmq"),
         ("tools.test", "from _setup import set_up"),
     ],
 )

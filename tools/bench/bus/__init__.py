@@ -1,0 +1,17 @@
+"""The benchmark of the bus: publishers and subscribers of many systems, each a process.
+
+command.py           the options, the order of the workloads, the report
+floods.py            throughput, fan-out, large values and latency
+alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
+load.py              the highest rate without loss, and whether every loss is counted
+growth.py            cost by number of topics and of nodes
+run.py               the processes of one run: started, asked, ended
+worker.py            such a process
+spec.py              what it is told, and what it publishes
+flow.py              how a publisher is kept from overrunning its subscribers; counting
+publish.py           what a publisher can be asked to do; publish_tasks.py in an event loop
+floor.py             raw sockets: the least that any system does
+jsonbus_threads.py   `Bus`
+jsonbus_tasks.py     `AsyncBus`
+peers.py             pyzmq, zenoh, LCM, NATS
+"""

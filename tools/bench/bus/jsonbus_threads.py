@@ -1,0 +1,105 @@
+"""jsonbus as programs with threads use it: `Bus`, and a handler that is called per message.
+
+jsonbus        datagrams as large as the bus chooses for loopback
+jsonbus-1400   as large as on a LAN, or as the number says
+jsonbus-reliable  as jsonbus, with messages that are sent again to who missed them
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import jsonbus
+from tools.bench.bus.flow import Tally
+from tools.bench.bus.publish import Publisher
+from tools.bench.bus.spec import TOPIC_NOBODY_WANTS, Spec
+
+READY_S = 30.0
+
+
+class BusPublisher(Publisher):
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec)
+        self._bus = jsonbus.Bus(**bus_settings(spec))
+        # No method around it: the loop of `burst` calls what an application would call.
+        self.publish = self._bus.publish  # type: ignore[assignment, method-assign]
+
+    def probe(self) -> dict[str, Any]:
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if self._bus.state == "sure" and len(self._bus.nodes()) > self.spec.subscribers:
+                break
+            time.sleep(0.005)
+        return super().probe()
+
+    def finish(self) -> None:
+        self._bus.flush(READY_S)
+
+    def suppress(self, count: int) -> dict[str, Any]:
+        """Publish what nobody wants."""
+        publish, topic, value = self._bus.publish, TOPIC_NOBODY_WANTS, self.value
+        while publish(topic, value):
+            self._bus.wait_until_sure(READY_S)  # until then it is held, or sent
+        cpu_s = process_time()
+        for _ in range(count):
+            publish(topic, value)
+        return {"sent": count, "cpu_s": process_time() - cpu_s}
+
+    def stats(self) -> dict[str, int]:
+        return self._bus.stats()
+
+    def close(self) -> None:
+        self._bus.close()
+
+
+class BusSubscriber:
+    def __init__(self, spec: Spec, tally: Tally) -> None:
+        self._bus = jsonbus.Bus(**bus_settings(spec))
+        handler = tally.handler(lambda message: message.value)
+        self._bus.subscribe(spec.topic, handler, maxsize=mailbox_size(spec))
+        self._stopping = threading.Event()
+
+    def run(self, ready: Callable[[], None]) -> None:
+        ready()
+        self._stopping.wait()
+        self._bus.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def stats(self) -> dict[str, int]:
+        return self._bus.stats()
+
+
+def bus_settings(spec: Spec) -> Any:
+    settings: dict[str, Any] = {
+        "group": spec.group,
+        "port": spec.port,
+        "interface": spec.interface,
+        "mode": spec.mode,
+        "name": f"{spec.role}-{spec.index}",
+        "receive_buffer_bytes": spec.receive_buffer_bytes,
+    }
+    if spec.system.endswith("-reliable"):
+        settings["reliable"] = True
+    size = spec.system.rpartition("-")[2]
+    if size.isdecimal():
+        settings["datagram_bytes_max"] = int(size)
+    return settings
+
+
+def mailbox_size(spec: Spec) -> int:
+    """Nothing is dropped unless that is what is measured: the window bounds what may wait."""
+    return 4 * spec.window if spec.mailbox is None else spec.mailbox
+
+
+def make_publisher(spec: Spec) -> BusPublisher:
+    return BusPublisher(spec)
+
+
+def make_subscriber(spec: Spec, tally: Tally) -> BusSubscriber:
+    return BusSubscriber(spec, tally)

@@ -1,0 +1,63 @@
+"""The HTTP side of a gateway alone, a process: its hub returns at once.
+
+    python3 -m tools.bench.gateway.http_alone httptools|h11 [PROFILE]
+
+Prints its address, and ends with its standard input; then it writes the profile, if a file is
+named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import sys
+from typing import Any
+
+from jsonbus.gateway.http.access import Access
+from jsonbus.gateway.http.app import make_app
+from jsonbus.gateway.http.event_streams import EventStreams
+from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.server import HttpServer
+from jsonbus.gateway.hub import Published
+from jsonbus.gateway.services import Services
+
+_DONE = Published(0, True)
+
+
+class StandIn:
+    """A hub without a bus."""
+
+    async def publish(self, topic: str, value: Any, **options: Any) -> Published:
+        return _DONE
+
+
+async def serve(parser: str) -> None:
+    hub: Any = StandIn()
+    services = Services(
+        hub=hub,
+        webhooks=hub,
+        event_streams=EventStreams(hub),
+        subscribers=lambda: [],
+        visitors=Visitors(is_loopback=True),
+        stats=lambda: {},
+        access=Access(),
+    )
+    server = HttpServer(make_app(services), parser=parser)
+    await server.start()
+    print("{}:{}".format(*server.address), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await server.close()
+
+
+def main() -> None:
+    parser, *profiles = sys.argv[1:]
+    if not profiles:
+        asyncio.run(serve(parser))
+        return
+    with cProfile.Profile() as profile:
+        asyncio.run(serve(parser))
+    profile.dump_stats(profiles[0])
+
+
+if __name__ == "__main__":
+    main()

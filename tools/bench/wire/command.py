@@ -1,0 +1,140 @@
+"""Measure the pieces of the way from publish to handler, without a network.
+
+    python3 -m tools.bench wire                        all, in µs of CPU per message
+    python3 -m tools.bench wire --only publish,receive some
+    python3 -m tools.bench wire --instructions         instructions per message instead
+    python3 -m tools.bench wire --profile node-receive where the time of one loop goes
+
+The floor of each table is what orjson, or a bare program around it (bus/floor.py), needs for the
+same messages in the same run. Repetitions are interleaved; medians are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import pstats
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
+
+from tools._setup import say
+from tools.bench.measures import Measure, Sample
+from tools.bench.report import as_dict, make_rows, make_table
+from tools.bench.wire import loops as pieces
+from tools.bench.wire.instructions import measure_instructions
+
+#: By table, the loops; the first is the floor, if the table has one.
+LOOPS: dict[str, dict[str, Callable[[int], pieces.Loop]]] = {
+    "encode": {
+        "orjson-dumps": pieces.dump_values,
+        "codec-dumps": pieces.dump_by_codec,
+        "encode-message": pieces.encode_messages,
+        "encode-batch": pieces.encode_batches,
+    },
+    "decode": {
+        "orjson-loads": pieces.load_values,
+        "decode-message": pieces.decode_messages,
+        "decode-batch": pieces.decode_batches,
+    },
+    "publish": {
+        "floor-publish": pieces.floor_publish,
+        "floor-publish-singly": pieces.floor_publish_singly,
+        "node-publish": pieces.node_publish,
+        "node-publish-singly": pieces.node_publish_singly,
+        "bus-publish": pieces.bus_publish,
+    },
+    "receive": {
+        "floor-receive": pieces.floor_receive,
+        "floor-receive-singly": pieces.floor_receive_singly,
+        "node-receive": pieces.node_receive,
+        "node-receive-singly": pieces.node_receive_singly,
+        "bus-receive": pieces.bus_receive,
+    },
+    "refuse": {
+        "node-suppress": pieces.node_suppress,
+        "node-refuse": pieces.node_refuse,
+    },
+    "match": {
+        "match-again": pieces.match_exactly,
+        "match-anew": pieces.match_anew,
+    },
+}
+
+MEASURES = {
+    "encode": Measure("a 74-byte value to a datagram", "µs", ("orjson-dumps",)),
+    "decode": Measure("a datagram to a frame, per message", "µs", ("orjson-loads",)),
+    "publish": Measure("publish to datagrams, per message", "µs", ("floor-publish",)),
+    "receive": Measure("datagrams to inboxes or handlers", "µs", ("floor-receive",)),
+    "refuse": Measure("what nobody wants: a publish, and 1.6 KB received", "µs"),
+    "match": Measure("find a topic's patterns among 1,000", "µs"),
+}
+MAKERS = {name: make for loops in LOOPS.values() for name, make in loops.items()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parse(arguments)
+    if options.loop is not None:
+        MAKERS[options.loop](max(options.prepare, options.messages))(options.messages)
+        pieces.close_buses()
+        return 0
+    if options.profile is not None:
+        _profile(options.profile, options.messages)
+        return 0
+    if options.instructions:
+        print(measure_instructions(say, options.messages))
+        return 0
+    rows = make_rows(list(_measure(options)), MEASURES)
+    for name in rows:
+        print(f"\n{make_table(MEASURES[name], rows[name])}")
+    if options.json is not None:
+        result = {"measures": as_dict(rows, MEASURES)}
+        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m tools.bench wire",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = ",".join(LOOPS)
+    parser.add_argument("--only", metavar="NAMES", default=names, help=f"some of {names}")
+    parser.add_argument("--repetitions", type=int, default=7, metavar="N", help="(7)")
+    parser.add_argument("--messages", type=int, default=20_000, metavar="N", help="(20000)")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures, as JSON")
+    parser.add_argument("--instructions", action="store_true", help="count them (minutes)")
+    parser.add_argument("--profile", metavar="LOOP", choices=MAKERS, help="where time goes")
+    parser.add_argument("--loop", metavar="LOOP", choices=MAKERS, help="run one, show nothing")
+    parser.add_argument("--prepare", type=int, default=0, metavar="N", help="with --loop")
+    options = parser.parse_args(arguments)
+    options.only = [each for each in options.only.split(",") if each]
+    for name in options.only:
+        if name not in LOOPS:
+            parser.error(f"--only knows {names}, not {name!r}")
+    if options.messages < 100 or options.repetitions < 1:
+        parser.error("--messages is at least 100, --repetitions at least 1")
+    return options
+
+
+def _measure(options: argparse.Namespace) -> Iterator[Sample]:
+    for repetition in range(options.repetitions):
+        say(f"repetition {repetition + 1}/{options.repetitions}")
+        for table in options.only:
+            for name, make in LOOPS[table].items():
+                loop = make(options.messages)
+                begun_s = process_time()
+                loop(options.messages)
+                figure_us = 1e6 * (process_time() - begun_s) / options.messages
+                pieces.close_buses()
+                yield Sample(table, name, figure_us)
+
+
+def _profile(name: str, messages: int) -> None:
+    loop = MAKERS[name](messages)
+    profile = cProfile.Profile()
+    profile.runcall(loop, messages)
+    pieces.close_buses()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(20)

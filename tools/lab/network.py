@@ -1,0 +1,73 @@
+"""Lab: some hosts on one hub, in namespaces of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+from tools.lab.host import INTERFACE, Host
+from tools.lab.hub import Hub
+from tools.lab.namespace import LabError
+from tools.lab.shape import Shape
+
+CARRIER_TIMEOUT_S = 60
+
+
+class Lab:
+    """A context manager: at its end, however it comes, no process and no namespace is left.
+
+    Use it from the thread that outlives it: the processes die with the thread that started them.
+    """
+
+    def __init__(
+        self,
+        hosts: int,
+        shape: Shape | None = None,
+        *,
+        hub: str = "auto",
+        seed: int = 1,
+        python: str = sys.executable,
+    ) -> None:
+        shape = shape or Shape()
+        with contextlib.ExitStack() as stack:
+            self.hub = stack.enter_context(Hub(hub, seed, python))
+            self.hosts: list[Host] = []
+            for number in range(1, hosts + 1):
+                host = Host(f"host{number}", f"10.77.0.{number}", python)
+                stack.callback(host.close)
+                self.hub.connect(host.namespace, host.name, INTERFACE)
+                host.configure()
+                self.hosts.append(host)
+            self.hub.start(shape)
+            self._wait_for_carriers()
+            self._stack = stack.pop_all()
+
+    def replace_interface(self, host: Host) -> None:
+        """Give a host a new interface under the old name, as a driver that restarts does."""
+        self.hub.reconnect(host.namespace, host.name, INTERFACE)
+        host.configure()
+        self._wait_for_carriers()
+
+    def report(self) -> str:
+        """What every process said last."""
+        return "\n".join(process.report() for host in self.hosts for process in host.processes)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def _wait_for_carriers(self) -> None:
+        """Return once all links work: the kernel takes a moment, up to a second, to notice."""
+        deadline = time.monotonic() + CARRIER_TIMEOUT_S
+        for host in self.hosts:
+            for namespace, name in ((host.namespace, INTERFACE), (self.hub.namespace, host.name)):
+                while not namespace.has_carrier(name):
+                    if time.monotonic() >= deadline:
+                        raise LabError(f"the link of {host.name} did not come up")
+                    time.sleep(0.01)
