@@ -1,4 +1,4 @@
-"""The README's examples, run as people would: every block in a terminal, in real processes.
+"""The examples of the READMEs, run as people would: every block in a terminal, in real processes.
 
 Blocks below one heading belong together: they run in order, on one bus of their own. What kind of
 fence a block has says how it is run:
@@ -32,7 +32,20 @@ import jsonbus
 from tests.helpers import PACKAGES, wait_until
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+#: Every page that people read, by its path.
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in (
+        "README.md",
+        "jsonbus/README.md",
+        "jsonbus/cli/README.md",
+        "jsonbus/core/README.md",
+        "jsonbus/gateway/README.md",
+        "spark_bridge/README.md",
+        "tools/README.md",
+    )
+}
 
 #: Far more than anything here takes, also on a machine that is slow and busy.
 TIMEOUT_S = 120.0
@@ -109,7 +122,7 @@ class Section:
         )
 
 
-def read_sections(text: str = README) -> list[Section]:
+def read_sections(text: str) -> list[Section]:
     parts = re.split(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return [
         Section(title, body, [Block(*found) for found in _FENCE.findall(body)])

@@ -1,4 +1,7 @@
-"""The README tells the truth: its examples work, and its tables are complete."""
+"""The READMEs tell the truth: their examples work, their tables are complete, their links lead on.
+
+The pages of the gateway and of the bridge have tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,27 @@ from jsonbus.core.limits import VALUE_BYTES_MAX
 from jsonbus.core.wire import format as wire
 from jsonbus.sim.experiments import TABLE_HEADER
 from tests.helpers import find_free_port, need_program
-from tests.readme import README, ROOT, Run, Section, read_sections
+from tests.readme import PAGES, ROOT, Run, Section, read_sections
 from tests.transport.namespace import in_private_namespace, ip
 
-SECTIONS = {section.title: section for section in read_sections()}
-RUNNABLE = [section for section in SECTIONS.values() if section.is_runnable]
+FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS = (
+    "README.md",
+    "jsonbus/README.md",
+    "jsonbus/cli/README.md",
+    "jsonbus/core/README.md",
+    "tools/README.md",
+)
+#: The pages that are checked here: their sections by title.
+SECTIONS = {
+    page: {section.title: section for section in read_sections(PAGES[page])}
+    for page in (FRONT, LIBRARY, COMMANDS_PAGE, PROTOCOL, TOOLS)
+}
+RUNNABLE = {
+    f"{page}: {section.title}": section
+    for page, sections in SECTIONS.items()
+    for section in sections.values()
+    if section.is_runnable
+}
 
 #: The examples have times in them that hold on any network and any desk, but not on a machine that
 #: is so busy that a process gets no time for most of a second. Then a section is run again.
@@ -51,53 +70,52 @@ def run_section(section: Section, folder: Path, port: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "section",
-    [each for each in RUNNABLE if not each.names_the_default_bus],
-    ids=lambda section: section.title,
+    "title", [title for title, each in RUNNABLE.items() if not each.names_the_default_bus]
 )
-def test_examples_show_what_the_readme_says(section: Section, tmp_path: Path) -> None:
-    run_section(section, tmp_path, find_free_port())
+def test_examples_show_what_the_readme_says(title: str, tmp_path: Path) -> None:
+    run_section(RUNNABLE[title], tmp_path, find_free_port())
 
 
 @pytest.mark.parametrize(
-    "section",
-    [each for each in RUNNABLE if each.names_the_default_bus],
-    ids=lambda section: section.title,
+    "title", [title for title, each in RUNNABLE.items() if each.names_the_default_bus]
 )
 @in_private_namespace
-def test_examples_without_jsonbus_show_what_the_readme_says(
-    section: Section, tmp_path: Path
-) -> None:
+def test_examples_without_jsonbus_show_what_the_readme_says(title: str, tmp_path: Path) -> None:
     # Programs that do not choose an interface leave that to the routes.
     ip("route add 224.0.0.0/4 dev lo src 127.0.0.1")
-    run_section(section, tmp_path, None)
+    run_section(RUNNABLE[title], tmp_path, None)
 
 
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
-    kinds = {block.kind for section in SECTIONS.values() for block in section.blocks}
-    assert kinds == {"console", "python", "text", "json", "sh"}
-    assert README.count("```") == 2 * sum(len(each.blocks) for each in SECTIONS.values())
+    for page, sections in SECTIONS.items():
+        blocks = [block for section in sections.values() for block in section.blocks]
+        assert {block.kind for block in blocks} <= {"console", "python", "text", "json", "sh"}
+        assert PAGES[page].count("```") == 2 * len(blocks), page
 
 
 def test_the_first_screen_has_short_programs() -> None:
-    programs = [block for block in SECTIONS["In Python"].blocks if block.kind == "python"]
+    programs = [block for block in SECTIONS[FRONT]["In Python"].blocks if block.kind == "python"]
     assert len(programs) == 2
     for program in programs:
         assert len([line for line in program.text.splitlines() if line]) <= 5
 
 
 def test_every_datagram_shown_is_one() -> None:
-    blocks = [block for each in SECTIONS.values() for block in each.blocks if block.kind == "json"]
+    sections = SECTIONS[PROTOCOL].values()
+    blocks = [block for each in sections for block in each.blocks if block.kind == "json"]
+    assert blocks
     for line in "".join(block.text for block in blocks).splitlines():
         wire.decode(line.encode())
 
 
 def scripts_shown() -> Iterator[list[str]]:
-    for section in SECTIONS.values():
+    for section in (each for page in SECTIONS.values() for each in page.values()):
         for block in section.blocks:
             if block.kind == "sh":
                 yield from (shlex.split(line, comments=True) for line in block.text.splitlines())
-    for line in re.findall(r"`(?:sudo )?(python3 (?:tools/|-m tools\.)[^`]+)`", README):
+    for line in re.findall(
+        r"`(?:sudo )?(python3 (?:tools/|-m tools\.)[^`]+)`", "\n".join(PAGES.values())
+    ):
         yield shlex.split(line)
 
 
@@ -126,9 +144,9 @@ def test_every_script_shown_is_there_and_has_the_options_shown(words: list[str])
         assert [each for each in options if each not in told.stdout] == []
 
 
-def rows_of(section: str) -> list[list[str]]:
-    """The cells of all tables of a section."""
-    lines = [line for line in SECTIONS[section].text.splitlines() if line.startswith("| ")]
+def rows_of(page: str, section: str) -> list[list[str]]:
+    """Return the cells of all tables of a section."""
+    lines = [line for line in SECTIONS[page][section].text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
@@ -153,20 +171,21 @@ def all_commands() -> Iterator[tuple[str, click.Command]]:
 
 @pytest.mark.parametrize(("name", "command"), list(all_commands()))
 def test_every_command_is_told_with_all_its_options(name: str, command: click.Command) -> None:
-    (row,) = [row for row in rows_of("On the command line") if re.match(rf"`{name}\b", row[0])]
-    told = set(re.findall(r"`(--?[a-z-]+)", row[2]))
-    assert told == options_of(command, shared=False)
+    text = SECTIONS[COMMANDS_PAGE][name].text
+    listed = "\n".join(re.findall(r"^- .*(?:\n  .*)*", text, re.M))
+    assert set(re.findall(r"`(--?[a-z-]+)", listed)) >= options_of(command, shared=False)
+    (synopsis,) = re.findall(rf"^`jsonbus {name}( [^`]+)?`", text, re.M)
     for param in command.params:
         if isinstance(param, SharedOption):
             continue
         if isinstance(param, click.Argument):
-            assert param.make_metavar(click.Context(command)) in row[0]
+            assert param.make_metavar(click.Context(command)) in synopsis
         elif isinstance(param.default, float | int) and not param.is_flag:
-            assert f"({param.default:g})" in row[2]
+            assert f"({param.default:g})" in listed
 
 
 def test_every_setting_is_told_with_its_variable_and_default() -> None:
-    rows = {row[1].strip("`"): row for row in rows_of("Settings") if "JSONBUS_" in row[1]}
+    rows = {row[1].strip("`"): row for row in rows_of(LIBRARY, "Settings") if "JSONBUS_" in row[1]}
     defaults = {
         key: getattr(jsonbus.BusConfig(), key, False) for key in BusSettings.__annotations__
     }
@@ -182,12 +201,16 @@ def test_every_setting_is_told_with_its_variable_and_default() -> None:
 
 def test_every_option_that_commands_share_is_told() -> None:
     command = importlib.import_module("jsonbus.cli.commands.sub").command
-    told = {name for row in rows_of("Settings") for name in re.findall(r"`(--?[a-z-]+)`", row[0])}
+    told = {
+        name
+        for row in rows_of(LIBRARY, "Settings")
+        for name in re.findall(r"`(--?[a-z-]+)`", row[0])
+    }
     assert told == options_of(command, shared=True)
 
 
 def test_every_exit_code_is_told() -> None:
-    told = {int(row[0]) for row in rows_of("Settings") if row[0].isdigit()}
+    told = {int(row[0]) for row in rows_of(COMMANDS_PAGE, "Exit codes") if row[0].isdigit()}
     known = {value for name, value in vars(exit_codes).items() if name.isupper()}
     assert told == known | {0}
 
@@ -195,18 +218,18 @@ def test_every_exit_code_is_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "section"),
     [
-        (jsonbus.Bus, "The Python API"),
-        (jsonbus.AsyncBus, "The Python API"),
+        (jsonbus.Bus, "Bus and AsyncBus"),
+        (jsonbus.AsyncBus, "Bus and AsyncBus"),
         (jsonbus.TopicQueue, "TopicQueue"),
         (jsonbus.AsyncTopicQueue, "TopicQueue"),
         (jsonbus.SubscriptionStore, "TopicQueue"),
-        (jsonbus.Message, "The Python API"),
+        (jsonbus.Message, "Bus and AsyncBus"),
         (jsonbus.NodeEvent, "Who is there"),
         (jsonbus.GapEvent, "Reliable topics"),
     ],
 )
 def test_every_public_name_is_told(kind: type, section: str) -> None:
-    text = SECTIONS[section].text
+    text = SECTIONS[LIBRARY][section].text
     # What a bus is and was opened with explains itself; `over` is for tests with other transports.
     left_out = (
         {"config", "id", "is_closed", "name", "over", "state"} if "Bus" in str(kind) else set()
@@ -222,24 +245,24 @@ def test_what_a_channel_has_for_programs_is_told(kind: type) -> None:
         "abort close is_closed name node on_accept on_closed on_message on_refused pending port"
         " receive received send sent state try_send"
     ).split()
-    text = SECTIONS["Channels"].text
+    text = SECTIONS[LIBRARY]["Channels"].text
     assert [name for name in names if not hasattr(kind, name) or name not in text] == []
 
 
 def test_every_reason_of_a_refusal_is_told() -> None:
-    told = {row[0].strip("`") for row in rows_of("Channels")}
+    told = {row[0].strip("`") for row in rows_of(LIBRARY, "Channels")}
     assert set(errors._REFUSALS) <= told
 
 
 def test_every_method_told_exists() -> None:
-    table = "\n".join(row[1] for row in rows_of("The Python API"))
+    table = "\n".join(row[1] for row in rows_of(LIBRARY, "Bus and AsyncBus"))
     for name in re.findall(r"(?<!\.)\b([a-z_]+)\(", table):
         assert hasattr(jsonbus.Bus, name) and hasattr(jsonbus.AsyncBus, name), name
 
 
 def test_every_counter_told_exists() -> None:
-    text = SECTIONS["What is guaranteed, and what is lost"].text
-    text += SECTIONS["When multicast gives trouble"].text
+    text = SECTIONS[LIBRARY]["Guarantees"].text
+    text += SECTIONS[COMMANDS_PAGE]["When multicast gives trouble"].text
     with jsonbus.Bus(port=find_free_port()) as bus:
         figures = bus.stats()
     told = set(re.findall(r"`([a-z]+_[a-z_]+)`", text))
@@ -247,20 +270,40 @@ def test_every_counter_told_exists() -> None:
 
 
 def test_the_measured_tables_have_the_columns_of_the_simulator() -> None:
-    tables = dict(re.findall(r"<!-- table: (.+?) -->\n(.+?)<!-- end of table -->", README, re.S))
+    text = PAGES[PROTOCOL] + PAGES[TOOLS]
+    tables = dict(re.findall(r"<!-- table: (.+?) -->\n(.+?)<!-- end of table -->", text, re.S))
     assert tables.keys() == {"late joins", "mass start", "delivery under loss"}
     assert tables["late joins"].splitlines()[0] == f"| {' | '.join(TABLE_HEADER)} |"
 
 
 def test_the_largest_message_is_as_told() -> None:
-    assert f"{VALUE_BYTES_MAX >> 20} MiB" in SECTIONS["Limits"].text
+    assert f"{VALUE_BYTES_MAX >> 20} MiB" in SECTIONS[LIBRARY]["Limits"].text
 
 
 def test_the_newest_release_is_this_version() -> None:
-    changes = list(SECTIONS)[list(SECTIONS).index("Changes") + 1 :]
+    titles = list(SECTIONS[LIBRARY])
+    changes = titles[titles.index("Changes") + 1 :]
     newest = changes[1] if changes[0].endswith("(unreleased)") else changes[0]
     assert re.fullmatch(rf"{re.escape(jsonbus.__version__)} \(\d{{4}}-\d\d-\d\d\)", newest)
 
 
 def test_the_readme_can_be_read_in_one_go() -> None:
-    assert len(README.splitlines()) < 1150
+    assert len(PAGES[FRONT].splitlines()) <= 260
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that a page has on the usual hosts, one per heading."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGES[page]):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        found = (ROOT / page).parent.joinpath(path).resolve() if path else ROOT / page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found.read_text(encoding="utf-8")), target
