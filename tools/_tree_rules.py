@@ -73,8 +73,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/queues: map",
         "jsonbus/recording/mcap_file: map",
         "jsonbus/recording: map",
-        "jsonbus/sim/channels: map",
-        "jsonbus/sim: map",
         "jsonbus/survey: map",
         "jsonbus/sync/bus.py: too long",
         "jsonbus/sync/channel.py: Channel.__init__ has too many parameters",

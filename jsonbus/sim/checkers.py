@@ -1,9 +1,9 @@
-"""What must always hold: the interface of checkers, and those that look at single messages.
+"""What must always hold: the base class of checkers, and those of single messages.
 
 A checker is told what happens in a world and raises BrokenInvariantError as soon as something
-happened that must not. It compares what nodes do with the truth that the world wrote down, never
-one node's word with another's. What must hold of lists and of the group as a whole is in
-list_checkers.py.
+happens that must not. It compares what nodes do with the truth that the world recorded, never one
+node's word with another's. list_checkers.py and group_checkers.py have what must hold of lists and
+of the group as a whole.
 
 Safety is checked throughout, during chaos too. What needs time to come true is checked in
 `finished`, which a scenario calls after it has healed the world and waited.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from jsonbus.sim.world import World
 
 
-# How a value begins: with the number of its publication.
+# A value begins with the number of its publication.
 _NUMBER = re.compile(r'\{"number":(\d+)')
 
 
 class BrokenInvariantError(AssertionError):
-    """Something happened in a simulated world that must not."""
+    """Something happened in a simulated world that must never happen."""
 
     def __init__(self, invariant: str, seed: object, at: float, detail: str) -> None:
         super().__init__(invariant, seed, at, detail)
@@ -50,18 +50,18 @@ class BrokenInvariantError(AssertionError):
 
 
 class Checker:
-    """Base: hears of everything and minds nothing."""
+    """Base class: is told of everything and checks nothing."""
 
-    #: What must hold, as a sentence.
+    #: The invariant, as a sentence.
     invariant = ""
     world: World
 
     def watch(self, world: World) -> None:
-        """Told once, before anything happens."""
+        """Called once, before anything happens."""
         self.world = world
 
     def happened(self, participant: Participant | None, what: str) -> None:
-        """The scenario did something to a participant, or to the network; for the record."""
+        """The scenario did something to a participant or to the network; for the record."""
 
     def published(self, publication: Publication) -> None:
         """A participant's publish returned; what it caused to be sent has not been sent yet."""
@@ -73,32 +73,32 @@ class Checker:
         """A node handed messages to its application; from `flight`, or from its own publish."""
 
     def told(self, node: SimNode, event: Event) -> None:
-        """A node reported something."""
+        """A node reported an event."""
 
     def touched(self, participant: Participant) -> None:
-        """A call into the participant ended, and what it wanted sent was sent."""
+        """A call into the participant ended, and its output was sent."""
 
     def call_changed(self, call: Call) -> None:
-        """An attempt to open a channel was refused and rests, or has ended."""
+        """An attempt to open a channel was refused and pauses, or has ended."""
 
     def end_changed(self, end: SimEnd) -> None:
-        """An end of a channel has another state."""
+        """The state of an end of a channel changed."""
 
     def end_touched(self, end: SimEnd) -> None:
-        """A call into an end of a channel is over, and what it wanted written was written."""
+        """A call into an end of a channel ended, and its output was written."""
 
     def took(self, end: SimEnd, item: FrameItem) -> None:
         """An application took a message, the one with the number `end.taken`."""
 
     def finished(self) -> None:
-        """The world is healed and was left in peace for longer than a lease and a grace."""
+        """The world is healed and was left undisturbed for longer than a lease and a grace."""
 
     def fail(self, detail: str) -> None:
         raise BrokenInvariantError(self.invariant, self.world.seed, self.world.clock.now, detail)
 
 
 class DatagramsAreSound(Checker):
-    """What nodes send can be read by a peer that knows `topic` and `payload` only."""
+    """A peer that knows only `topic` and `payload` can read what nodes send."""
 
     invariant = "every datagram is a small object with its topic first, and basic sends no list"
 
@@ -121,19 +121,19 @@ class DatagramsAreSound(Checker):
 
 
 class DeliveriesAreTrue(Checker):
-    """Application data: invented, unwanted, repeated or out of order are all failures.
+    """Deliveries are neither invented, unwanted, repeated nor out of order.
 
     A network that reorders makes messages of different datagrams change places, and nodes deliver
-    in the order of arrival. So the order is checked against the datagram that brought them; that of
-    reliable messages is for reliable_checkers.py. Only plain peers' messages may come twice:
-    nothing in them tells a repeat from a second message. A retained value may come once more, as
-    such: to whoever subscribes to more of what it had already.
+    in the order of arrival. So the order is checked within the datagram that brought them;
+    reliable_checkers.py checks the order of reliable messages. Only plain peers' messages may come
+    twice: nothing in them distinguishes a repeat from a second message. A retained value may come
+    once more, flagged as such, to a subscriber that extends a subscription which had it already.
     """
 
     invariant = "what is delivered was published, is wanted, comes once and in order of arrival"
 
     def __init__(self) -> None:
-        self._seen: set[tuple[Sink, int]] = set()  # the number is a publication's
+        self._seen: set[tuple[Sink, int]] = set()  # the number of a publication
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
         last = -1
@@ -161,14 +161,14 @@ class DeliveriesAreTrue(Checker):
                 continue
             place = number if brought is None else brought.get(number, -1)
             if flight is not None and isinstance(flight.frame, FragmentFrame):
-                place = max(place, 0)  # whichever of its slices came last brought it
+                place = max(place, 0)  # the slice that came last brought it
             if place <= last:
                 self.fail(f"{who} was given publication {number} out of its order")
             last = place
 
 
 class PublishersKeepOrder(Checker):
-    """The hold queue must not let a message overtake an older one of the same topic."""
+    """The join queue must not let a message overtake an older one of the same topic."""
 
     invariant = "messages of one topic leave their publisher once, in the order of publishing"
 
@@ -190,7 +190,7 @@ class PublishersKeepOrder(Checker):
 
 
 class HoldIsBounded(Checker):
-    """Counted from outside: accepted by publish, and not yet seen on the network."""
+    """Counts from outside: accepted by publish, and not yet seen on the network."""
 
     invariant = "a joiner holds a bounded number of messages and sends the rest"
 
@@ -201,7 +201,7 @@ class HoldIsBounded(Checker):
         if publication.accepted and publication.state == "joining":
             held = self._held.setdefault(publication.participant, set())
             if held and self.world.publications[min(held)].at < publication.participant.started_at:
-                held.clear()  # they died with the life that they were published in
+                held.clear()  # they died with the life in which they were published
             held.add(publication.number)
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
@@ -220,7 +220,7 @@ class HoldIsBounded(Checker):
 
 
 class NothingIsForgotten(Checker):
-    """A node that says a datagram stirred nothing must have nothing to send and no new timer."""
+    """A node that reports no need for attention has nothing to send and no new timer."""
 
     invariant = "what a node wants to send, and when it wants to be called, is never missed"
 
@@ -237,7 +237,7 @@ class NothingIsForgotten(Checker):
 
 
 class RepliesAreTrue(Checker):
-    """Requests: the simulated servers answer with the value that came."""
+    """Simulated servers answer with the value of the request."""
 
     invariant = "a reply belongs to a request of this node and is its answer"
 
@@ -251,7 +251,7 @@ class RepliesAreTrue(Checker):
 
 
 def publications_in(frame: Frame) -> dict[int, int]:
-    """The publications that a datagram brings for the first time or again, and their places in it.
+    """Return the publications that a datagram brings, first or again, and their places in it.
 
     A message in slices is brought by its first one. Repairs are not counted.
     """

@@ -21,7 +21,7 @@ Handler = Callable[[Any], None]
 
 
 class Clock:
-    """The virtual time, in seconds from 0, and what is due when."""
+    """The virtual time, in seconds from 0, and the events that wait for it."""
 
     __slots__ = ("_heap", "_order", "_until", "now")
 
@@ -32,23 +32,25 @@ class Clock:
         self._until = 0.0
 
     def __len__(self) -> int:
-        """How many events wait."""
+        """Number of waiting events."""
         return len(self._heap)
 
     def call_at(self, at: float, handler: Handler, argument: Any = None) -> None:
-        """Have `handler(argument)` called at `at`; what is overdue is called next."""
+        """Call `handler(argument)` at `at`; overdue events are called next."""
         self._order += 1
         heapq.heappush(self._heap, (max(at, self.now), self._order, handler, argument))
 
     def advance(self, at: float) -> bool:
-        """Move to `at`, unless something else is due first: then False, and nothing moves."""
+        """Move to `at` and return True; if something else is due first, return False and do not
+        move.
+        """
         if at > self._until or (self._heap and self._heap[0][0] <= at):
             return False
         self.now = at
         return True
 
     def run_until(self, until: float) -> None:
-        """Let everything happen that is due at `until` or before, and end at `until`."""
+        """Run everything that is due at `until` or before, and end at `until`."""
         assert until >= self.now, "time does not go back"
         self._until = until
         heap = self._heap
@@ -58,9 +60,9 @@ class Clock:
         self.now = until
 
     def run_next(self, until: float) -> bool:
-        """Let the next event happen, and only that; False if none is due at `until` or before.
+        """Run only the next event; return False if none is due at `until` or before.
 
-        For whoever has to look at the world after each event, and to stop between two.
+        For callers that examine the world after each event.
         """
         heap = self._heap
         if not heap or heap[0][0] > until:

@@ -28,20 +28,20 @@ from jsonbus.sim.report import Tally
 from jsonbus.sim.world import World
 
 UNSERVED_S = 10.0
-# How long a join and a leave may echo before the next: more than the longest share delay.
+# How long a join and a leave may have effects before the next: more than the longest share delay.
 ECHO_S = 0.5
 SLICE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """What one late join cost."""
+    """The cost of one late join."""
 
     at: float
     shares: int
     repairs: int
     datagrams: int  # list datagrams of any kind
-    complete_s: float | None  # None: unserved
+    complete_s: float | None  # None: not served
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class LateJoins:
 
     @property
     def complete_s(self) -> list[float]:
-        """Times to complete, of those that were served; the shortest first."""
+        """Times to complete, of joins that were served; the shortest first."""
         return sorted(join.complete_s for join in self.joins if join.complete_s is not None)
 
     def row(self) -> tuple[str, ...]:
-        """For a table with the columns of TABLE_HEADER."""
+        """Return the cells for the columns of TABLE_HEADER."""
         times = self.complete_s
         return (
             f"{self.nodes:,}",
@@ -98,7 +98,7 @@ TABLE_HEADER = (
 
 
 class Completion(Checker):
-    """Notes the instant at which one node's list became the one expected."""
+    """Notes the instant at which one node's list became the expected one."""
 
     def __init__(self) -> None:
         self._node: SimNode | None = None
@@ -160,7 +160,7 @@ def _measure_late_joins(
 
 @dataclass(frozen=True, slots=True)
 class MassStart:
-    """What a start of many nodes within a second cost."""
+    """The cost of a start of many nodes within a second."""
 
     nodes: int
     loss: float
@@ -203,10 +203,10 @@ def _measure_mass_start(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the cyclic garbage collector, which takes a third of the time of a large run.
+    """Run without the cyclic garbage collector, which takes a third of the time of a large run.
 
-    It would walk again and again through millions of objects, nearly all of which live as long as
-    their nodes do.
+    It would repeatedly walk through millions of objects, nearly all of which live as long as their
+    nodes.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -223,7 +223,7 @@ def _all_have_everything(nodes: list[SimNode]) -> bool:
 
 
 def _patterns_of(number: int) -> tuple[str, ...]:
-    """A wish of a plausible length, shared by some nodes and not by others."""
+    """Return a plausible number of patterns, some in common with other nodes."""
     return (f"sensors/room{number % 100}/*",)
 
 

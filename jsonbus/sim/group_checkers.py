@@ -22,7 +22,9 @@ STORM_S = 10.0
 
 
 class QuietGroupsAreQuiet(Checker):
-    """Armed by a scenario once the group agrees and nobody comes, goes or changes."""
+    """A group in which nobody comes, goes or changes stays quiet. Armed by a scenario once it
+    agrees.
+    """
 
     invariant = "no full share in a quiet group"
 
@@ -37,10 +39,10 @@ class QuietGroupsAreQuiet(Checker):
 
 
 class NobodyStorms(Checker):
-    """Armed by a scenario once faults have ended: whatever lists still differ, they do so calmly.
+    """Lists that still differ after all faults have ended do not cause storms. Armed by a scenario.
 
-    Without a brake, two nodes whose lists cannot become equal answer each other at the rate of
-    their share delays, for ever.
+    Without backoff, two nodes whose lists cannot become equal would answer each other at the rate
+    of their share delays, for ever.
     """
 
     invariant = "no node sends more than 100 lists in 10 s when nothing happens"
@@ -60,7 +62,7 @@ class NobodyStorms(Checker):
 
 
 class JoinersAreServed(Checker):
-    """A joiner soon knows everybody who was there before it, given somebody who answers.
+    """A joiner soon knows everybody who was there before it, if somebody can answer.
 
     That is a settled node in mode delayed, or a master, that neither comes nor goes meanwhile. The
     joiner is judged after `within_s`, and only if all links were whole all the time.
@@ -70,7 +72,7 @@ class JoinersAreServed(Checker):
 
     def __init__(self, within_s: float, settling_s: float) -> None:
         self._within_s = within_s
-        self._settling_s = settling_s  # after which the links count as never having been cut
+        self._settling_s = settling_s  # after this time the links count as never cut
         self._lives: dict[SimNode, float] = {}
 
     def touched(self, participant: Participant) -> None:
@@ -103,9 +105,10 @@ class JoinersAreServed(Checker):
 
 
 class FixedDelaysAnswerInOrder(Checker):
-    """For worlds in which every node has a fixed share delay, nothing is lost, and joins are rare.
+    """With fixed share delays, the node with the lowest delay answers first.
 
-    Delays closer to each other than a datagram's way count as equal.
+    For worlds in which every node has a fixed delay, nothing is lost, and joins are rare. Delays
+    that differ by less than the travel time of a datagram count as equal.
     """
 
     invariant = "the live node with the lowest fixed share delay answers, and only that one"
@@ -137,7 +140,7 @@ class FixedDelaysAnswerInOrder(Checker):
 
 
 class ProbesArrive(Checker):
-    """At the end, in a calm network: what is published reaches everybody, plain peers too."""
+    """At the end, in a calm network, everything published reaches everybody, plain peers, too."""
 
     invariant = "in a healed world every subscription gets every message that it wants, once"
 
@@ -179,7 +182,7 @@ class ProbesArrive(Checker):
 
 
 class AllAgree(Checker):
-    """At the end: every list-keeping node is sure, and believes exactly the truth."""
+    """At the end, every node that keeps a list is sure and believes exactly the truth."""
 
     invariant = "all connected live nodes agree, on exactly the live nodes' latest subscriptions"
 

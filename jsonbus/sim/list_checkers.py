@@ -30,25 +30,25 @@ PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
 
 
 def grace_s(nodes: int) -> float:
-    """What is allowed on top of a lease in a group of that size."""
+    """Return the time allowed on top of a lease in a group of that size."""
     return SUSPECT_GRACE_S + heartbeat_s(nodes) + 1.0
 
 
 def reunion_s(nodes: int) -> float:
-    """How long two nodes that hear each other again may take to notice that they differ.
+    """Return how long two nodes that hear each other again may take to notice that they differ.
 
-    Each speaks once per heartbeat, and who notices a difference sends everything.
+    Each speaks once per heartbeat, and a node that notices a difference sends everything.
     """
     return heartbeat_s(nodes) + 1.0
 
 
 def settling_s(nodes: int) -> float:
-    """How long after the last fault a group of that size may take to agree."""
+    """Return how long after the last fault a group of that size may take to agree."""
     return lease_s(nodes) + grace_s(nodes)
 
 
 class VersionsNeverGoBack(Checker):
-    """The merge rule, seen from outside: what a node has known it never unlearns."""
+    """A node never forgets what it has known: the merge rule, seen from outside."""
 
     invariant = "(incarnation, version) of an entry never goes back in any node's list"
 
@@ -74,14 +74,14 @@ class VersionsNeverGoBack(Checker):
 
 
 class NothingIsWithheld(Checker):
-    """A sure node's "nobody wants it" must be true.
+    """When a sure node says "nobody wants it", it is true.
 
-    It is judged when publish says no, when a message that was held is still unsent although its
-    publisher has become sure, when a request is given up as unserved, and whenever a scenario
-    asks. Who subscribed, joined or was reconnected a moment ago may still be unknown.
+    It is judged when publish says no, when a held message is still unsent although its publisher
+    has become sure, when a request is given up as unserved, and whenever a scenario asks. A node
+    that subscribed, joined or was reconnected a moment ago may still be unknown.
 
-    A plain peer speaks when it starts, and when it hears a list and answers. If that is lost,
-    nothing ever makes up for it: plain peers are judged only where the network is harmless.
+    A plain peer speaks when it starts, and when it answers a list. If that is lost, nothing ever
+    makes up for it: plain peers are judged only where the network is harmless.
     """
 
     invariant = "once sure, nothing is withheld from a connected live subscriber"
@@ -111,7 +111,7 @@ class NothingIsWithheld(Checker):
             return
         if participant.is_up and participant.core.state == "joining":
             return
-        # Past joining nothing is held: what is not sent by now never will be.
+        # After joining, nothing is held: what is not sent by now never will be.
         for publication in self._held.pop(participant).values():
             if participant.is_up and publication.at >= participant.started_at:
                 what = f"publication {publication.number}, accepted at {publication.at:.3f} s,"
@@ -123,7 +123,7 @@ class NothingIsWithheld(Checker):
             self._judge(node, SERVED_PREFIX + topic, "a request")
 
     def inspect(self, topics: Sequence[str]) -> None:
-        """Judge what every sure node would do with a publication to each of the topics now."""
+        """Judge what every sure node would do now with a publication to each of the topics."""
         for node in self.world.nodes:
             if node.mode != "basic" and node.core.state == "sure":
                 for topic in topics:
@@ -133,8 +133,7 @@ class NothingIsWithheld(Checker):
     def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
         now = self.world.clock.now
         nodes = len(self.world.participants)
-        # How long a subscription may take to become known, and how long links may take that were
-        # cut before.
+        # How long a subscription may take to become known, and links that were cut to work again.
         news_s = CALM_PATIENCE_S if self._is_calm else settling_s(nodes)
         cut_s = reunion_s(nodes) if self._is_calm else settling_s(nodes)
         for wish in self.world.wanted_by(topic):
@@ -152,10 +151,11 @@ class NothingIsWithheld(Checker):
             )
 
     def _connected_since(self, publisher: SimNode, wish: Wish) -> float | None:
-        """Since when nothing has stood between a subscription and a publisher.
+        """Return since when nothing has stood between a subscription and a publisher.
 
-        Who was there when it was made hears of it from the subscriber. Who came later depends on
-        what the others know, and they may have been cut off from the subscriber.
+        A publisher that was there when the subscription was made hears of it from the subscriber.
+        One that came later depends on what the others know, and they may have been cut off from the
+        subscriber.
         """
         network = self.world.network
         here, there = publisher.index, wish.participant.index
@@ -172,10 +172,10 @@ class NothingIsWithheld(Checker):
 
 
 class NothingIsWasted(Checker):
-    """A sure node sends only what somebody wants, or has wanted until a lease and a grace ago.
+    """A sure node sends only what somebody wants, or wanted until a lease and a grace ago.
 
-    A basic node wants everything. So may a plain peer that answers lists, since it repeats the
-    union of all that it ever heard as its own: worlds with one are not judged.
+    A basic node wants everything. So may a plain peer that answers lists, because it repeats the
+    union of everything it ever heard as its own: worlds with one are not judged.
     """
 
     invariant = "nothing is sent without a subscriber for longer than lease + grace"

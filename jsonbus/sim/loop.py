@@ -41,7 +41,7 @@ class Loop:
         self._tell_delivered = hooks(checkers, "delivered")
         self._tell_touched = hooks(checkers, "touched")
         self._tell_told = hooks(checkers, "told")
-        #: Whom to tell what a node that seeks others hears of them.
+        #: Called with what a node that looks up others hears of them.
         self.on_news: Callable[[SimNode, list[Event]], None] | None = None
 
     def bring_up(self, participant: Participant) -> None:
@@ -58,7 +58,7 @@ class Loop:
         self._receivers.remove(participant.index)
 
     def settle(self, participant: Participant) -> None:
-        """After any call into a participant: send what it wants sent, note when to wake it."""
+        """After any call into a participant: send its output, and note when to wake it."""
         now = self._clock.now
         for data in participant.output(now):
             self._send(participant, data)
@@ -69,7 +69,7 @@ class Loop:
         self._touch(participant)
 
     def fetch(self, receiver: Participant, flight: Flight | None) -> None:
-        """Take what a node has for its application; answer requests with what they ask."""
+        """Take what a node has for its application, and answer requests."""
         if not isinstance(receiver, SimNode):
             return
         for sink, messages in receiver.core.take_deliveries():
@@ -82,11 +82,11 @@ class Loop:
                     receiver.core.reply(message, message.value, None, now)
 
     def freeze(self, node: SimNode) -> None:
-        """Its process stands still: timers are not looked at until it is thawed."""
+        """Stop a process: its timers are ignored until it is thawed."""
         node.is_frozen = True
 
     def thaw(self, node: SimNode) -> None:
-        """It goes on; what was due meanwhile is overdue now."""
+        """Let a process go on; what was due meanwhile is overdue now."""
         node.is_frozen = False
         node.wake_at = inf
 
@@ -100,7 +100,7 @@ class Loop:
             return
         participant.wake_at = inf
         at = participant.timer_at()
-        if at is not None and at > now:  # it has moved to later
+        if at is not None and at > now:  # the timer has moved to later
             participant.wake_at = at
             self._clock.call_at(at, self._wake, participant)
             return
@@ -110,7 +110,7 @@ class Loop:
         self.settle(participant)
 
     def _send(self, sender: Participant, data: bytes) -> None:
-        frame = wire.decode(data)  # who sends what cannot be read has a bug: let it raise
+        frame = wire.decode(data)  # a node that sends unreadable bytes has a bug: let it raise
         for sent in self._tell_sent:
             sent(sender, frame, data)
         arrivals = self._network.arrivals(sender.index, self._receivers, self._clock.now)
@@ -120,7 +120,7 @@ class Loop:
             self._clock.call_at(arrivals[0][0], self._land, flight)
 
     def _land(self, flight: Flight) -> None:
-        """Hand the datagram to the receivers whose turn it is."""
+        """Hand the datagram to the receivers that are next."""
         arrivals = flight.arrivals
         at, index = arrivals[flight.landed]
         while True:
@@ -132,7 +132,7 @@ class Loop:
                 if self._tell_told or receiver.seeks:
                     self._drain_events(receiver)
                 if receiver.take_stir():
-                    self.fetch(receiver, flight)  # a list may tell that somebody is gone
+                    self.fetch(receiver, flight)  # a list may report that somebody is gone
                     self.settle(receiver)
                 elif self._tell_touched:
                     self._touch(receiver)
@@ -156,6 +156,6 @@ class Loop:
 
 
 def hooks(checkers: Sequence[Checker], name: str) -> list[Callable[..., None]]:
-    """The checkers' methods of that name, of those that have more than the empty one."""
+    """Return the checkers' methods of that name, without the empty ones of the base class."""
     empty = getattr(Checker, name)
     return [getattr(c, name) for c in checkers if getattr(type(c), name) is not empty]

@@ -32,9 +32,9 @@ class NetworkOptions:
     late: float = 0.0  # probability that a datagram is overtaken by much later ones
     late_max_s: float = 0.25
     bursts: float = 0.0  # probability, per datagram, that a link turns bad
-    burst_datagrams: float = 8.0  # how many a bad link swallows, on average
+    burst_datagrams: float = 8.0  # how many a bad link loses, on average
     keeps_order: bool = False  # datagrams of one link never overtake each other
-    loops_back: bool = False  # the sender hears itself too, as a multicast socket does
+    loops_back: bool = False  # the sender hears itself, too, as a multicast socket does
 
     def __post_init__(self) -> None:
         assert 0 <= self.delay_min_s <= self.delay_max_s
@@ -55,10 +55,12 @@ class Cut:
 
 
 class Network:
-    """Says when a datagram arrives where; remembers which links are closed, and since when not."""
+    """Says when a datagram arrives where, and remembers which links are closed and since when
+    not.
+    """
 
     def __init__(self, options: NetworkOptions, rng: random.Random) -> None:
-        self.options = options  # may be replaced at any time: it holds for later sends
+        self.options = options  # may be replaced at any time: it applies to later sends
         self._rng = rng
         self._cuts: list[Cut] = []
         self._whole_since = -inf
@@ -71,7 +73,7 @@ class Network:
     def cut(self, senders: Collection[int], receivers: Collection[int]) -> Cut:
         """Close the links from `senders` to `receivers`, in this direction only.
 
-        What is on its way still arrives: a cable that is pulled does not call packets back.
+        Datagrams in transit still arrive: a pulled cable does not call packets back.
         """
         cut = Cut(frozenset(senders), frozenset(receivers))
         self._cuts.append(cut)
@@ -82,7 +84,7 @@ class Network:
         return self.cut(group, rest), self.cut(rest, group)
 
     def mend(self, cut: Cut, now: float) -> None:
-        """Open again what `cut` closed, except where another cut still holds."""
+        """Reopen what `cut` closed, except where another cut still holds."""
         self._cuts.remove(cut)
         self._whole_since = now
         for sender in cut.senders:
@@ -96,15 +98,15 @@ class Network:
 
     @property
     def whole_since(self) -> float | None:
-        """Since when all links have been open; -inf: always. None if some are closed."""
+        """Since when all links have been open; -inf means always, None that some are closed."""
         return None if self._cuts else self._whole_since
 
     def is_open(self, sender: int, receiver: int) -> bool:
-        """True if datagrams pass; a node always hears itself."""
+        """Return whether datagrams pass; a node always hears itself."""
         return sender == receiver or not any(cut.closes(sender, receiver) for cut in self._cuts)
 
     def open_since(self, sender: int, receiver: int) -> float | None:
-        """Since when the link has been open; -inf: always. None if it is closed."""
+        """Return since when the link has been open; -inf means always, None that it is closed."""
         if not self.is_open(sender, receiver):
             return None
         return self._opened_at.get((sender, receiver), -inf)
@@ -112,13 +114,13 @@ class Network:
     # --- Sending ---
 
     def arrivals(self, sender: int, receivers: Sequence[int], now: float) -> list[Arrival]:
-        """When a datagram sent now arrives at which of `receivers`, in order of arrival."""
+        """Return when a datagram sent now arrives at which of `receivers`, in order of arrival."""
         options = self.options
         dice = self._rng.random
         soonest = now + options.delay_min_s
         spread = options.delay_max_s - options.delay_min_s
-        # A comprehension each: with ten thousand receivers this is where the simulator's own
-        # time goes. Repeats, stragglers and order are for small worlds and come on top.
+        # One comprehension each: with ten thousand receivers the simulator spends its time here.
+        # Repeats, stragglers and order are for small worlds and come on top.
         if options.loss:
             loss = options.loss
             found = [(soonest + spread * dice(), r) for r in receivers if dice() >= loss]
@@ -138,7 +140,7 @@ class Network:
         return found
 
     def _swallows(self, sender: int, receiver: int) -> bool:
-        """Whether the link is bad when this datagram passes."""
+        """Return whether the link is bad when this datagram passes."""
         link = (sender, receiver)
         if link not in self._bad:
             if self._rng.random() >= self.options.bursts:

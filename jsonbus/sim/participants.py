@@ -25,19 +25,21 @@ from jsonbus.sim.records import Flight, Inquiry, Sink
 
 PORT = 2416
 LIST_TOPIC = "jsonbus.topics"
-# Wall clocks start here; a round number that is obviously not today.
+# Wall clocks start here: a round number that is obviously not today.
 EPOCH_S = 1_000_000_000.0
 PLAIN_ANSWER_DELAY_MAX_S = 0.2  # the first implementation's default
 
 
 def index_of(host: str) -> int:
-    """Whose address that is."""
+    """Return the index of the participant with that address."""
     _, high, middle, low = host.split(".")
     return int(high) << 16 | int(middle) << 8 | int(low)
 
 
 class Participant(ABC):
-    """What the world keeps of everybody, plain or not, and how the loop drives it."""
+    """State that the world keeps of every participant, plain or not, and how the loop drives
+    it.
+    """
 
     __slots__ = (
         "address",
@@ -59,10 +61,10 @@ class Participant(ABC):
         self.address = (f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}", PORT)
         self.is_up = False
         self.is_frozen = False  # up, but standing still
-        self.seeks = 0  # channels that it tries to open: it wants to hear who is where
+        self.seeks = 0  # channels that it tries to open, for which it looks up nodes
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
-        self.wake_at = inf  # the earliest event that the clock holds for its timer
+        self.wake_at = inf  # the earliest event that the clock has for its timer
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -70,11 +72,11 @@ class Participant(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What it is, in the words of a report."""
+        """Its kind, in the words of a report."""
 
     @abstractmethod
     def receive(self, flight: Flight, at: float) -> None:
-        """A datagram arrives."""
+        """Receive a datagram."""
 
     def take_stir(self) -> bool:
         """Whether what it received may have moved its timer or caused output."""
@@ -82,15 +84,15 @@ class Participant(ABC):
 
     @abstractmethod
     def output(self, at: float) -> Sequence[bytes]:
-        """What it wants sent now; each datagram once."""
+        """Return what it wants sent now; each datagram once."""
 
     @abstractmethod
     def timer_at(self) -> float | None:
-        """When it wants to be called, in virtual time."""
+        """Return when it wants to be called, in virtual time."""
 
     @abstractmethod
     def handle_timer(self, at: float) -> None:
-        """That time has come."""
+        """Handle the timer: its time has come."""
 
 
 class SimNode(Participant):
@@ -114,9 +116,9 @@ class SimNode(Participant):
         self, index: int, name: str, settings: dict[str, Any], clock_offset_s: float, wall_s: float
     ) -> None:
         super().__init__(index, name)
-        self.settings = settings  # of NodeSettings, besides node, incarnation and name
+        self.settings = settings  # settings besides node, incarnation and name
         self.clock_offset_s = clock_offset_s
-        # What its wall clock shows at virtual time 0, less what its monotonic clock shows.
+        # Its wall clock at virtual time 0, minus its monotonic clock.
         self.wall_offset_s = EPOCH_S + wall_s - clock_offset_s
         self.node_id = ""
         self.incarnation = 0
@@ -136,7 +138,7 @@ class SimNode(Participant):
         return "master" if self.settings.get("is_master") else f"mode {self.mode}"
 
     def boot(self, node_id: str, rng: random.Random, at: float) -> None:
-        """A new life: a new core, with nothing remembered of the last one but the clocks."""
+        """Begin a new life: a new core that remembers nothing but the clocks."""
         wall_ms = int((at + self.clock_offset_s + self.wall_offset_s) * 1000)
         # Two lives of one id within a millisecond do not happen: starting takes longer.
         self.incarnation = max(wall_ms, self.incarnation + 1)
@@ -151,14 +153,14 @@ class SimNode(Participant):
 
     @property
     def subscription_list(self) -> SubscriptionList:
-        """What it believes the bus wants; to be looked at only."""
+        """The list that it believes in; read only."""
         return self.core._membership.list
 
     def local(self, at: float) -> float:
-        """Its own monotonic clock at virtual time `at`.
+        """Return its own monotonic clock at virtual time `at`.
 
-        Never earlier than before: adding and taking away an offset is not exact, and a clock
-        that goes back by a rounding error is nothing that a machine's monotonic clock does.
+        Never earlier than before: adding and subtracting an offset is not exact, and a real
+        monotonic clock never goes back by a rounding error.
         """
         now = at + self.clock_offset_s
         if now < self._local_now:
@@ -186,7 +188,7 @@ class SimNode(Participant):
             self.core.handle_timer(self.local_when_due(at, due_at))
 
     def local_when_due(self, at: float, due_at: float) -> float:
-        """Its clock when something happens that is due by that clock at `due_at`.
+        """Return its clock when something happens that is due by that clock at `due_at`.
 
         The same rounding error: a timer must not fire a hair before its time.
         """
@@ -209,8 +211,10 @@ class PlainPeer(Participant):
     ) -> None:
         super().__init__(index, name)
         self.topics = list(topics)
-        self.answers = answers  # a sensor with an interest of its own would not
-        self.heard: list[tuple[str, Any]] = []  # what it understood, topics it wants only
+        self.answers = answers  # a sensor that wants something would not
+        self.heard: list[
+            tuple[str, Any]
+        ] = []  # messages that it understood, only of topics it wants
         self._rng = rng
         self._known: set[str] = set()
         self._outbox: list[bytes] = []
@@ -227,7 +231,7 @@ class PlainPeer(Participant):
         self._outbox.append(codec.dumps({"topic": topic, "payload": value}))
 
     def receive(self, flight: Flight, at: float) -> None:
-        """Take a datagram as any JSON reader would: two keys, the rest ignored."""
+        """Read a datagram as any JSON reader would: two keys, the rest ignored."""
         value = codec.loads(flight.data)
         topic, payload = value["topic"], value["payload"]
         if topic == LIST_TOPIC:

@@ -1,4 +1,4 @@
-"""What a seed and a mode decide about a random history before it begins."""
+"""Draws everything that a seed and a mode decide about a random history before it begins."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ LARGE_SHARE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the dice said about one history."""
+    """Everything that was drawn for one history."""
 
     seed: int
     mode: str
     nodes: int
     chaos_s: float
-    pause_s: float  # mean time between two things that happen
+    pause_s: float  # mean time between two actions
     plain_peers: int
     options: NetworkOptions
-    command: str  # that shows this history again, step by step
+    command: str  # the command that shows this history again, step by step
     has_channels: bool = False
 
     @property
     def is_calm(self) -> bool:
-        """Whether every datagram arrives soon; links may still be cut."""
+        """True if every datagram arrives soon; links may still be cut."""
         options = self.options
         return not (options.loss or options.bursts or options.repeat or options.late)
 
     @property
     def is_harmless(self) -> bool:
-        """Calm, and no links are cut: what plain peers, who say things once, need to be heard."""
+        """True if the network is calm and no links are cut: plain peers, who say things once,
+        are heard.
+        """
         return self.is_calm and self.plain_peers > 0
 
 
@@ -51,7 +53,7 @@ def draw_plan(
     *,
     has_channels: bool = False,
 ) -> Plan:
-    """Toss for everything but what is given."""
+    """Draw everything that is not given."""
     assert mode in MODES
     dice = random.Random(f"{seed}/{mode}/plan")
     weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
@@ -64,7 +66,7 @@ def draw_plan(
         late=dice.uniform(0, 0.2) if is_disorderly else 0.0,
         keeps_order=weather == "calm" and dice.random() < 0.5,
         loops_back=dice.random() < 0.2,
-        # Dice of their own: they disturb none of the others.
+        # Separate dice: they disturb none of the others.
         bursts=random.Random(f"{seed}/{mode}/bursts").choice((0.0, 0.01, 0.05)) if is_lossy else 0,
     )
     return Plan(
@@ -81,7 +83,7 @@ def draw_plan(
 
 
 def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any]:
-    """Settings of the node with that number, besides its names."""
+    """Draw the settings of the node with that number, besides its names."""
     mode = plan.mode
     if mode == "mixed":
         mode = dice.choice(("basic", "master", "delayed", "delayed"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """One datagram on its way to all its receivers, decoded once for all of them."""
+    """A datagram in transit to all its receivers, decoded once for all of them."""
 
     data: bytes
     frame: Frame
@@ -31,7 +31,7 @@ class Flight:
 
 @dataclass(slots=True, eq=False)
 class Sink:
-    """Where a node's messages for one or more patterns end up."""
+    """Collects a node's messages for one or more patterns."""
 
     participant: Participant
     patterns: list[str] = field(default_factory=list)
@@ -49,21 +49,21 @@ class Wish:
 
 @dataclass(slots=True, eq=False)
 class Publication:
-    """One call of publish, and what came of it."""
+    """One call of publish, and its outcome."""
 
-    number: int  # it is in the value too: a delivery names its publication
+    number: int  # also in the value: a delivery names its publication
     participant: Participant
     topic: str
     at: float
     state: str  # the node's state at the call; "plain" for a plain peer
-    accepted: bool = True  # what publish returned: False, nobody wants it
+    accepted: bool = True  # the result of publish; False: nobody wants it
     is_reliable: bool = False
     is_retained: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Inquiry:
-    """One request, and what came of it."""
+    """One request, and its outcome."""
 
     participant: Participant
     topic: str
@@ -86,21 +86,21 @@ class Life:
 class Habits:
     """How an application uses its end of a channel."""
 
-    messages: int = 0  # that it sends
-    bytes_max: int = 100  # of a message
+    messages: int = 0  # messages that it sends
+    bytes_max: int = 100  # bytes of a message
     send_s: float = 0.0  # pause between two; 0: as fast as there is room
     take_s: float = 0.0  # pause between two that it takes; inf: it takes none
-    closes: bool = False  # when it has sent everything
+    closes: bool = False  # close after everything was sent
 
 
 @dataclass(slots=True, eq=False)
 class Binding:
-    """A port that a node takes channels at, from when to when."""
+    """A port at which a node accepts channels, from when to when."""
 
     node: SimNode
     port: str
     is_exclusive: bool
     since: float
-    habits: Habits  # of who takes the channels
+    habits: Habits  # habits of the application that accepts the channels
     accept_s: float = 0.0  # pause between two that it accepts; inf: it accepts none
     until: float = inf

@@ -20,28 +20,28 @@ from jsonbus.sim.records import Flight, Publication, Sink
 
 Stream = tuple[str, int, str]  # node, incarnation, topic
 
-# Between the end of faults and the next beat of a topic, and for the NAKs that follow.
+# Time between the end of faults and the next beat of a topic, and for the NAKs that follow.
 _HEALING_S = 2 * limits.BEAT_MAX_S
 
 
 class ReliableIsExact(Checker):
-    """Once and in order always; complete in the end, but for the gaps that were told.
+    """Reliable messages come once and in order always; at the end completely, except reported gaps.
 
-    A sink has a claim from the first message of a stream that it was given. It is judged in the end
-    if it is still there, and so is the publisher: of what a publisher sent right before it died
-    nobody may have heard. The same goes for the last messages of a stream that were too old to be
-    had again when the faults ended, of which a scenario tells by `healed_at`.
+    A sink has a claim from the first message of a stream that it was given. It is judged at the end
+    if it and the publisher are still there: nobody may have heard what a publisher sent right
+    before it died. The same applies to the last messages of a stream that were already too old to
+    be repaired when the faults ended; a scenario sets `healed_at`.
     """
 
     invariant = "reliable messages come once, in order, and none is missing unless a gap was told"
 
     def __init__(self) -> None:
-        #: Of each stream the sequences of its publications, and the reverse.
+        #: The sequences of each stream's publications, and the reverse.
         self._streams: dict[Stream, dict[int, int]] = {}
         self._place: dict[int, tuple[Stream, int]] = {}
         self.healed_at = 0.0
         self._last: dict[tuple[Sink, Stream], int] = {}
-        #: Since the last time that a sink had less to want.
+        #: Since the last time that a sink lost a pattern.
         self._given: dict[tuple[Sink, Stream], list[int]] = {}
         #: What nodes gave up; a node is new with every life.
         self._gaps: dict[tuple[str, int, Stream], list[tuple[int, int]]] = {}
@@ -82,7 +82,7 @@ class ReliableIsExact(Checker):
 
     def told(self, node: SimNode, event: Event) -> None:
         if isinstance(event, GapFound):
-            # Of which of its publisher's lives it does not tell: it excuses the topic in all.
+            # A gap does not name the publisher's life: it excuses the topic in all of them.
             for stream in self._streams:
                 if stream[0] == event.node and stream[2] == event.topic:
                     key = (node.node_id, node.incarnation, stream)
@@ -121,7 +121,7 @@ class ReliableIsExact(Checker):
 
 
 class BuffersAreBounded(Checker):
-    """What a node keeps for others and for later, looked at from inside."""
+    """What a node keeps for others and for later stays bounded, seen from inside."""
 
     invariant = "history, streams, slices and held messages stay within their bounds"
 
@@ -145,9 +145,9 @@ class BuffersAreBounded(Checker):
 
 
 class RetainedIsGivenOnce(Checker):
-    """A value comes as retained at most once to a subscription; in the end all expected ones came.
+    """A retained value comes at most once to a subscription; at the end all expected ones came.
 
-    `expect` is for a scenario, which knows who subscribed late and is connected.
+    `expect` is called by a scenario, which knows who subscribed late and is connected.
     """
 
     invariant = "a late subscriber gets each retained value once"
@@ -157,7 +157,7 @@ class RetainedIsGivenOnce(Checker):
         self._expected: list[tuple[Sink, Publication]] = []
 
     def expect(self, sink: Sink, publication: Publication) -> None:
-        """This subscription came late for that one."""
+        """Expect that this late subscription gets that value."""
         self._expected.append((sink, publication))
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
@@ -166,7 +166,7 @@ class RetainedIsGivenOnce(Checker):
                 continue
             key = (sink, message.value["number"])
             self._given[key] = self._given.get(key, 0) + 1
-            # Once for each of its patterns: it subscribed as often.
+            # Once for each of its patterns: each was a subscription.
             if self._given[key] > max(1, len(sink.patterns)):
                 self.fail(f"{sink.participant.name} was given publication {key[1]} again")
 

@@ -1,4 +1,4 @@
-"""What a run looks like on paper: a trace of everything, a tally of datagrams, tables.
+"""Describes a run for people: a trace of everything, a tally of datagrams, tables.
 
 A trace has one line per step. Its columns:
 
@@ -45,7 +45,7 @@ TRACE_HEADER = f"{'time':>10}  {'node':<5} {'state':<8} {'list':<10} what"
 
 
 def kind_of(frame: Frame) -> str:
-    """What a datagram is, in the words of a report."""
+    """Return the kind of a datagram, in the words of a report."""
     if isinstance(frame, ListFrame):
         if frame.header is None:
             return "plain list"
@@ -76,7 +76,7 @@ class Tally(Checker):
             self.repairs += kind == "repair"
 
     def rows(self) -> list[str]:
-        """Datagrams and bytes by kind, the most frequent first."""
+        """Return datagrams and bytes by kind, the most frequent first."""
         rows = [f"{'datagrams':>12} {'bytes':>14}  kind"]
         for kind, count in self.datagrams.most_common():
             rows.append(f"{count:>12,} {self.bytes[kind]:>14,}  {kind}")
@@ -151,7 +151,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
 
 
 def _short(digest: object) -> str:
-    """Entries and the first hexadecimal digits: enough to tell two lists apart by eye."""
+    """Return the entries and the first hexadecimal digits: enough to tell two lists apart."""
     count, _, rest = str(digest).partition("/")
     return f"{count}/{rest[:6]}" if rest else ""
 

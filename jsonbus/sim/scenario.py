@@ -53,7 +53,7 @@ TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
 PROBE_S = 1.0
-RETAINED_S = 2.0  # the news of a subscription, and all times that a value is given
+RETAINED_S = 2.0  # for the news of a subscription, and all repeats of a retained value
 LARGE_BYTES = (3_000, 20_000)
 CALM_JOIN_S = 1.0  # several times the longest share delay
 FOUL_JOIN_S = 10.0
@@ -142,7 +142,7 @@ class Chaos:
             self.world.add_plain(topics=topics, answers=self._dice.random() < 0.5)
 
     def _heal(self) -> None:
-        """End all faults; see to it that somebody is there who answers."""
+        """End all faults, and make sure that somebody is there who answers."""
         world = self.world
         world.note(None, "peace: all links are whole, nothing is lost")
         self._storms.is_armed = True
@@ -158,18 +158,18 @@ class Chaos:
         ]
         if answering and not any(node.is_up for node in answering):
             world.start(answering[0], self._some_patterns())
-        if self._dice.random() < 0.8:  # else whoever is left, be it one
+        if self._dice.random() < 0.8:  # otherwise whoever is left
             for participant in self._down()[: max(0, 3 - len(world.nodes))]:
                 self._start_one(participant)
 
     def _probe(self) -> None:
-        """Everybody publishes to every topic, one after the other."""
+        """Let everybody publish to every topic, one after the other."""
         self.world.note(None, "probes: everybody publishes everything")
         self._probes.is_armed = True
         for node in self.world.nodes:
             for topic in TOPICS:
-                # A plain peer that nobody has heard for long understands lone messages, as a rule
-                # those that are not reliable.
+                # A plain peer that was silent for long understands only single messages, which are
+                # usually those that are not reliable.
                 is_reliable = not self.plan.plain_peers and self._dice.random() < 0.5
                 self.world.publish(node, topic, is_reliable=is_reliable)
             self.world.run_for(0.01)
@@ -177,10 +177,10 @@ class Chaos:
         self._probe_retained()
 
     def _probe_retained(self) -> None:
-        """Values are retained, and somebody subscribes late."""
+        """Retain values, and let somebody subscribe late."""
         nodes = self.world.nodes
         if len(nodes) < 2 or any(node.mode == "basic" for node in nodes):
-            return  # who wants everything is never late
+            return  # a node that wants everything is never late
         self.world.note(None, "probes: somebody subscribes late to what others retain")
         late, *others = self._dice.sample(nodes, k=min(4, len(nodes)))
         kept = [
@@ -206,7 +206,7 @@ class Chaos:
             self.world.clock.call_at(min(self._pause(), self.plan.chaos_s), self._act)
 
     def _actions(self) -> list[tuple[Callable[[], None], float]]:
-        """What may happen, and how often compared with the rest."""
+        """Return what may happen, with weights."""
         cuts = [(self._partition, 2), (self._cut_one_way, 1.5), (self._mend, 4)]
         return [
             *([] if self.plan.is_harmless else cuts),
@@ -251,7 +251,7 @@ class Chaos:
             self.world.publish_batch(node, topics, is_reliable=True)
 
     def _publish_large(self) -> None:
-        """A value that takes several datagrams."""
+        """Publish a value that takes several datagrams."""
         if (node := self._one_of(self.world.nodes)) is not None:
             padding = "x" * self._dice.choice(LARGE_BYTES)
             is_reliable = self._dice.random() < 0.7
@@ -290,7 +290,7 @@ class Chaos:
             self.world.request(node, self._dice.choice(TOPICS))
 
     def _start(self) -> None:
-        """Somebody who is down comes (back)."""
+        """Start somebody who is down."""
         if (participant := self._one_of(self._down())) is not None:
             self._start_one(participant)
 
@@ -299,7 +299,7 @@ class Chaos:
             self._start_one(participant)
 
     def _start_one(self, participant: Participant) -> None:
-        """Mostly with a new id, as front ends do; often with something to say at once."""
+        """Start one, mostly with a new id, as front ends do; often it publishes at once."""
         node_id = None
         if isinstance(participant, SimNode) and self._dice.random() < 0.3:
             node_id = participant.node_id

@@ -58,7 +58,7 @@ class World:
             checker.watch(self)
 
     def dice(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose: drawing for one never disturbs another."""
+        """Return a separate generator for each purpose: drawing for one never disturbs another."""
         return random.Random(f"{self.seed}/{purpose}")
 
     @property
@@ -71,11 +71,11 @@ class World:
         ]
 
     def wanted_by(self, topic: str) -> list[Wish]:
-        """The wishes of those who want the topic now."""
+        """Return the wishes of those who want the topic now."""
         return [w for w in self.wishes if w.until == inf and matches(w.pattern, topic)]
 
     def note(self, participant: Participant | None, what: str) -> None:
-        """For the record: something is about to be done to a participant or to the network."""
+        """Record that something is about to be done to a participant or to the network."""
         for happened in self._tell_happened:
             happened(participant, what)
 
@@ -90,7 +90,7 @@ class World:
         wall_s: float = 0.0,
         **settings: Any,
     ) -> SimNode:
-        """A new node with these settings joins."""
+        """Add a node with these settings."""
         node = self._make_node(name, clock_offset_s, wall_s, settings)
         self.start(node, patterns)
         return node
@@ -98,7 +98,7 @@ class World:
     def add_plain(
         self, name: str = "", topics: Sequence[str] = (), answers: bool = True
     ) -> PlainPeer:
-        """A node of the first implementation joins."""
+        """Add a node of the first implementation."""
         index = len(self.participants)
         peer = PlainPeer(index, name or f"p{index}", topics, self.dice(f"plain {index}"), answers)
         self.participants.append(peer)
@@ -111,7 +111,7 @@ class World:
         patterns_of: Callable[[int], Sequence[str]],
         settings_of: Callable[[int], dict[str, Any]] = lambda number: {},
     ) -> list[SimNode]:
-        """`count` nodes that have run for long and agree; they share one list in memory."""
+        """Add `count` nodes that have long agreed; they use one list in memory."""
         group = [self._make_node("", 0.0, 0.0, settings_of(number)) for number in range(count)]
         for number, node in enumerate(group):
             self._boot(node, None)
@@ -126,7 +126,7 @@ class World:
     def start(
         self, participant: Participant, patterns: Sequence[str] = (), node_id: str | None = None
     ) -> None:
-        """Let it live (again): a new incarnation, and a new id unless one is given."""
+        """Start a participant (again): a new incarnation, and a new id unless one is given."""
         wanted = ", ".join(patterns) or "nothing yet"
         self.note(participant, f"joins, {participant.kind}, wants {wanted}")
         if isinstance(participant, PlainPeer):
@@ -144,15 +144,15 @@ class World:
         self._loop.settle(participant)
 
     def crash(self, participant: Participant, *, with_host: bool = False) -> None:
-        """It is no more; nobody is told. (A plain peer never says goodbye anyway.)
+        """End a participant without telling anybody. (A plain peer never says goodbye anyway.)
 
-        Its kernel still closes its connections, unless its host is no more, either.
+        Its kernel still closes its connections, unless its host failed, too.
         """
         self.note(participant, "crashes with its host" if with_host else "crashes")
         self._take_down(participant, with_host=with_host)
 
     def leave(self, node: SimNode) -> None:
-        """It says goodbye and is no more."""
+        """Say goodbye and end."""
         self.note(node, "leaves")
         self.channels.leaving(node)
         node.core.close(node.local(self.clock.now))
@@ -223,7 +223,7 @@ class World:
         return publication
 
     def subscribe(self, node: SimNode, pattern: str, sink: Sink | None = None) -> None:
-        """Subscribe to a new pattern, with a sink of its own unless one is given."""
+        """Subscribe to a new pattern, with a new sink unless one is given."""
         self.note(node, f"subscribes to {pattern}")
         self._subscribe(node, pattern, sink)
         self._loop.fetch(node, None)  # retained values that are here already
@@ -238,7 +238,7 @@ class World:
         self._loop.settle(node)
 
     def serve(self, node: SimNode, topic: str) -> None:
-        """Answer requests to the topic with the value that came."""
+        """Answer requests to the topic with their value."""
         self.note(node, f"serves {topic}")
         pattern = SERVED_PREFIX + topic
         sink = node.sinks[pattern] = Sink(node, [pattern])
@@ -266,20 +266,20 @@ class World:
         return inquiry
 
     def change_interfaces(self, node: SimNode) -> None:
-        """The node's machine tells it that something about the network changed."""
+        """Tell a node that something about its network changed."""
         self.note(node, "hears that its interfaces changed")
         node.core.interfaces_changed(node.local(self.clock.now))
         self._loop.settle(node)
 
     def freeze(self, node: SimNode) -> None:
-        """Its process is stopped, or its machine sleeps: it hears nothing and does nothing."""
+        """Stop a process, or put its machine to sleep: it hears nothing and does nothing."""
         self.note(node, "is frozen")
         self._loop.freeze(node)
         others = [p.index for p in self.participants if p is not node]
         self._frozen[node] = self.clock.now, *self.network.partition([node.index], others)
 
     def thaw(self, node: SimNode) -> None:
-        """It goes on, and its front end has noticed the gap."""
+        """Let it go on; its front end notices the gap."""
         self.note(node, "is thawed")
         frozen_at, *cuts = self._frozen.pop(node)
         for cut in cuts:
@@ -313,7 +313,9 @@ class World:
         self.clock.run_until(self.clock.now + seconds)
 
     def run_while(self, condition: Callable[[], bool], seconds_max: float) -> bool:
-        """Run event by event as long as the condition holds; False if it still does at the end."""
+        """Run event by event while the condition holds; return False if it still does at the
+        end.
+        """
         until = self.clock.now + seconds_max
         while condition():
             if not self.clock.run_next(until):

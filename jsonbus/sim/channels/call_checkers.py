@@ -1,4 +1,4 @@
-"""What must always hold of attempts to open a channel: they end, and what they are told is true."""
+"""Checks attempts to open a channel: they end, and what they report is true."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING_S = 1e-6
 
 
 class CallChecker(Inspector):
-    """A process that stands still is late, and so is what it says to itself."""
+    """Base class: a process that stands still is late, and so is what it reports."""
 
     def __init__(self) -> None:
         self._thawed_at: dict[Participant, float] = {}
@@ -27,7 +27,7 @@ class CallChecker(Inspector):
 
 
 class CallsEndOnce(CallChecker):
-    """With a channel or an error."""
+    """Every attempt ends once, with a channel or an error."""
 
     invariant = "an attempt ends once, with a channel or an error, by its deadline"
 
@@ -53,10 +53,10 @@ class CallsEndOnce(CallChecker):
 
 
 class RefusalsAreTrue(CallChecker):
-    """Every refusal is compared with what was the case at some instant of the attempt.
+    """Every refusal was true at some instant of the attempt.
 
-    A node may have said something a moment before that: what datagrams take counts in. On a network
-    that loses some, nobody can tell whether a node is known or gone.
+    A node may have said something a moment earlier: the travel time of datagrams is allowed for. On
+    a network that loses some, nobody can know whether a node is known or gone.
     """
 
     invariant = "a refusal is true"
@@ -109,7 +109,7 @@ class RefusalsAreTrue(CallChecker):
         return call.timeout_s < FINDING_S or self._is_unknown(call, lives, since)
 
     def _is_bound(self, life: Life, port: str, since: float) -> bool:
-        """All the time since then."""
+        """Return whether the port was bound all the time since then."""
         return any(
             binding.node is life.node
             and binding.port == port
@@ -119,7 +119,7 @@ class RefusalsAreTrue(CallChecker):
         )
 
     def _is_there(self, call: Call, life: Life, since: float) -> bool:
-        """Whether the caller could hear it, and it the caller, all the time since then."""
+        """Return whether both could hear each other all the time since then."""
         network, caller, node = self.world.network, call.node.index, life.node.index
         links = (network.open_since(caller, node), network.open_since(node, caller))
         is_linked = all(at is not None and at <= since for at in links)
@@ -127,7 +127,7 @@ class RefusalsAreTrue(CallChecker):
         return life.since <= since and life.until == inf and is_linked and was_awake
 
     def _count_answered(self, call: Call, lives: list[Life], *, any_port: bool = False) -> int:
-        """Channels that these nodes' ports had during the attempt."""
+        """Count the channels that these nodes' ports had during the attempt."""
         nodes = {life.node for life in lives}
         return sum(
             end.binding is not None

@@ -1,4 +1,4 @@
-"""One call: an attempt to open a channel, driven as the real front ends drive it."""
+"""An attempt to open a channel, driven as the real front ends drive it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """Somebody wants a channel; `error` is why there is none, be it that it tries again."""
+    """An attempt to open a channel; `error` is why there is none (yet, if it retries)."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Call:
         self.ended_at = inf
         self.error: ChannelError | None = None
         self.end: SimEnd | None = None
-        self.is_dropped = False  # its process is no more
+        self.is_dropped = False  # its process has ended
         self.dials = 0
         self._attempt = Attempt(who, port, timeout_s, owner.local_now(), retry=retry)
         self._place: Place | None = None
@@ -72,7 +72,7 @@ class Call:
         self._step(self.owner.local_now())
 
     def answered(self, end: SimEnd) -> None:
-        """The end that has said hello is open, or over."""
+        """Handle the answer: the end that said hello is open, or over."""
         if self._candidate is not end:
             return
         self._candidate = None
@@ -89,7 +89,7 @@ class Call:
         self.step()
 
     def drop(self) -> None:
-        """Its process ends."""
+        """Drop the attempt: its process ends."""
         self.is_dropped = True
         self._finish()
 

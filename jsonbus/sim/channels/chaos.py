@@ -1,8 +1,9 @@
-"""The channels of a random history: who binds, calls, sends, takes and closes, and when.
+"""Drives the channels of a random history: who binds, connects, sends, takes and closes, and when.
 
-It goes on beside everything else that happens in the history (scenario.py), with dice of its own.
-When peace comes, nobody calls any more, and all applications take what comes: soon everything that
-was sent must have been taken. Then all channels are closed, and nothing may be left of them.
+It runs beside everything else that happens in the history (scenario.py), with separate dice. After
+the faults have ended, nobody connects any more, and all applications take what comes: soon
+everything that was sent must have been taken. Then all channels are closed, and nothing may be left
+of them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from jsonbus.sim.world import World
 
 PORTS = ("door", "7", "mail")
 TIMEOUTS_S = (0.3, 1.0, 3.0, 8.0)
-#: After peace: whoever is silent has been noticed; and whatever was sent has been taken, be it one
-#: message after the other.
+#: After the faults: silence has been noticed, and everything sent has been taken, even one message
+#: after the other.
 NOTICED_S = SILENCE_S + 2.0
 ARRIVAL_S = 20.0
 
@@ -65,7 +66,7 @@ class ChannelChaos:
         world.clock.call_at(self._pause(), self._act)
 
     def heal(self) -> None:
-        """Peace has come."""
+        """End all faults."""
         self._pacify()
         now = self.world.clock.now
         self._arrives.arrives_by = now + ARRIVAL_S
@@ -107,7 +108,7 @@ class ChannelChaos:
             self.world.clock.call_at(self._pause(), self._act)
 
     def _actions(self) -> list[tuple[Callable[[], None], float]]:
-        """What may happen, and how often compared with the rest."""
+        """Return what may happen, with weights."""
         return [
             (self._bind, 30),
             (self._unbind, 3),
@@ -175,7 +176,7 @@ class ChannelChaos:
         return self._dice.choice(self.world.nodes)
 
     def _who(self) -> str:
-        """Somebody by name or id, up or down; now and then nobody."""
+        """Return somebody by name or id, up or down; now and then a name that nobody has."""
         if self._dice.random() < 0.05:
             return "nobody"
         everybody = [p for p in self.world.participants if isinstance(p, SimNode)]

@@ -1,6 +1,6 @@
-"""What must always hold of channels that are open, and that nothing is left of them in the end.
+"""Checks open channels, and that nothing is left of them at the end.
 
-What must hold of attempts to open one is in call_checkers.py.
+call_checkers.py checks attempts to open one.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from jsonbus.sim.world import World
 
 INSPECTION_S = 0.25
-#: What packets may take, and who looks at them: far more than any delay.
+#: How long packets, and those who read them, may take: far more than any delay.
 LITTLE_S = 0.5
 
-#: What one read may add to an inbox: at worst nothing but messages without a byte.
+#: The most that one read may add to an inbox: at worst only messages without a byte.
 READ_HELD_BYTES_MAX = READ_BYTES // PREFIX_BYTES * (MESSAGE_OVERHEAD_BYTES + PREFIX_BYTES)
-#: Beats, C and E, of which none waits twice.
+#: Beats, C and E, none of which waits twice.
 CONTROL_BYTES_MAX = 1000
 
 
 class Inspector(Checker):
-    """A checker that also looks around now and then, whatever happens."""
+    """A checker that also inspects the world now and then."""
 
     def watch(self, world: World) -> None:
         super().watch(world)
         world.clock.call_at(world.clock.now + INSPECTION_S, self._look)
 
     def inspect(self) -> None:
-        """Look around."""
+        """Inspect the world."""
 
     def _look(self, _: None) -> None:
         self.inspect()
@@ -50,7 +50,9 @@ class Inspector(Checker):
 
 
 class MessagesAreInOrder(Checker):
-    """Numbers and contents: nothing invented, lost, repeated or changed."""
+    """Messages come with the right numbers and contents: none invented, lost, repeated or
+    changed.
+    """
 
     invariant = "what is taken from a channel is what was sent, from the first message on, in order"
 
@@ -63,7 +65,7 @@ class MessagesAreInOrder(Checker):
 
 
 class ClosesAreTrue(Checker):
-    """Of a channel that was closed on purpose, everything sent before has arrived."""
+    """Everything sent before a deliberate close has arrived."""
 
     invariant = "who is told that a channel was closed, or that all has arrived, is told the truth"
 
@@ -82,7 +84,7 @@ class ClosesAreTrue(Checker):
 
 
 class BoundsAreKept(Checker):
-    """As seen after every call into an end."""
+    """Bounds hold after every call into an end."""
 
     invariant = "no end holds more than its bounds, and no node more than its budget"
 
@@ -96,7 +98,7 @@ class BoundsAreKept(Checker):
             self.fail(f"{end} has an output of {core.output_bytes} bytes")
         bounds = owner.bounds
         each = bounds.memory_each_bytes + READ_HELD_BYTES_MAX
-        # The one whose turn it is may complete its message.
+        # The one that is next may complete its message.
         largest = max(e.other.largest if e.other else 0 for e in (end, *owner.ends))
         held_max = bounds.memory_bytes_max + each * len(owner.ends) + largest
         if owner.budget.held_bytes > held_max:
@@ -107,7 +109,7 @@ class BoundsAreKept(Checker):
 
 
 class ExclusivePortsHaveOneChannel(Checker):
-    """Counted on the side that answers, until the end is over."""
+    """An exclusive port has one channel; counted on the answering side, until the end is over."""
 
     invariant = "an exclusive port never has two channels at once"
 
@@ -121,9 +123,9 @@ class ExclusivePortsHaveOneChannel(Checker):
 
 
 class SilenceIsTrue(Checker):
-    """A slow application is no dead one, and neither is a network that was mended.
+    """A slow application is not a dead one, and neither is a network that was mended.
 
-    An end that was closed on purpose does not tell that it gave up: but it is not confirmed.
+    An end that was closed deliberately does not report that it gave up: but it is not confirmed.
     """
 
     invariant = "no end is taken for silent while it is up and the network is whole"
@@ -141,9 +143,9 @@ class SilenceIsTrue(Checker):
 
 
 class LossesAreNoticed(Inspector):
-    """Whoever reads a channel notices that the other end is no more, or cannot be heard.
+    """Whoever reads a channel notices that the other end is gone, or cannot be heard.
 
-    Who does not read, since its application takes nothing, cannot know.
+    An end that does not read, because its application takes nothing, cannot know.
     """
 
     invariant = "an end whose peer is gone or cut off is closed after the silence"
@@ -164,7 +166,7 @@ class LossesAreNoticed(Inspector):
         self._unheard_since = unheard
 
     def _find_silence(self, end: SimEnd) -> float | None:
-        """Since when nothing can be heard from the other side."""
+        """Return since when nothing can be heard from the other side."""
         other = end.other
         if other is None or other.is_dead:
             return self.world.clock.now if other is None else other.over_at
@@ -174,7 +176,7 @@ class LossesAreNoticed(Inspector):
 
 
 class NothingIsLeft(Checker):
-    """After everybody has closed everything, on a network that is whole."""
+    """After everybody has closed everything, on a whole network, nothing is left."""
 
     invariant = "in the end no channel, attempt, connection or byte of a message is left over"
 
@@ -201,7 +203,7 @@ class NothingIsLeft(Checker):
 
 
 class EverythingArrives(Inspector):
-    """From when on the network is whole and all applications take what comes."""
+    """Once the network is whole and all applications take what comes, everything arrives."""
 
     invariant = "on a whole network, whatever was sent is taken"
 
@@ -214,7 +216,7 @@ class EverythingArrives(Inspector):
                 self.fail(detail)
 
     def find(self) -> Iterator[str]:
-        """What has not been taken yet."""
+        """Return what has not been taken yet."""
         for end in self.world.channels.open_ends():
             other = end.other
             if other is not None and (end.left or other.taken != len(end.sent)):
@@ -222,7 +224,7 @@ class EverythingArrives(Inspector):
 
 
 def are_linked(world: World, one: SimEnd, other: SimEnd, since: float) -> bool:
-    """Whether the links between two ends' hosts have been open in both directions since then."""
+    """Return whether the links between two ends' hosts have been open both ways since then."""
     return all(
         opened_at is not None and opened_at <= since
         for opened_at in (
@@ -233,7 +235,7 @@ def are_linked(world: World, one: SimEnd, other: SimEnd, since: float) -> bool:
 
 
 def channel_checkers() -> tuple[Checker, ...]:
-    """Those that need no arming."""
+    """Return the checkers that need no arming."""
     return (
         MessagesAreInOrder(),
         ClosesAreTrue(),

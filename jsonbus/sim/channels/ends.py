@@ -1,10 +1,10 @@
 """One end of a simulated channel: the production core between a socket and an application.
 
 `SimEnd.work` does what the threads and tasks of the real front ends do, in a loop until nothing
-moves any more: read if the end and the budget say so, greet, let the application take and send,
-write. It is called whenever the socket stirs, a timer is due, or the application's pause is over.
+changes any more: read if the end and the budget allow it, greet, let the application take and send,
+write. It is called whenever the socket changes, a timer is due, or the application's pause is over.
 
-Messages are numbered, and look like their numbers: whoever takes one knows what it should be.
+Messages are numbered and look like their numbers, so their receiver knows what each should be.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SMALL_BYTES = (0, 1, 10, 300)
 
 
 def make_body(number: int, size: int) -> bytes:
-    """The message with that number."""
+    """Return the message with that number."""
     return number.to_bytes(4, "big") + bytes((number & 255,)) * size
 
 
 class SimEnd:
-    """See the head of this file. With `call`, the end that calls; without, the one that answers."""
+    """See the head of this file. With `call`, the connecting end; without, the answering one."""
 
     def __init__(
         self, owner: NodeChannels, socket: Socket, hello: Hello | None, call: Call | None
@@ -50,7 +50,7 @@ class SimEnd:
         self.accepted_at = inf
         self.made_at = owner.around.clock.now
         self.opened_at = inf
-        self.over_at = inf  # when its core was over, or its process
+        self.over_at = inf  # when its core, or its process, ended
         self.reads_since = self.made_at  # inf: it is not read
         self.sent: list[int] = []  # sizes of what its application sent
         self.largest = 0  # bytes of the largest
@@ -58,7 +58,7 @@ class SimEnd:
         self.inbox_when_closed = 0
         self.has_closed = False  # its application has
         self.left = 0  # messages to be sent
-        self._state = OPENING  # the last that was told
+        self._state = OPENING  # the last state that was reported
         self._take_at = self._send_at = 0.0
         self._armed_at = inf
         self._is_working = False
@@ -78,30 +78,30 @@ class SimEnd:
 
     @property
     def was_opened(self) -> bool:
-        """Whether there was a welcome. One read may bring that, messages and the close at once."""
+        """True if there was a welcome. One read may bring that, messages and the close at once."""
         return self.core.send_bytes_max > 0
 
     @property
     def arrived(self) -> int:
-        """How many messages have come, whatever became of them."""
+        """Number of messages that arrived, whatever became of them."""
         core = self.core
         return core.received + core.skipped + core.discarded - self.inbox_when_closed
 
     @property
     def is_dead(self) -> bool:
-        """Whether its process is no more."""
+        """True if its process has ended."""
         return self.owner.is_dead
 
     # --- What an application does ---
 
     def accept(self, habits: Habits) -> None:
-        """An application has it now."""
+        """Give it to an application."""
         self.is_accepted = True
         self.accepted_at = self.owner.around.clock.now
         self.use(habits)
 
     def use(self, habits: Habits) -> None:
-        """Go on like that."""
+        """Change the habits of the application."""
         self.habits = habits
         self.left = habits.messages
         self._take_at = self._send_at = self.owner.around.clock.now
@@ -118,7 +118,9 @@ class SimEnd:
     # --- Being driven ---
 
     def work(self, _: None = None) -> None:
-        """After anything that may have changed something."""
+        """Do everything that can be done; called after anything that may have changed
+        something.
+        """
         if self._is_working or self.is_dead or self.node.is_frozen:
             return
         self._is_working = True
@@ -136,13 +138,13 @@ class SimEnd:
         self.work()
 
     def abandon(self) -> None:
-        """Nobody wants it any more, and nobody waits for its end."""
+        """Drop it: nobody wants it any more, and nobody waits for its end."""
         if self.core.state != CLOSED:
             self.core.fail("it was abandoned here")
             self.work()
 
     def _read(self) -> bool:
-        """Take what the socket has, as long as it is wanted."""
+        """Read what the socket has, as long as it is wanted."""
         core, has_read = self.core, False
         while not core.is_over and not self._lets_others:
             if not (core.wants_input and self.owner.budget.may_read(self)):
@@ -166,7 +168,7 @@ class SimEnd:
                 core.receive_end(now)
             self._lets_others = self._note_memory()
             if core.state == OPENING and core.hello is not None:
-                break  # it is to be answered first
+                break  # it has to be answered first
         return has_read
 
     def _greet(self) -> bool:
@@ -182,7 +184,7 @@ class SimEnd:
         return False
 
     def _act(self) -> bool:
-        """The application's turn."""
+        """Let the application act."""
         if not self.is_accepted:
             return False
         core, habits, now = self.core, self.habits, self.owner.around.clock.now
@@ -219,7 +221,7 @@ class SimEnd:
         self.left -= 1
 
     def _pause(self, seconds: float) -> float:
-        """Until when an application rests; it is called then."""
+        """Return until when an application pauses; it is called then."""
         clock = self.owner.around.clock
         if not seconds:
             return clock.now
@@ -283,7 +285,7 @@ class SimEnd:
             return
         due_at = core.timer_at()
         if due_at - self.node.clock_offset_s <= clock.now:
-            # What has come since is looked at first: who was asleep must not blame the other.
+            # Arrived bytes are examined first: after a sleep, the other end must not be blamed.
             self._read()
             core.handle_timer(self.node.local_when_due(clock.now, due_at))
         self.work()

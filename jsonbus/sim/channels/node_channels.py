@@ -43,7 +43,7 @@ class ChannelBounds:
 
 
 class Around:
-    """What all channels of a world share: time, sockets, dice, and who is told."""
+    """What all channels of a world have in common: time, sockets, dice, and checkers."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Around:
         self.tell_end_changed: list[Callable[..., None]] = []
         self.tell_end_touched: list[Callable[..., None]] = []
         self.tell_call_changed: list[Callable[..., None]] = []
-        self.ends: list[SimEnd] = []  # all that ever were
+        self.ends: list[SimEnd] = []  # all that ever existed
 
 
 class NodeChannels:
@@ -102,7 +102,7 @@ class NodeChannels:
         return binding
 
     def accept_all(self) -> None:
-        """Take all channels that wait."""
+        """Accept all channels that wait."""
         for binding, waiting in self._waiting.items():
             while waiting:
                 waiting.pop(0).accept(binding.habits)
@@ -112,9 +112,9 @@ class NodeChannels:
         call.step()
 
     def hear(self, events: list[Event]) -> None:
-        """Others came, left, or told where they are: those who call them look again.
+        """Let attempts look again: others came, left, or announced their addresses.
 
-        Only those: to find a node by its name is to look through all.
+        Only attempts: finding a node by its name means looking through all of them.
         """
         heard: set[str] = set()
         for event in events:
@@ -128,26 +128,26 @@ class NodeChannels:
                 call.step()
 
     def work(self, _: None = None) -> None:
-        """Something may go on that had to wait."""
+        """Continue whatever had to wait."""
         for end in list(self.ends):
             end.work()
 
     def thaw(self) -> None:
-        """What was due meanwhile is overdue now."""
+        """Run what became overdue meanwhile."""
         for end in list(self.ends):
             end.thaw()
         for call in list(self.calls):
             call.step()
 
     def close(self) -> None:
-        """The bus is closed: every channel, too, and nobody is called any more."""
+        """Close the bus: every channel, too, and all attempts."""
         for call in list(self.calls):
             call.drop()
         for end in list(self.ends):
             end.close()
 
     def die(self) -> None:
-        """The process is no more."""
+        """End the process."""
         self.is_dead = True
         for call in list(self.calls):
             call.drop()
@@ -159,7 +159,7 @@ class NodeChannels:
     # --- What calls need ---
 
     def places(self, who: str) -> list[Place]:
-        """Where they are; this node itself is where it listens."""
+        """Return where they are; this node itself is where it listens."""
         found = self.node.core.find(who, self.local_now())
         host = self.node.address[0]
         return [
@@ -175,7 +175,7 @@ class NodeChannels:
         """Say hello."""
         hello = make_hello(self.node.core.settings, to, call.port)
         end = self._add(SimEnd(self, socket, hello, call))
-        # Later: the call has to know its end before that can be over.
+        # Later: the attempt has to know its end before that can be over.
         self.around.clock.call_at(self.around.clock.now, end.work)
         return end
 
@@ -209,7 +209,7 @@ class NodeChannels:
         self.ends.pop(end, None)
 
     def note_memory(self, end: SimEnd, complete: int, partial: int) -> bool:
-        """Whether others may go on because of that; it should let them, and has its turn last."""
+        """Return whether others may go on because of that; it should let them, and goes last."""
         if not self.budget.note(end, complete, partial):
             return False
         if end in self.ends:
@@ -219,7 +219,7 @@ class NodeChannels:
         return True
 
     def _accept(self, socket: Socket) -> None:
-        """Somebody has connected, and will say what it wants."""
+        """Accept a connection, whose hello is still to come."""
         strangers = sum(end.core.state == "opening" and end.call is None for end in self.ends)
         if strangers >= STRANGERS_MAX:
             socket.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jsonbus.sim.channels.streams import Streams
 
-#: Pauses of who sends again. Kernels go on doubling for minutes; then a mended link would be
+#: Pauses between retransmissions. Kernels go on doubling for minutes; then a mended link would be
 #: silent for as long again as it was cut, and little could be said about silence.
 AGAIN_MIN_S = 0.2
 AGAIN_MAX_S = 1.6
@@ -39,14 +39,14 @@ class Pipe:
         self.writer = writer
         self.reader = reader
         self.arrived = bytearray()
-        self.is_ended = False  # the writer has closed it; what was sent is still on its way
+        self.is_ended = False  # the writer has closed it; what was sent is still in transit
         self.has_end = False  # the end has arrived, too
         self.is_stopped = False  # nothing moves any more
         self._streams = streams
         self._capacity = capacity
-        self._held = 0  # of these, bytes are on their way, have arrived, or were just read
+        self._held = 0  # of these, bytes are in transit, have arrived, or were just read
         self._sent: deque[tuple[float, bytes]] = deque()  # and when
-        self._read = 0  # bytes of which the writer does not know yet that they were read
+        self._read = 0  # bytes that were read, which the writer does not know yet
         self._is_moving = False
         self._is_telling = False
         self._pause_s = AGAIN_MIN_S
@@ -57,7 +57,7 @@ class Pipe:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything has arrived."""
+        """True if everything has arrived."""
         return not self._sent and self.has_end == self.is_ended
 
     def put(self, data: bytes) -> None:
@@ -98,7 +98,7 @@ class Pipe:
         self._streams.clock.call_at(self._streams.clock.now + delay_s, self._move)
 
     def _move(self, _: None) -> None:
-        """A piece arrives, if it can."""
+        """Let a piece arrive, if it can."""
         streams = self._streams
         if self.is_stopped or self.is_empty:
             self._is_moving = False
@@ -128,7 +128,9 @@ class Pipe:
 
 
 class Socket:
-    """One side's end of a connection; its owner sets `on_ready`, and is called after any change."""
+    """One side's end of a connection; its owner sets `on_ready`, which is called after any
+    change.
+    """
 
     __slots__ = (
         "_streams",
@@ -152,11 +154,13 @@ class Socket:
         self.is_closed = False
         self.is_reset = False
         self.on_ready: Callable[[], None] | None = None
-        #: Whoever uses it; for those who look for the other side of something.
+        #: The user of the socket; to find the other side of something.
         self.owner: Any = None
 
     def read(self, size: int) -> bytes | None:
-        """What has arrived; None if nothing has, b"" at the end. Raises ConnectionResetError."""
+        """Return what has arrived; None if nothing has, b"" at the end. Raises
+        ConnectionResetError.
+        """
         assert not self.is_closed
         if self.incoming.arrived:
             return self.incoming.take(size)
@@ -165,7 +169,7 @@ class Socket:
         return b"" if self.incoming.has_end else None
 
     def write(self, data: bytes | memoryview) -> int:
-        """How many of the bytes found room. Raises ConnectionResetError."""
+        """Return how many of the bytes found room. Raises ConnectionResetError."""
         assert not self.is_closed
         if self.is_reset:
             raise ConnectionResetError("the connection was reset")
@@ -175,7 +179,7 @@ class Socket:
         return size
 
     def close(self) -> None:
-        """The end follows what was written; but bytes that were not read reset the connection."""
+        """Close after what was written; but unread bytes reset the connection."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -189,7 +193,7 @@ class Socket:
         self._streams.forget(self)
 
     def reset(self, _: None = None) -> None:
-        """The other host wants no more of it."""
+        """Handle a reset by the other host."""
         if self.is_reset:
             return
         self.is_reset = True
@@ -200,7 +204,7 @@ class Socket:
         self.stir()
 
     def vanish(self) -> None:
-        """Its host has no power any more."""
+        """Vanish: its host has lost power."""
         self.is_closed = True
         self.outgoing.stop()
         self._streams.forget(self)

@@ -1,22 +1,22 @@
-"""TCP made of dice: bytes that arrive in order, in pieces of any size, or not yet.
+"""Simulated TCP: bytes arrive in order, in pieces of any size, or not yet.
 
-A connection is two pipes, one per direction. Bytes that were written wait in their pipe until they
-arrive: after a delay, cut at random places, a few or many at a time. A pipe holds a bounded number
-of bytes, those included that have arrived and are not read: a writer whose reader is slow finds it
-full, and room comes back as late as any packet does.
+A connection is two pipes, one per direction. Written bytes wait in their pipe until they arrive:
+after a delay, cut at random places, a few or many at a time. A pipe holds a bounded number of
+bytes, including those that have arrived and are not read: the writer for a slow reader finds it
+full, and room becomes free with the delay of a packet.
 
-What is sent over a link that is cut (network.py) is sent again, after pauses that double, until the
-link is whole: nothing is lost, everything is silent. The same goes for dials. A host on which
-nobody listens refuses at once; one that has no power answers nothing, and who dials it is told so
-after a while.
+Bytes sent over a cut link (network.py) are sent again, after pauses that double, until the link is
+whole: nothing is lost, everything is silent. The same applies to connecting. A host on which nobody
+listens refuses at once; one without power does not answer, and connecting to it fails after a
+while.
 
-Who closes a socket with unread bytes, or writes to one that was closed, has the connection reset:
-what the other side has not read yet is lost, or not, as its kernel likes. A process that ends has
-its sockets closed by its kernel. A host that fails leaves them in the air: when it is back, it
-resets what still talks to it.
+Closing a socket with unread bytes, or writing to one that was closed, resets the connection: bytes
+that the other side has not read yet may be lost, at random, as with real kernels. When a process
+ends, its kernel closes its sockets. When a host fails, its sockets stay; when it is back, it resets
+connections that still send to it.
 
-Hosts are numbers here, as receivers are in network.py. Only resets use the way that happens to be
-open, since nobody would send them again.
+Hosts are numbers here, as receivers are in network.py. Resets are sent once, over links that happen
+to be open, because nobody would send them again.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from jsonbus.sim.network import Network
 #: What a pipe holds, at random: kernels begin with some 64 KiB and may go to megabytes.
 PIPE_BYTES = (8 << 10, 64 << 10, 256 << 10)
 PIECE_BYTES_MAX = 64 << 10
-TINY_SHARE = 0.1  # of pieces that have a few bytes only
+TINY_SHARE = 0.1  # fraction of pieces with only a few bytes
 
-#: When a dial to a host without power fails, as nobody there answers ARP.
+#: When connecting to a host without power fails, because nobody answers ARP.
 UNREACHABLE_S = 3.0
 
 FIRST_PORT = 40_000
 
 
 class Dialing:
-    """Somebody is being connected; until `done` is called, with the socket or with why not."""
+    """A connection being made; ends when `done` is called, with the socket or the error."""
 
     __slots__ = ("at", "done", "host", "is_over", "port", "to")
 
@@ -65,12 +65,12 @@ class Dialing:
 
 
 class Streams:
-    """All hosts' TCP."""
+    """The TCP of all hosts."""
 
     def __init__(self, clock: Clock, network: Network, rng: random.Random) -> None:
         self.clock = clock
-        # Dictionaries, since sets have no order, and the same seed must give the same run.
-        self._sockets: dict[Socket, None] = {}  # that somebody holds
+        # Dictionaries, because sets have no order, and the same seed must give the same run.
+        self._sockets: dict[Socket, None] = {}  # sockets that somebody holds
         self._unaccepted: dict[Socket, None] = {}
         self._network = network
         self._rng = rng
@@ -82,7 +82,7 @@ class Streams:
     # --- What processes do ---
 
     def listen(self, host: int, accept: Callable[[Socket], None]) -> int:
-        """Take connections, at a port that nobody ever had."""
+        """Accept connections, at a port that nobody ever had."""
         self._next_port += 1
         self._listeners[host, self._next_port] = accept
         return self._next_port
@@ -97,13 +97,13 @@ class Streams:
         return dialing
 
     def end_process(self, host: int) -> None:
-        """The kernel closes what the host's process has left open."""
+        """Close what the host's process has left open, as the kernel does."""
         self._drop_listeners(host)
         for socket in self._of(host):
             socket.close()
 
     def fail_host(self, host: int) -> None:
-        """Its power is off; nobody is told anything."""
+        """Switch a host off; nobody is told anything."""
         self._failed.add(host)
         self._drop_listeners(host)
         for socket in self._of(host):
@@ -113,7 +113,7 @@ class Streams:
         self._failed.discard(host)
 
     def __len__(self) -> int:
-        """How many sockets are held, and dials go on."""
+        """Number of sockets that are held, and of connections being made."""
         return len(self._sockets) + sum(not dialing.is_over for dialing in self._dialings)
 
     # --- What packets do ---
@@ -151,7 +151,7 @@ class Streams:
             self.clock.call_at(self.clock.now + pause_s, self._carry, again)
 
     def answer_reset(self, socket: Socket, sender: int) -> None:
-        """Tell a socket that its peer is closed; once, if that comes through."""
+        """Tell a socket that its peer is closed; once, if that arrives."""
         if self.passes(sender, socket.host):
             self.clock.call_at(self.clock.now + self.delay_s(), socket.reset)
 
@@ -165,7 +165,7 @@ class Streams:
         if receiver not in self._failed:
             return True
         if not isinstance(argument, Dialing):
-            return False  # whoever was meant is no more
+            return False  # the recipient no longer exists
         if self.clock.now < argument.at + UNREACHABLE_S:
             return True
         self._finish(argument, None, "no route to host")
@@ -180,7 +180,7 @@ class Streams:
         self._finish(dialing, None, "connection refused")
 
     def _welcome(self, dialing: Dialing) -> None:
-        """The dialer hears that it is connected; the other side has to hear that, too."""
+        """Tell the dialer that it is connected; the other side has to learn that, too."""
         near, far = Socket(self, dialing.host), Socket(self, dialing.to)
         near.peer, far.peer = far, near
         near.outgoing = far.incoming = Pipe(self, near, far, self._rng.choice(PIPE_BYTES))

@@ -1,4 +1,4 @@
-"""Channels in a simulated world: where a scenario binds and connects, and what is written down."""
+"""Channels in a simulated world: a scenario binds and connects here, and the truth is recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jsonbus.sim.records import Binding, Habits, Life
 
 
 class WorldChannels:
-    """All nodes' channels, and what was."""
+    """All nodes' channels, and their history."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class WorldChannels:
 
     @property
     def ends(self) -> list[SimEnd]:
-        """All that ever were."""
+        """All ends that ever existed."""
         return self._around.ends
 
     @property
@@ -56,11 +56,11 @@ class WorldChannels:
 
     @bounds.setter
     def bounds(self, bounds: ChannelBounds) -> None:
-        """For lives that begin later."""
+        """Bounds for lives that begin later."""
         self._around.bounds = bounds
 
     def of(self, node: SimNode) -> NodeChannels:
-        """Those of its present life."""
+        """Return the channels of its present life."""
         channels = self._nodes.get(node)
         if channels is None:
             channels = self._nodes[node] = NodeChannels(node, self._around)
@@ -107,7 +107,7 @@ class WorldChannels:
         return call
 
     def open_ends(self) -> list[SimEnd]:
-        """Those that an application has and can still use."""
+        """Return the ends that an application has and can still use."""
         return [end for end in self.ends if end.core.state == "open" and not end.is_dead]
 
     # --- What the world tells ---
@@ -136,5 +136,5 @@ class WorldChannels:
             self._nodes[node].thaw()
 
     def hear(self, node: SimNode, events: list[Event]) -> None:
-        """The node was told of others."""
+        """Pass on what the node heard of others."""
         self._nodes[node].hear(events)
