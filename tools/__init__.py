@@ -6,6 +6,7 @@ demo.py        the demonstration
 test.py        all checks and all tests; CI runs this
 check.py       format, lint, types, imports, tree
 simulate.py    many nodes under a virtual clock: measurements, and random histories
+hops.py        the way of a message through the code, traced
 soak.py        a bus in the lab for a long time; soak_node.py is one node of it
 
 Packages, run as modules from the project's folder:

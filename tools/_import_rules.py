@@ -69,6 +69,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tools": PUBLIC,
     # What runs on other machines knows nothing of ours.
     "tools.examples": (),
+    "tools.hops": ("tools", "jsonbus", "jsonbus.core"),
     "tools.simulate*": ("tools", "jsonbus.errors", "jsonbus.core", "jsonbus.sim"),
     "tools.bench": ("tools", "jsonbus", "jsonbus.*", "spark_bridge"),
 }
