@@ -15,12 +15,12 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
-from .http.accept_errors import AcceptWatch
+from .http.accept_errors import AcceptErrors
 from .http.access import Access
 from .http.app import make_app
-from .http.event_streams import EventStreams
-from .http.home_page import NOT_INSTALLED, SWITCHED_OFF
-from .http.origins import Visitors
+from .http.docs_page import NOT_INSTALLED, SWITCHED_OFF
+from .http.events import EventStreams
+from .http.origins import Origins
 from .http.request import BodyRoom
 from .http.server import HttpServer
 from .hub import Hub
@@ -76,7 +76,7 @@ class Gateway:
         try:
             self._is_local = ipaddress.ip_address(host).is_loopback
             self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
-            self._visitors = Visitors(
+            self._origins = Origins(
                 is_loopback=self._is_local, allow_hosts=allow_host, allow_origins=allow_origin
             )
         except ValueError as error:
@@ -91,7 +91,7 @@ class Gateway:
         if dashboard:
             self._import_dashboard()
         self._room = BodyRoom()
-        self._accepts = AcceptWatch()
+        self._accepts = AcceptErrors()
         self._opened = AsyncExitStack()
         #: Where it listens, while it is open.
         self.http_address: tuple[str, int] = host, http_port
@@ -223,7 +223,7 @@ class Gateway:
             webhooks=self.webhooks,
             event_streams=self.events,
             subscribers=self.ledger.subscribers,
-            visitors=self._visitors,
+            origins=self._origins,
             stats=self.stats,
             observe=self._observation.scrape,
             access=self._access,

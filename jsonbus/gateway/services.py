@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .http.access import Access
-from .http.event_streams import EventStreams
-from .http.home_page import SWITCHED_OFF
-from .http.origins import Visitors
+from .http.docs_page import SWITCHED_OFF
+from .http.events import EventStreams
+from .http.origins import Origins
 from .http.request import BodyRoom
 from .hub import Published
 from .metrics.metrics import Observe, Stats
@@ -89,7 +89,7 @@ class Services:
     event_streams: EventStreams
     #: All webhooks as people see them.
     subscribers: Callable[[], Sequence[ViewLike]]
-    visitors: Visitors
+    origins: Origins
     #: Figures by part, for /metrics.
     stats: Stats
     #: What /metrics tells of the bus as a whole; None: nothing.

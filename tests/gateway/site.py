@@ -21,8 +21,8 @@ from fastapi import FastAPI
 import jsonbus
 from jsonbus.gateway.http.access import Access, read_token
 from jsonbus.gateway.http.app import make_app
-from jsonbus.gateway.http.event_streams import EventStreams
-from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.events import EventStreams
+from jsonbus.gateway.http.origins import Origins
 from jsonbus.gateway.http.request import BodyRoom
 from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
@@ -103,7 +103,7 @@ async def site(
     tokens: Sequence[str] = (),
     data: Path | None = None,
     parser: str | None = None,
-    visitors: Visitors | None = None,
+    origins: Origins | None = None,
     ledger_options: Mapping[str, int] | None = None,
     stream_options: Mapping[str, Any] | None = None,
     server_options: Mapping[str, Any] | None = None,
@@ -130,7 +130,7 @@ async def site(
                 webhooks=webhooks,
                 event_streams=streams,
                 subscribers=ledger.subscribers,
-                visitors=visitors or Visitors(is_loopback=True),
+                origins=origins or Origins(is_loopback=True),
                 stats=lambda: {
                     "bus": bus.stats(),
                     "hub": hub.stats(),

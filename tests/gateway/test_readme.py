@@ -26,7 +26,7 @@ from jsonbus.gateway.http import (
     connection as http_connection,
 )
 from jsonbus.gateway.http import (
-    event_streams,
+    events,
     parameters,
 )
 from jsonbus.gateway.http import (
@@ -223,7 +223,7 @@ def test_every_limit_is_told_as_it_is() -> None:
         parameters.URL_CHARACTERS_MAX,
         parameters.NAME_CHARACTERS_MAX,
     )
-    unread = as_size(event_streams.BACKLOG_BYTES_MAX)
+    unread = as_size(events.BACKLOG_BYTES_MAX)
     expected = [
         [*map(number, characters)],
         [as_size(services.BODY_BYTES_MAX), as_size(parameters.FORM_BYTES_MAX)],
@@ -233,8 +233,8 @@ def test_every_limit_is_told_as_it_is() -> None:
             for name in ("backlog_max", "total_backlog_max", "subscriptions_max")
         ],
         [
-            f"{event_streams.PATTERNS_MAX} patterns",
-            f"{event_streams.BACKLOG_EVENTS_MAX:,} events or {unread}",
+            f"{events.PATTERNS_MAX} patterns",
+            f"{events.BACKLOG_EVENTS_MAX:,} events or {unread}",
         ],
         [
             f"{text_commands.PATTERNS_PER_CLIENT_MAX:,} patterns",
@@ -246,7 +246,7 @@ def test_every_limit_is_told_as_it_is() -> None:
         [
             number(http_connection.CONNECTIONS_MAX),
             number(default_of(TextServer, "clients_max")),
-            number(event_streams.STREAMS_MAX),
+            number(events.STREAMS_MAX),
         ],
         [number(PAGES_MAX), number(SESSIONS_MAX), number(TOPICS_MAX)],
         [
@@ -255,7 +255,7 @@ def test_every_limit_is_told_as_it_is() -> None:
             as_size(webhook_bodies.BYTES_MAX),
         ],
     ]
-    assert text_server.TOTAL_BACKLOG_BYTES_MAX == event_streams.TOTAL_BACKLOG_BYTES_MAX
+    assert text_server.TOTAL_BACKLOG_BYTES_MAX == events.TOTAL_BACKLOG_BYTES_MAX
     rows = rows_of("Limits")[1:]
     for row, words in zip(rows, expected, strict=True):
         assert re.search(".*".join(map(re.escape, words)), row[1]), (row, words)

@@ -1,6 +1,6 @@
 """The gate: which requests reach NiceGUI, and what browsers may do with its pages.
 
-Behind `VisitorsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
+Behind `OriginsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
 websockets included. Of NiceGUI only three things can be reached: its page at `/`, its files below
 `/_nicegui/`, to be read, and its websocket. With tokens all of them need a session, which `/login`
 begins; the cookie opens nothing else of the gateway, so a request that a browser sends with it by
@@ -189,7 +189,7 @@ def _key_of(scope: Scope) -> str | None:
 
 def _cookie_name(scope: Scope) -> str:
     """One for each port: browsers give a cookie to all of them, and two gateways on one machine
-    would log each other's visitors out."""
+    would log each other's users out."""
     host = next((value for name, value in scope["headers"] if name == b"host"), b"")
     port = host.rpartition(b":")[2]
     return f"jsonbus-{port.decode()}" if port.isdigit() else "jsonbus"

@@ -1,4 +1,4 @@
-"""AcceptWatch: connections that cannot be accepted, for want of descriptors, are no flood of logs.
+"""AcceptErrors: connections that cannot be accepted, for want of descriptors, are no flood of logs.
 
 While accept() fails so, asyncio stops to listen for a second at a time, which is all that can be
 done: clients wait in the kernel meanwhile. But up to Python 3.12 it then tries as often as the
@@ -26,7 +26,7 @@ _MESSAGE = "socket.accept() out of system resource"
 _LISTEN_AGAIN = "_start_serving"
 
 
-class AcceptWatch:
+class AcceptErrors:
     """Stands before the exception handler of the running loop, from `begin` to `end`."""
 
     def __init__(self) -> None:

@@ -27,12 +27,10 @@ from ..metrics.metrics import CONTENT_TYPE, Metrics
 from ..services import GateLike, Services
 from ..values import parse_json, to_json_line
 from .answers import Answer
-from .docs_page import HEADERS, DocsPage
+from .docs_page import HEADERS, DocsPage, render_home
 from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
-from .home_page import HEADERS as HOME_HEADERS
-from .home_page import render_home
 from .openapi import make_document
-from .origins import VisitorsMiddleware
+from .origins import OriginsMiddleware
 from .parameters import (
     FORM,
     URL_CHARACTERS_MAX,
@@ -70,7 +68,7 @@ def make_app(services: Services) -> FastAPI:
         body_bytes_max=services.body_bytes_max,
     )
     app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI's way to replace it
-    app.add_middleware(VisitorsMiddleware, visitors=services.visitors)
+    app.add_middleware(OriginsMiddleware, origins=services.origins)
     routes = _Routes(services)
     tallies: dict[str, Tally] = {}
 
@@ -224,7 +222,7 @@ def _make_docs(page: DocsPage) -> Handler:
 
 def _make_home(page: bytes) -> Handler:
     async def answer(request: HttpRequest) -> Answer:
-        return Answer(page, content_type=b"text/html; charset=utf-8", headers=HOME_HEADERS)
+        return Answer(page, content_type=b"text/html; charset=utf-8", headers=HEADERS)
 
     return answer
 

@@ -6,7 +6,7 @@ route against it with generated requests, so what is not true here fails there.
 
 from __future__ import annotations
 
-from .event_streams import PATTERNS_MAX
+from .events import PATTERNS_MAX
 from .openapi_answers import Json, answer_schemas, error_responses
 from .parameters import (
     FORM,

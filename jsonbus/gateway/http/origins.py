@@ -35,7 +35,7 @@ _ALLOWED_HEADERS = b"authorization, content-type, last-event-id"
 _PREFLIGHT_S = b"600"
 
 
-class Visitors:
+class Origins:
     """The rules, for one gateway. `allow_origins` may hold "*": every page is welcome then."""
 
     def __init__(
@@ -108,19 +108,19 @@ class Visitors:
         )
 
 
-class VisitorsMiddleware:
-    """Keeps `Visitors`' rules for everything in an application, mounted parts included."""
+class OriginsMiddleware:
+    """Keeps `Origins`' rules for everything in an application, mounted parts included."""
 
-    def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
+    def __init__(self, app: ASGIApp, origins: Origins) -> None:
         self._app = app
-        self._visitors = visitors
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         try:
-            reader = self._visitors.check(scope)
+            reader = self._origins.check(scope)
         except Refusal as refusal:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from jsonbus.gateway.http.accept_errors import AcceptWatch
+from jsonbus.gateway.http.accept_errors import AcceptErrors
 from tests.aio.running import asynctest
 from tests.gateway.text.clients import serving, until
 
@@ -34,7 +34,7 @@ def no_more_descriptors() -> Iterator[None]:
 async def test_without_descriptors_clients_wait_and_one_line_tells_of_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watch = AcceptWatch()
+    watch = AcceptErrors()
     watch.begin()
     loop = asyncio.get_running_loop()
     async with serving() as (server, _):
@@ -54,7 +54,7 @@ async def test_without_descriptors_clients_wait_and_one_line_tells_of_it(
 async def test_a_server_that_is_closed_meanwhile_does_not_listen_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watch = AcceptWatch()
+    watch = AcceptErrors()
     watch.begin()
     with socket.socket() as waiting:
         waiting.setblocking(False)
@@ -72,7 +72,7 @@ async def test_other_errors_go_where_they_went_before() -> None:
     loop = asyncio.get_running_loop()
     seen = []
     loop.set_exception_handler(lambda _, context: seen.append(context["message"]))
-    watch = AcceptWatch()
+    watch = AcceptErrors()
     watch.begin()
     loop.call_exception_handler({"message": "one"})
     watch.end()
@@ -86,7 +86,7 @@ async def test_other_errors_go_where_they_went_before() -> None:
 async def test_without_a_handler_before_the_loop_logs_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watch = AcceptWatch()
+    watch = AcceptErrors()
     watch.begin()
     asyncio.get_running_loop().call_exception_handler({"message": "one"})
     watch.end()

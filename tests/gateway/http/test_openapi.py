@@ -44,7 +44,7 @@ async def test_no_generated_request_gets_an_answer_that_is_not_documented(
             *("--config-file", str(tmp_path / "schemathesis.toml"), "--no-color"),
             *("run", f"{here.http.base_url}/openapi.json"),
             *("--max-examples", str(EXAMPLES), "--generation-deterministic"),
-            *("--exclude-path", "/events"),  # without an end; see test_event_streams.py
+            *("--exclude-path", "/events"),  # without an end; see test_events.py
             *("--header", "Authorization: Bearer secret"),
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,

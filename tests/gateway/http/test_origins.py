@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.origins import Origins
 from tests.aio.running import asynctest, until
 from tests.gateway.site import Raw, Site, site
 
@@ -32,8 +32,8 @@ async def get(here: Site, path: str = PUBLISH, **headers: str) -> Raw:
 )
 @asynctest
 async def test_on_loopback_the_host_is_a_name_of_this_machine_or_an_allowed_one(host: str) -> None:
-    visitors = Visitors(is_loopback=True, allow_hosts=["Bus.example.org"])
-    async with site(visitors=visitors) as here:
+    origins = Origins(is_loopback=True, allow_hosts=["Bus.example.org"])
+    async with site(origins=origins) as here:
         for _ in range(2):  # what passed once is remembered
             assert (await get(here, host=host)).status == 200
 
@@ -77,10 +77,10 @@ async def test_a_missing_or_second_host_is_refused() -> None:
 
 @asynctest
 async def test_beyond_loopback_any_host_will_do_unless_hosts_are_named() -> None:
-    async with site(visitors=Visitors(is_loopback=False)) as here:
+    async with site(origins=Origins(is_loopback=False)) as here:
         assert (await get(here, host="whatever.example")).status == 200
-    visitors = Visitors(is_loopback=False, allow_hosts=["bus.example"])
-    async with site(visitors=visitors) as here:
+    origins = Origins(is_loopback=False, allow_hosts=["bus.example"])
+    async with site(origins=origins) as here:
         assert (await get(here, host="bus.example")).status == 200
         assert (await get(here, host="192.168.1.5:8080")).status == 200  # cannot be rebound
         assert (await get(here, host="whatever.example")).status == 403
@@ -141,8 +141,8 @@ async def test_a_link_elsewhere_may_lead_to_a_page_that_only_shows_something() -
 @pytest.mark.parametrize("allowed", ["https://app.example", "HTTPS://App.Example/", "*"])
 @asynctest
 async def test_an_allowed_page_may_ask_and_read_the_answer(allowed: str) -> None:
-    visitors = Visitors(is_loopback=True, allow_origins=[allowed])
-    async with site(visitors=visitors) as here:
+    origins = Origins(is_loopback=True, allow_origins=[allowed])
+    async with site(origins=origins) as here:
         headers = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
         for path, status in ((PUBLISH, 200), ("/publish", 400), ("/nothing", 404)):
             answer = await get(here, path, host="localhost", **headers)
@@ -157,8 +157,8 @@ async def test_an_allowed_page_may_ask_and_read_the_answer(allowed: str) -> None
 
 @asynctest
 async def test_an_allowed_page_may_ask_first_what_it_may_send() -> None:
-    visitors = Visitors(is_loopback=True, allow_origins=["https://app.example"])
-    async with site(visitors=visitors, tokens=["secret"]) as here:
+    origins = Origins(is_loopback=True, allow_origins=["https://app.example"])
+    async with site(origins=origins, tokens=["secret"]) as here:
         ask = {
             "origin": "https://app.example",
             "access-control-request-method": "POST",
@@ -182,7 +182,7 @@ async def test_an_allowed_page_may_ask_first_what_it_may_send() -> None:
 @pytest.mark.parametrize("origin", ["app.example", "https://", "https://a/b", "https://*.a", ""])
 def test_an_allowed_origin_must_be_one(origin: str) -> None:
     with pytest.raises(ValueError, match="is no origin: write it like"):
-        Visitors(is_loopback=True, allow_origins=[origin])
+        Origins(is_loopback=True, allow_origins=[origin])
 
 
 @asynctest
@@ -222,7 +222,7 @@ async def test_a_webhook_that_posts_to_the_gateway_itself_goes_round_once() -> N
 
 @asynctest
 async def test_a_host_header_that_is_none_breaks_nothing_where_hosts_are_not_checked() -> None:
-    async with site(visitors=Visitors(is_loopback=False)) as here:
+    async with site(origins=Origins(is_loopback=False)) as here:
         for host in ("[", "[::", "a b", "http://x", ""):
             for path in ("/nothing", "/health", "/docs"):
                 answer = await get(here, path, host=host)

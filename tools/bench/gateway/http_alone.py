@@ -15,8 +15,8 @@ from typing import Any
 
 from jsonbus.gateway.http.access import Access
 from jsonbus.gateway.http.app import make_app
-from jsonbus.gateway.http.event_streams import EventStreams
-from jsonbus.gateway.http.origins import Visitors
+from jsonbus.gateway.http.events import EventStreams
+from jsonbus.gateway.http.origins import Origins
 from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Published
 from jsonbus.gateway.services import Services
@@ -38,7 +38,7 @@ async def serve(parser: str) -> None:
         webhooks=hub,
         event_streams=EventStreams(hub),
         subscribers=lambda: [],
-        visitors=Visitors(is_loopback=True),
+        origins=Origins(is_loopback=True),
         stats=lambda: {},
         access=Access(),
     )

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.gateway.http.event_stream import EventStream
+from jsonbus.gateway.http.events import EventStream
 from jsonbus.gateway.text.backlog import Chunk, LineBudget
 from tests.aio.running import asynctest, until
 from tests.gateway.site import Site, end, site
