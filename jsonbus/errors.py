@@ -31,7 +31,7 @@ from __future__ import annotations
 
 
 class JsonBusError(Exception):
-    """Base of every error that jsonbus raises on purpose."""
+    """Base class of every error that jsonbus raises deliberately."""
 
 
 class LocalError(JsonBusError):
@@ -86,11 +86,11 @@ class ForkedError(LocalError):
 
 
 class RemoteError(JsonBusError):
-    """Another node did wrong."""
+    """Another node did something wrong."""
 
 
 class DatagramError(RemoteError):
-    """A datagram that is not ours to understand; `cause` is one of core.wire.CAUSES."""
+    """A datagram that cannot be understood; `cause` is one of CAUSES."""
 
     def __init__(self, cause: str, detail: str = "") -> None:
         super().__init__(cause, detail)
@@ -157,7 +157,7 @@ class QueueFullError(JsonBusError):
 
 
 class ChannelError(JsonBusError):
-    """About a channel: `node` is the other node, as the caller named it or as it calls itself."""
+    """A channel failed. `node` is the other node, as the caller named it or as it names itself."""
 
     def __init__(self, node: str, port: str, *facts: object) -> None:
         super().__init__(node, port, *facts)
@@ -206,7 +206,7 @@ _REFUSALS = {
 
 
 class ChannelClosedError(ChannelError):
-    """The channel was closed; `is_lost` unless one of both sides closed it on purpose.
+    """The channel was closed; `is_lost` unless one of the two sides closed it deliberately.
 
     `is_closed_here` if this side did, before it heard that the other had.
     """
@@ -230,12 +230,12 @@ class ChannelClosedError(ChannelError):
 
 
 class ChannelTimeoutError(ChannelError, TimeoutError):
-    """Something about a channel was not done in time."""
+    """An operation on a channel did not finish in time."""
 
     def __init__(self, node: str, port: str, what: str, timeout_s: float) -> None:
         super().__init__(node, port, what, timeout_s)
-        # TimeoutError takes the first two for what the system says, and forgets the others: then it
-        # could not be raised again, nor travel to another process.
+        # TimeoutError would take the first two arguments for a system error and forget the others:
+        # then it could not be raised again, nor travel to another process.
         self.args = (node, port, what, timeout_s)
         self.what = what
         self.timeout_s = timeout_s
@@ -245,7 +245,7 @@ class ChannelTimeoutError(ChannelError, TimeoutError):
 
 
 class MessageTooLargeError(ChannelError, ValueError):
-    """A message of a channel is larger than the side that receives it takes."""
+    """A message of a channel is larger than the receiving side accepts."""
 
     def __init__(self, node: str, port: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(node, port, size_bytes, limit_bytes)
@@ -260,7 +260,7 @@ class MessageTooLargeError(ChannelError, ValueError):
 
 
 class BacklogFullError(JsonBusError):
-    """A message or subscription was not accepted, since too much waits for webhooks already."""
+    """A message or subscription was not accepted, because too much already waits for webhooks."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -271,11 +271,13 @@ class BacklogFullError(JsonBusError):
 
 
 class StoreError(JsonBusError):
-    """What the gateway keeps on disk cannot be opened, read or written."""
+    """The gateway's store on disk cannot be opened, read or written."""
 
 
 class RecordingError(JsonBusError):
-    """A recording cannot be written or read; `path` is its file, `reason` what is wrong with it."""
+    """A recording cannot be written or read; `path` is its file, `reason` what is wrong with
+    it.
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)

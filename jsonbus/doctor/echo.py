@@ -23,27 +23,27 @@ from ..core.wire.frames import EchoedFrame, EchoFrame
 
 Address = tuple[str, int]
 
-#: The smallest holds an answer, whose header is the longest. 1,400 bytes is what nodes send at
-#: most, 1,472 what Ethernet carries in one piece, and the last the most that UDP carries.
+#: The smallest size holds an answer, whose header is the longest. 1,400 bytes is the most that
+#: nodes send, 1,472 what Ethernet carries in one piece, and the last the most that UDP carries.
 SIZES_BYTES = (200, 1_400, 1_472, 8_000, 32_000, 65_507)
 SMALL_BYTES = SIZES_BYTES[0]
 
-#: Small echoes of a series: at 1 % loss, two of three series have one to show.
+#: Small echoes of a series: at 1 % loss, two of three series lose at least one.
 SERIES_SMALL = 100
-#: Echoes of each larger size: enough that all get lost by a rule, not by chance.
+#: Echoes of each larger size: enough that if all get lost, it is not by chance.
 SERIES_LARGE = 4
-#: From one echo of a series to the next. 100 a second: no burden on any network.
+#: Time between two echoes of a series. 100 a second: no burden on any network.
 SERIES_STEP_S = 0.01
-#: From one echo to the next while there is nobody to measure with, and after the series.
+#: Time between two echoes while there is nobody to measure with, and after the series.
 PROBE_STEP_S = 0.2
 
-#: How often a listener tells that it is there.
+#: How often a listener announces itself.
 TELL_STEP_S = 1.0
-#: Askers that a listener counts for, and echoes of each: beyond, the oldest asker is forgotten, or
-#: the echo not answered. A series has some hundred.
+#: Askers that a listener counts, and echoes of each: beyond, the oldest asker is forgotten, or the
+#: echo not answered. A series has some hundred.
 ASKERS_MAX = 64
 ECHOES_MAX = 4_096
-#: Answers per second: what ten askers need. Nobody shall make a listener flood a network.
+#: Answers per second: what ten askers need. Nobody may make a listener flood a network.
 ANSWERS_PER_S_MAX = 1_000
 #: An asker that was silent for this long is done.
 DONE_S = 1.5
@@ -56,7 +56,7 @@ _NO_MESSAGES = 1  # the number of the first message, which never comes
 
 
 class _Voice:
-    """Somebody nobody has met before, who is no node: its headers."""
+    """The headers of a sender that is new and not a node."""
 
     def __init__(self, wall_offset_s: float, now: float) -> None:
         self.node = base64.b32encode(os.urandom(_NODE_ID_BYTES)).decode("ascii").lower()
@@ -96,13 +96,13 @@ class Asker(_Voice):
         self.listeners: dict[str, Listener] = {}
         self._sent_at: list[float] = []
         self._series: list[int] | None = None  # sizes still to send; None before it begins
-        #: The last echo of the series; what is sent after it only tells what became of it.
+        #: The last echo of the series; later ones only show what became of it.
         self.series_to = 0
         #: When the next echo is due.
         self.due_at = now
 
     def next_echo(self, now: float) -> bytes:
-        """The echo that is due."""
+        """Return the echo that is due."""
         if self._series is None and self.listeners:
             self._begin_series()
         size = self._series.pop() if self._series else SMALL_BYTES
@@ -119,7 +119,7 @@ class Asker(_Voice):
         )
 
     def receive(self, frame: EchoedFrame, sender: Address, now: float) -> None:
-        """Somebody answers, or says that it would."""
+        """Handle an answer, or the announcement of a listener."""
         node = frame.header.node
         listener = self.listeners.get(node)
         if listener is None:
@@ -147,7 +147,7 @@ class Asker(_Voice):
         first = len(self.sizes) + 1
         for listener in self.listeners.values():
             listener.series_from = first
-        # Each large echo between two small ones, whose answers tell what became of it.
+        # Each large echo goes between two small ones, whose answers show what became of it.
         large = [size for size in SIZES_BYTES[1:] for _ in range(SERIES_LARGE)]
         steps = [size for each in large for size in (each, SMALL_BYTES)]
         series = [SMALL_BYTES] * (SERIES_SMALL - len(large)) + steps
@@ -172,23 +172,23 @@ class Answerer(_Voice):
 
     def __init__(self, name: str, wall_offset_s: float, now: float) -> None:
         super().__init__(wall_offset_s, now)
-        #: By the asker's id, the one heard first first.
+        #: By the asker's id, in the order in which they were first heard.
         self.askers: dict[str, Asking] = {}
         self._name = name
         self._answers_left = float(ANSWERS_PER_S_MAX)
         self._refilled_at = now
-        #: When to tell again that somebody listens.
+        #: When to announce again that somebody listens.
         self.due_at = now
 
     def tell(self, now: float) -> bytes:
-        """The news that somebody listens, which is due."""
+        """Return the announcement that is due."""
         self.due_at = now + TELL_STEP_S
         return self._encode(now, to=self.node, echo_id=0, heard=0, repeated=0, name=self._name)
 
     def receive(
         self, frame: EchoFrame, size_bytes: int, sender: Address, now: float
     ) -> bytes | None:
-        """The answer to an echo, unless it came before or is too much."""
+        """Return the answer to an echo, unless it came before or is too much."""
         asking = self._find(frame.header.node, sender, now)
         asking.heard_at = now
         if frame.echo_id in asking.seen:
@@ -209,7 +209,7 @@ class Answerer(_Voice):
         )
 
     def take_done(self, now: float, *, all_of_them: bool = False) -> list[Asking]:
-        """Askers that have fallen silent, each told once."""
+        """Return askers that have fallen silent, each once."""
         done = [
             node
             for node, asking in self.askers.items()

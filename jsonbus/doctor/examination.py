@@ -1,4 +1,6 @@
-"""One examination: gather the facts of the machine, join the group, listen and ask for a while."""
+"""One examination: gathers the facts of the machine, joins the group, listens and asks for a
+while.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,18 @@ from .figures import figures_of
 from .machine import count_machine_drops, survey_machine
 from .traffic import PER_LOOK_MAX, Bystander, Traffic
 
-#: The end of the time is for answers under way: nothing is sent any more.
+#: The end of the time is for answers in transit: nothing is sent any more.
 GRACE_S = 0.5
 GRACE_SHARE_MAX = 0.25
-#: How long nodes that were not heard by themselves may take to answer.
+#: How long nodes that were not heard themselves may take to answer.
 PING_S = 0.5
 #: How long a send may wait for room.
 SEND_S = 0.1
 
 
 def examine(settings: BusSettings, duration_s: float) -> Facts:
-    """All facts, within `duration_s` and little more; a group that cannot be joined is one of them.
+    """Gather all facts, within `duration_s` and little more; failing to join the group is one of
+    them.
 
     Raises ConfigError for settings that contradict each other.
     """
@@ -65,7 +68,7 @@ def join(config: BusConfig, *, hears_itself: bool = False) -> Transport:
 
 
 class Examination:
-    """A group that is joined, and a while of listening to it."""
+    """Listens for a while to a group that is joined."""
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class Examination:
         )
 
     def _listen_as_a_node(self, bystander: Bystander) -> tuple[NodeFacts, ...]:
-        """Listen while a bus asks who is there: only to a node do the others tell it."""
+        """Listen while a bus asks who is there: the others answer only to a node."""
         try:
             bus = Bus(**self._settings)
         except TransportError as error:
@@ -138,7 +141,7 @@ class Examination:
             self._traffic.own_bus = bus.id
             self._listen(bystander)
             if any(each.address is None and not each.is_self for each in bus.nodes()):
-                bus.ping(timeout=PING_S)  # known from a list, and perhaps just had nothing to say
+                bus.ping(timeout=PING_S)  # known from a list, and perhaps just silent
             return tuple(
                 NodeFacts(
                     node=each.node,

@@ -1,6 +1,7 @@
-"""What was found out, before anybody judges it: plain data, so that judging needs no network.
+"""The facts that were found, before anybody judges them: plain data, so that judging needs no
+network.
 
-None stands for what this system does not tell.
+None stands for what this system does not report.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ class InterfaceFacts:
     is_up: bool = True
     has_carrier: bool = True
     is_multicast: bool = True
-    #: What the network's querier speaks, or what the system would: "V2", "V3".
+    #: The version that the network's querier speaks, or that the system would: "V2", "V3".
     igmp_version: str | None = None
     #: 0 off, 1 strict, 2 loose.
     reverse_path_filter: int | None = None
-    #: A bridge that forwards a group only to who asked for it, while nobody asks who wants it.
+    #: A bridge that forwards a group only to members, while nobody queries who is one.
     snoops_unasked: bool = False
 
     @property
@@ -31,16 +32,16 @@ class InterfaceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
-    """The machine, as it tells of itself."""
+    """The machine, by its own account."""
 
     interfaces: tuple[InterfaceFacts, ...] = ()
     default_route: str | None = None
-    #: What kind of container this is, and what runs this virtual machine.
+    #: The kind of container, and the virtual machine monitor.
     container: str | None = None
     virtual_machine: str | None = None
     #: Linux inside Windows.
     is_wsl: bool = False
-    #: The largest receive buffer that a program without rights gets.
+    #: The largest receive buffer that an unprivileged program gets.
     rmem_max_bytes: int | None = None
     #: How many groups a socket may join, on all its interfaces together.
     memberships_max: int | None = None
@@ -48,7 +49,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinFacts:
-    """The group was joined."""
+    """How the group was joined."""
 
     #: Names, in the order chosen.
     interfaces: tuple[str, ...]
@@ -80,7 +81,7 @@ class TrafficFacts:
     echoes: int = 0
     #: By cause (core.wire.CAUSES).
     rejected: dict[str, Rejects] = field(default_factory=dict)
-    #: Addresses that something came from, own ones left out.
+    #: Addresses that something came from, without our own.
     senders: tuple[str, ...] = ()
     #: Datagrams to the port, but to other addresses than the group: address -> count.
     elsewhere: dict[str, int] = field(default_factory=dict)
@@ -109,8 +110,8 @@ class SizeFacts:
     size_bytes: int
     sent: int
     answered: int
-    #: Of those without an answer: lost on the way there, and the answer lost on the way back;
-    #: of the rest it is not known.
+    #: Of those without an answer: lost on the way there, and answers lost on the way back; the rest
+    #: is unknown.
     lost_there: int = 0
     lost_back: int = 0
 
@@ -134,16 +135,16 @@ class ListenerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All of it."""
+    """All facts."""
 
     group: str
     port: int
     ttl: int = 1
-    #: As the settings have them: "auto", names, addresses.
+    #: As in the settings: "auto", names, addresses.
     choices: tuple[str, ...] = ("auto",)
     duration_s: float = 3.0
     machine: MachineFacts = MachineFacts()
-    #: Why the group could not be joined; nothing below was looked at then.
+    #: Why the group could not be joined; then nothing below was examined.
     refusal: str | None = None
     joined: JoinFacts | None = None
     traffic: TrafficFacts = TrafficFacts()
@@ -159,11 +160,11 @@ class Facts:
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine is meant to be heard."""
+        """True if only this machine is meant to be heard."""
         return bool(self.chosen) and all(each.is_loopback for each in self.chosen)
 
     @property
     def hears_others(self) -> bool:
-        """Whether anything came from another machine."""
+        """True if anything came from another machine."""
         own = {address for each in self.machine.interfaces for address in each.addresses}
         return any(sender not in own for sender in self.traffic.senders)

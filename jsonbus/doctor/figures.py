@@ -1,4 +1,4 @@
-"""From echoes and answers to figures: what was lost, where, and how long the way took."""
+"""Computes figures from echoes and answers: what was lost, where, and how long the way took."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def figures_of(
     series_to: int,
     own_addresses: Collection[str],
 ) -> ListenerFacts:
-    """What was measured with one listener.
+    """Return what was measured with one listener.
 
     `sizes` are those of all echoes sent, by echo id - 1; those after `series_to` do not count.
     """
@@ -48,11 +48,10 @@ def figures_of(
 
 
 def find_fates(count: int, answers: Mapping[int, Answer]) -> dict[int, str | None]:
-    """Where each of `count` echoes without an answer got lost; None: that is not known.
+    """Return where each of `count` echoes without an answer got lost; None if unknown.
 
-    Between two answered echoes, the other side's own count tells how many of those in between it
-    heard. If that is some but not all, which of them they were is not known, nor is it after the
-    last answer.
+    Between two answered echoes, the other side's count shows how many of those in between it heard.
+    If it heard some but not all, it is unknown which; so is everything after the last answer.
     """
     fates: dict[int, str | None] = {}
     before, heard_before = 0, 0

@@ -1,4 +1,4 @@
-"""Judging the echo between two hosts."""
+"""Judges the echo between two hosts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from .facts import ListenerFacts, SizeFacts
 from .finding import Finding
 
-#: What nodes put into a datagram at most, unless told otherwise.
+#: The most that nodes put into a datagram by default.
 NODE_DATAGRAM_BYTES = 1_400
 #: What Ethernet carries in one piece: 1,500 less 20 (IP) and 8 (UDP) bytes of headers.
 ETHERNET_BYTES = 1_472
-#: Of a larger datagram, each IP fragment has so many.
+#: Bytes of each IP fragment of a larger datagram.
 FRAGMENT_BYTES = 1_480
-#: Of small echoes. Below, values that are followed by newer ones are well served.
+#: Loss of small echoes. Below, values that are followed by newer ones are well served.
 LOSS_BAD = 0.2
-#: An echo and its answer that arrive more rarely than this may well all be lost by chance.
+#: If an echo and its answer arrive more rarely than this, all may well be lost by chance.
 CHANCE_MIN = 0.5
 
 _BOTH = "the firewalls of both machines, and the switch between them (IGMP snooping, a querier)"
 
 
 def judge_listener(listener: ListenerFacts) -> Iterator[Finding]:
-    """Loss, round trip, repeats and sizes, each in a finding of its own."""
+    """Judge loss, round trip, repeats and sizes, each in a separate finding."""
     if not listener.sizes or not listener.sizes[0].sent:
         yield Finding(
             "note",
@@ -62,7 +62,7 @@ def _judge_loss(listener: ListenerFacts) -> Finding:
 
 
 def _where(size: SizeFacts) -> str:
-    """Where echoes got lost, as far as it is known."""
+    """Describe where echoes got lost, as far as it is known."""
     parts = [
         f"{count} lost on the way {way}"
         for count, way in ((size.lost_there, "there"), (size.lost_back, "back"))
@@ -93,7 +93,7 @@ def _judge_repeats(listener: ListenerFacts) -> Iterator[Finding]:
 
 
 def _judge_sizes(listener: ListenerFacts) -> Finding:
-    """The largest size up to which all sizes passed, since they fail from some size on."""
+    """Judge the largest size up to which all sizes passed, because they fail from some size on."""
     passed = 0
     failed: SizeFacts | None = None
     for size in listener.sizes:

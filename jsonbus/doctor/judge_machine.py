@@ -1,4 +1,4 @@
-"""Judging the machine: interfaces, where the program runs, IGMP, the receive buffer."""
+"""Judges the machine: interfaces, where the program runs, IGMP, the receive buffer."""
 
 from __future__ import annotations
 
@@ -84,11 +84,14 @@ def _judge_interface(interface: InterfaceFacts, facts: Facts) -> Finding:
 
 
 def judge_surroundings(facts: Facts) -> Iterator[Finding]:
-    """Only what may explain why others are not heard; on loopback nobody else is meant to be."""
+    """Judge only what may explain why others are not heard; on loopback nobody else is meant to
+    be.
+    """
     if facts.is_local or facts.hears_others:
         return
     machine = facts.machine
-    # Notes, since nobody heard is no trouble by itself: the others may not have been started.
+    # Notes, because hearing nobody is not a problem by itself: the others may not have been
+    # started.
     if machine.container is not None:
         yield Finding(
             "note",
@@ -182,7 +185,7 @@ def judge_buffer(facts: Facts) -> Iterator[Finding]:
 
 
 def _alternatives(facts: Facts) -> list[InterfaceFacts]:
-    """Interfaces that were not chosen and lead to a network."""
+    """Return interfaces that were not chosen and lead to a network."""
     chosen = {each.name for each in facts.chosen}
     return [
         each

@@ -1,4 +1,4 @@
-"""Judging what came in: the doctor's own datagrams, drops, strangers, nodes."""
+"""Judges what came in: the doctor's own datagrams, drops, strangers, nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .facts import Facts
 from .finding import Finding
 
-#: What each cause means (core.wire.CAUSES), in words for who did not write it.
+#: The meaning of each cause, in words for people who did not write it.
 _CAUSES = {
     "not_json": "no JSON",
     "not_object": "JSON, but no object",
@@ -27,7 +27,7 @@ def judge_loopback(facts: Facts) -> Iterator[Finding]:
     traffic = facts.traffic
     where = f"{facts.group}:{facts.port}"
     if traffic.send_error is not None:
-        # Made like all errors of the transport: what is wrong, a colon, what to do.
+        # Like all errors of the transport: what is wrong, a colon, what to do.
         text, _, remedy = traffic.send_error.rpartition(": ")
         level = "warning" if traffic.own_heard else "problem"
         yield Finding(level, "loopback", text or remedy, remedy)
@@ -143,7 +143,7 @@ def judge_nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _judge_silence(facts: Facts) -> Finding:
-    """Own datagrams are judged elsewhere; here it is about other machines alone."""
+    """Judge silence; only other machines count, our own datagrams are judged elsewhere."""
     port = facts.port
     return Finding(
         "note",

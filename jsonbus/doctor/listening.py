@@ -21,7 +21,7 @@ from .traffic import PER_LOOK_MAX
 
 
 class EchoListener:
-    """Joined when made, which raises TransportError or ConfigError; a context manager.
+    """Joined when created, which raises TransportError or ConfigError; a context manager.
 
     It answers while `listen` runs, in the caller's thread.
     """
@@ -39,7 +39,7 @@ class EchoListener:
         return self._transport.describe()
 
     def listen(self, duration_s: float) -> list[Asking]:
-        """Answer for so long; returns those who have asked and are done."""
+        """Answer for so long, and return those who have asked and are done."""
         end = time.monotonic() + duration_s
         sockets = self._transport.sockets()
         while (now := time.monotonic()) < end:
@@ -52,7 +52,7 @@ class EchoListener:
         return self._answerer.take_done(time.monotonic())
 
     def end(self) -> list[Asking]:
-        """Those who have asked and were not told of yet."""
+        """Return those who have asked and were not returned yet."""
         return self._answerer.take_done(time.monotonic(), all_of_them=True)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class EchoListener:
                 if received is None:
                     break
                 data, sender = received
-                with contextlib.suppress(DatagramError):  # it is for nodes to complain of those
+                with contextlib.suppress(DatagramError):  # it is for nodes to complain about those
                     frame = decode(data)
                     if isinstance(frame, EchoFrame):
                         answer = self._answerer.receive(frame, len(data), sender, time.monotonic())
@@ -79,5 +79,5 @@ class EchoListener:
                             self._send(answer)
 
     def _send(self, datagram: bytes) -> None:
-        with contextlib.suppress(TransportError):  # who asks sees that it lacks an answer
+        with contextlib.suppress(TransportError):  # the asker notices that it lacks an answer
             send(self._transport, datagram)

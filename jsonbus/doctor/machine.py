@@ -1,6 +1,6 @@
-"""Gathering what the system tells of itself; what it does not tell is None.
+"""Gathers what the system reports of itself; what it does not report is None.
 
-The files are Linux's. Elsewhere none of them is there, and the rest is still worth having.
+The files are Linux's. Elsewhere none of them exists, and the rest is still worth having.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from .surroundings import MARKER_FILES, Marks, container_of, is_wsl, virtual_mac
 
 ROOT = Path("/")
 
-#: Of a file that is only looked at for a word.
+#: Bytes read of a file in which only a word is looked for.
 _READ_CHARACTERS_MAX = 10_000
 
 _IGMP_LINE = re.compile(r"^\d+\s+(\S+)\s*:\s+\d+\s+(V\d)", re.MULTILINE)
 
 
 def survey_machine(root: Path = ROOT) -> MachineFacts:
-    """The machine as it is now; raises TransportError if not even interfaces can be listed."""
+    """Return the machine as it is now; raises TransportError if not even interfaces can be
+    listed.
+    """
     marks = read_marks(root)
     igmp = igmp_versions(_read(root / "proc/net/igmp"))
     return MachineFacts(
@@ -46,16 +48,18 @@ def read_marks(root: Path = ROOT) -> Marks:
 
 
 def count_machine_drops(root: Path = ROOT) -> int | None:
-    """Datagrams that programs of this machine lost to full receive buffers, since it started.
+    """Count datagrams that programs of this machine lost to full receive buffers, since it started.
 
-    Of all sockets together: the system counts per socket as well, but there it mixes them with
-    what a filter kept out, such as a node's own datagrams.
+    Of all sockets together: the system counts per socket as well, but mixes them with what a filter
+    kept out, such as a node's own datagrams.
     """
     return parse_machine_drops(_read(root / "proc/net/snmp"))
 
 
 def parse_machine_drops(snmp: str) -> int | None:
-    """RcvbufErrors of UDP in /proc/net/snmp: one line has the names, the next the numbers."""
+    """Parse RcvbufErrors of UDP in /proc/net/snmp: one line has the names, the next the
+    numbers.
+    """
     lines = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")]
     if len(lines) != 2:
         return None
@@ -64,7 +68,7 @@ def parse_machine_drops(snmp: str) -> int | None:
 
 
 def igmp_versions(igmp: str) -> dict[str, str]:
-    """Interface -> version, from /proc/net/igmp."""
+    """Return interface -> version, from /proc/net/igmp."""
     return dict(_IGMP_LINE.findall(igmp))
 
 
@@ -80,7 +84,7 @@ def _interface(candidate: Candidate, igmp: dict[str, str], root: Path) -> Interf
         has_carrier=candidate.flags.has_carrier,
         is_multicast=candidate.flags.is_multicast,
         igmp_version=igmp.get(name),
-        # The larger of the two counts: so the kernel reads them.
+        # The larger of the two counts, as the kernel itself reads them.
         reverse_path_filter=max((each for each in filters if each is not None), default=None),
         snoops_unasked=_read_number(bridge / "multicast_snooping") == 1
         and _read_number(bridge / "multicast_querier") == 0,

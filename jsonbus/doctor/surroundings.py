@@ -1,4 +1,4 @@
-"""What kind of place a program runs in, told from marks that such places leave."""
+"""Recognizes the environment of a program by the traces that it leaves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MARKER_FILES = ("/.dockerenv", "/run/.containerenv")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Signs of what kind of place the program runs in, as the system has them."""
+    """Traces of the environment, as the system has them."""
 
     #: Those of MARKER_FILES that exist.
     files: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ _CONTAINER_CGROUPS = {
     "containerd": "containerd",
 }
 
-#: Words in the vendor and product of a machine that is none.
+#: Words in the vendor and product of a virtual machine.
 _VIRTUAL_HARDWARE = {
     "virtualbox": "VirtualBox",
     "innotek": "VirtualBox",
@@ -44,14 +44,14 @@ _VIRTUAL_HARDWARE = {
     "google compute": "Google Compute Engine",
 }
 
-# By how their names begin: nobody asks a driver for it, and people keep the customs.
+# By prefix: no driver can be asked, and people keep the conventions.
 _TUNNELS = ("tun", "tap", "wg", "ppp", "utun", "ipsec", "zt", "tailscale", "nordlynx", "proton")
 _CONTAINER_BRIDGES = ("docker", "br-", "veth", "virbr", "cni", "podman", "lxc", "lxd", "flannel")
 _WIRELESS = ("wl", "ath", "wifi")
 
 
 def container_of(marks: Marks) -> str | None:
-    """The kind of container that this is, or None."""
+    """Return the kind of container that this is, or None."""
     for word, kind in _CONTAINER_CGROUPS.items():
         if word in marks.cgroups:
             return kind
@@ -61,23 +61,27 @@ def container_of(marks: Marks) -> str | None:
 
 
 def is_wsl(marks: Marks) -> bool:
-    """Whether this is Linux inside Windows."""
+    """Return whether this is Linux inside Windows."""
     return "microsoft" in marks.kernel.lower()
 
 
 def virtual_machine_of(marks: Marks) -> str | None:
-    """What runs this virtual machine, or None for a real one, or one that does not tell."""
+    """Return what runs this virtual machine; None for a real one, or one that does not report
+    it.
+    """
     hardware = marks.hardware.lower()
     return next((kind for word, kind in _VIRTUAL_HARDWARE.items() if word in hardware), None)
 
 
 def is_tunnel(interface: str) -> bool:
-    """Whether an interface of this name is a VPN's."""
+    """Return whether an interface of this name belongs to a VPN."""
     return interface.startswith(_TUNNELS)
 
 
 def is_container_bridge(interface: str) -> bool:
-    """Whether an interface of this name leads to containers or virtual machines of this machine."""
+    """Return whether an interface of this name leads to containers or virtual machines of this
+    machine.
+    """
     return interface.startswith(_CONTAINER_BRIDGES)
 
 

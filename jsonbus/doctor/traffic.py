@@ -1,4 +1,6 @@
-"""Sorting what comes in: own, nodes', plain, echoes, and what nobody understands; all bounded."""
+"""Sorts what comes in: own, from nodes, plain, echoes, and what nobody understands; all
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from .facts import Rejects
 
 Address = tuple[str, int]
 
-#: Different senders, and different addresses sent to, that are remembered.
+#: Distinct senders, and distinct addresses sent to, that are remembered.
 ADDRESSES_MAX = 256
-#: How much of a datagram nobody understands is shown.
+#: How much of an unreadable datagram is shown.
 SHOWN_BYTES = 24
 #: Datagrams taken from a socket before looking at the clock.
 PER_LOOK_MAX = 256
@@ -31,11 +33,11 @@ class Traffic:
         self.rejected: dict[str, Rejects] = {}
         self.senders: set[str] = set()
         self._own_node = own_node
-        #: Of the bus that looks for nodes meanwhile: its datagrams are no news.
+        #: The id of the bus that looks for nodes meanwhile: its datagrams do not count.
         self.own_bus: str | None = None
 
     def sort(self, data: bytes, sender: Address) -> Frame | None:
-        """Count the datagram; the frame, if it is another's."""
+        """Count the datagram, and return the frame if it is from somebody else."""
         try:
             frame = decode(data)
         except DatagramError as error:
@@ -73,12 +75,12 @@ class Traffic:
 class Bystander:
     """Counts what comes to the port at other addresses than the group's.
 
-    That finds nodes that use another group, and senders that do not send to the group at all.
+    This finds nodes that use another group, and senders that do not send to the group at all.
     """
 
     def __init__(self, group: str, port: int) -> None:
         self.counts: Counter[str] = Counter()
-        #: To watch for reading; None where such a socket is not to be had.
+        #: To watch for reading; None where such a socket is not available.
         self.socket = platforms.open_bystander(port)
         self._group = group
 

@@ -1,4 +1,4 @@
-"""A file that is read as far as it went when it was opened, and bytes that gzip compressed."""
+"""Reads a file as it was when it was opened, and bytes that gzip compressed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from jsonbus.errors import RecordingError
 
 BLOCK_BYTES = 64 << 10
 UNKNOWN_BYTES = 1 << 62
-_GZIP_WINDOW = 31  # the largest one, 15, and gzip's header and end: 16
+_GZIP_WINDOW = 31  # the largest window, 15, plus 16 for gzip's header and trailer
 
 
 class InputFile(io.RawIOBase):
     """A file as it was when it was opened.
 
-    What is added later is not read: who replays a recording that is still written, perhaps of this
-    very replay, comes to an end.
+    Bytes that are added later are not read: so the replay of a recording that is still being
+    written, perhaps of this very replay, comes to an end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class InputFile(io.RawIOBase):
             raise RecordingError(str(path), f"cannot be read: {error.strerror}") from error
         status = os.fstat(self._file.fileno())
         self._is_bounded = stat.S_ISREG(status.st_mode)
-        #: How many bytes there are to read; of a pipe, more than there will be.
+        #: Number of bytes to read; for a pipe, more than there will be.
         self.size = status.st_size if self._is_bounded else UNKNOWN_BYTES
         self._path = path
         self.position = 0
@@ -64,7 +64,7 @@ class InputFile(io.RawIOBase):
 
 
 class GunzipFile(io.RawIOBase):
-    """What gzip compressed, one member after the other, up to where it is torn, if it is."""
+    """Decompresses gzip members one after the other, up to where the file is torn, if it is."""
 
     def __init__(self, stream: io.BufferedReader[Any], path: Path) -> None:
         self._stream = stream
@@ -97,7 +97,8 @@ class GunzipFile(io.RawIOBase):
             self._has_begun = False
         else:
             block = self._decompressor.unconsumed_tail
-        # The decompressor may still hold what did not fit; asked for without more, it gives it.
+        # The decompressor may still hold bytes that did not fit; it returns them without more
+        # input.
         if not block:
             block = self._stream.read1(BLOCK_BYTES)
             self._read += len(block)
@@ -116,7 +117,9 @@ class GunzipFile(io.RawIOBase):
     def _decompress_up_to_damage(
         self, decompressor: Any, block: bytes, reason: zlib.error
     ) -> bytes:
-        """What the decompressor forgot when it found the damage; the error is for the next call."""
+        """Return what the decompressor lost when it found the damage; the next call raises the
+        error.
+        """
         data, index = bytearray(), 0
         try:
             for index in range(len(block)):

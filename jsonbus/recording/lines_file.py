@@ -1,4 +1,4 @@
-"""JSON lines, plain and compressed by gzip: writing.
+"""Writes JSON lines, plain and compressed by gzip.
 
 A compressed file is one gzip member. After at most SYNC_BYTES of lines, and at every flush, the
 compressor puts out all that it has, on a byte boundary (a sync flush): up to there the file can be
@@ -15,32 +15,32 @@ import jsonbus
 from .output_file import OutputFile
 from .records import Losses, losses_to_line, message_to_line
 
-#: Lines between two points from which a torn file cannot lose any.
+#: Bytes of lines between two points from which a torn file cannot lose any.
 SYNC_BYTES = 128 << 10
 
-#: zlib's own default, 6, takes twice the time for files that are a tenth smaller.
+#: zlib's default, 6, takes twice the time for files that are a tenth smaller.
 GZIP_LEVEL = 3
-_GZIP_WINDOW = 31  # the largest one, 15, and gzip's header and end: 16
+_GZIP_WINDOW = 31  # the largest window, 15, plus 16 for gzip's header and trailer
 
 
 class LinesSink:
-    """Messages as JSON lines."""
+    """Writes messages as JSON lines."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
 
     @property
     def size(self) -> int:
-        """How many bytes the file would have, were it closed now."""
+        """Size of the file if it were closed now."""
         return self._output.tell()
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether all that was written survives the end of this process."""
+        """True if everything written survives the end of this process."""
         return not self._output.has_pending
 
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        """Add messages as long as the file does not get larger than that; returns how many."""
+        """Add messages as long as the file does not exceed that size, and return how many."""
         lines = list(map(message_to_line, messages))
         data = b"".join(lines)
         if size_max is None or self.size + len(data) <= size_max:
@@ -52,11 +52,11 @@ class LinesSink:
         self._add(losses_to_line(losses))
 
     def flush(self) -> None:
-        """What was written so far survives the end of this process."""
+        """Make everything written so far survive the end of this process."""
         self._output.flush()
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Finish the file."""
         self._output.flush()
 
     def _add(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class LinesSink:
 
 
 class GzipLinesSink(LinesSink):
-    """The same, compressed."""
+    """Writes compressed JSON lines."""
 
     def __init__(self, output: OutputFile) -> None:
         super().__init__(output)
@@ -84,7 +84,7 @@ class GzipLinesSink(LinesSink):
 
     @property
     def size(self) -> int:
-        # What the compressor still has is counted as if it could not be compressed.
+        # What the compressor still holds is counted as if it could not be compressed.
         return self._output.tell() + self._unsynced
 
     @property
@@ -120,7 +120,7 @@ class GzipLinesSink(LinesSink):
 
 
 def _fitting(lines: list[bytes], room: int) -> list[bytes]:
-    """As many of the first ones as there is room for."""
+    """Return as many of the first lines as there is room for."""
     for index, line in enumerate(lines):
         room -= len(line)
         if room < 0:

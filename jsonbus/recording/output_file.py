@@ -10,19 +10,20 @@ from jsonbus.errors import LocalError, RecordingError
 
 try:
     import fcntl
-except ImportError:  # Windows: nobody looks after two recordings into one file
+except ImportError:  # Windows: nothing prevents two recordings into one file
     fcntl = None  # type: ignore[assignment]
 
-#: What is gathered before it is written: a system call for each message would cost more than to
-#: encode it.
+#: Bytes that are collected before they are written: a system call for each message would cost more
+#: than encoding it.
 BUFFER_BYTES = 64 << 10
 
 
 class OutputFile:
-    """Bytes on their way to the disk; each `write` brings whole records.
+    """Bytes on their way to the disk; each `write` adds whole records.
 
-    After an error, such as a full disk, the file ends where a flush ended that succeeded: so it has
-    whole records only. Raises LocalError if the file exists, unless `force`, and RecordingError.
+    After an error, such as a full disk, the file ends where the last successful flush ended, so it
+    has whole records only. Raises LocalError if the file exists, unless `force`, and
+    RecordingError.
     """
 
     def __init__(self, path: Path, *, force: bool = False) -> None:
@@ -60,12 +61,12 @@ class OutputFile:
             os.ftruncate(descriptor, 0)
 
     def tell(self) -> int:
-        """How many bytes were given to it."""
+        """Return the number of bytes written so far."""
         return self._written + len(self._pending)
 
     @property
     def has_pending(self) -> bool:
-        """Whether some of them are not written yet."""
+        """True if some of them are not written yet."""
         return bool(self._pending)
 
     def write(self, data: bytes) -> int:
@@ -76,7 +77,7 @@ class OutputFile:
         return len(data)
 
     def flush(self) -> None:
-        """Have everything written so far taken by the system; raises RecordingError."""
+        """Give everything written so far to the system; raises RecordingError."""
         written = 0
         try:
             with memoryview(self._pending) as pending:
@@ -89,19 +90,19 @@ class OutputFile:
         self._pending.clear()
 
     def close(self) -> None:
-        """Without a flush. A second call does nothing."""
+        """Close without a flush. Idempotent."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
     def _cut(self, written: int) -> None:
-        """Take the part of a record back that was written."""
+        """Remove the part of a record that was written."""
         try:
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 os.ftruncate(self._descriptor, self._written)
                 os.lseek(self._descriptor, self._written, os.SEEK_SET)
         except OSError:
-            pass  # readers stand a torn end
+            pass  # readers cope with a torn end
         self._pending.clear()
 
     def _error(self, error: OSError) -> RecordingError:

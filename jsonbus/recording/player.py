@@ -1,4 +1,4 @@
-"""Messages back onto a bus, each at its time.
+"""Publishes recorded messages, each at its time.
 
 The clock is that of the recorder: `received_at`. All messages have it from one clock, and it is the
 order and the rhythm in which a subscriber saw them. The publishers' `sent_at` are of as many clocks
@@ -22,13 +22,13 @@ from jsonbus.errors import ClosedError, ConfigError, LocalError
 
 from .reader import Timed
 
-#: How often a caller who asked for it gets to look around, at least.
+#: How often `check` is called at least.
 CHECK_S = 0.5
 
-#: Between two passes of a recording whose messages all came at the same time.
+#: Pause between two passes of a recording whose messages all came at the same time.
 PASS_S = 1.0
 
-#: Topics named that nobody subscribed to.
+#: The most topics named that nobody subscribed to.
 UNWANTED_TOPICS_MAX = 4
 
 
@@ -41,10 +41,10 @@ class Publish(Protocol):
 class Player:
     """Publishes messages at the times at which they were received.
 
-    `speed` 2 is twice as fast, and infinity as fast as the bus takes them. `topic_prefix` are
-    levels to put before all topics. A topic of which a retained value is played is retained from
-    then on, as it was by its publisher; with `retain`, all topics are. `check` is called before
-    each message, and every half second while nothing is due.
+    `speed` 2 is twice as fast, infinity as fast as the bus accepts them. `topic_prefix` is put
+    before all topics. When a retained value is played, its topic is retained from then on, as it
+    was by its publisher; with `retain`, all topics are. `check` is called before each message, and
+    every half second while nothing is due.
     """
 
     def __init__(
@@ -69,23 +69,23 @@ class Player:
         self._check = check
         self._on_refused = on_refused
         self._begins_at: float | None = None  # when the first message of this pass is due
-        #: Messages that were played, and of them those that nobody wanted and those refused: their
-        #: topic or value cannot be published.
+        #: Messages that were played; of them, those that nobody wanted, and those that were refused
+        #: because their topic or value cannot be published.
         self.played = 0
         self.unwanted = 0
         self.refused = 0
         #: Some topics that nobody wanted.
         self.unwanted_topics: list[str] = []
-        #: How far into the recording it is, seconds.
+        #: The position in the recording, in seconds.
         self.position_s = 0.0
         #: By how much the last message was late, and the latest one.
         self.lag_s = 0.0
         self.lag_s_max = 0.0
 
     def play(self, timed: Iterable[Timed]) -> int:
-        """Play messages, which `Recording.timed` gives; returns how many there were.
+        """Play messages from `Recording.timed`, and return how many there were.
 
-        Another call goes on without a break: its first message follows at the mean distance of
+        Another call continues without a break: its first message follows at the mean interval of
         those before. Raises ClosedError.
         """
         speed, is_paced = self._speed, math.isfinite(self._speed)
@@ -114,7 +114,7 @@ class Player:
         return count
 
     def topic_of(self, message: jsonbus.Message) -> str:
-        """The topic that a message is played to."""
+        """Return the topic that a message is played to."""
         return self._prefix + message.topic
 
     def _wait_until(self, due_at: float) -> None:
@@ -154,9 +154,9 @@ def select(
     end: float = math.inf,
     is_from_beginning: tuple[bool, bool] = (False, False),
 ) -> Iterator[Timed]:
-    """The messages to these patterns (none: all) from `start` to `end`, which is not included.
+    """Yield the messages that match the patterns (none: all) from `start` to before `end`.
 
-    Both are seconds since 1970, or since the first message where `is_from_beginning` says so.
+    Both are seconds since 1970, or since the first message if `is_from_beginning`.
     """
     wanted: dict[str, bool] = {}
     first_at: float | None = None

@@ -1,4 +1,4 @@
-"""Reading recordings: the messages of one file, or of several, by the time they were received."""
+"""Reads recordings: the messages of one file, or of several, by the time they were received."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .input_file import BLOCK_BYTES, GunzipFile, InputFile
 from .records import Bad, Losses, parse_line
 from .series import find_series
 
-#: More than the largest value may have, with what else is in its line.
+#: More than the largest value with the rest of its line.
 LINE_BYTES_MAX = 80 << 20
 
-#: A clock that was set back by more than this was set; by less, it was two threads.
+#: A clock that goes back by more than this was set; by less, two threads raced.
 STEP_S = 1.0
 
-#: When a message is due, seconds since 1970, and the message.
+#: When a message is due, in seconds since 1970, and the message.
 Timed = tuple[float, jsonbus.Message]
 
 
@@ -47,21 +47,21 @@ class Recording:
         self.skipped = 0
         #: Files that end in the middle of a record, or without their end.
         self.torn: list[Path] = []
-        #: What the recorders of the files told to have lost, by file.
+        #: Losses that the recorders of the files reported, by file.
         self.losses: dict[Path, Losses] = {}
-        #: How many bytes all files have, and how many of them were read.
+        #: Size of all files, and how many of their bytes were read.
         self.size = 0
         self._positions: dict[Path, int] = {}
         self._pipes_read: set[Path] = set()
 
     @property
     def paths(self) -> list[Path]:
-        """The files; of a recording in numbered files, each of them."""
+        """The files; for a recording in numbered files, each of them."""
         return list(self._files)
 
     @property
     def position(self) -> int:
-        """How many bytes the current iteration has read."""
+        """Number of bytes that the current iteration has read."""
         return sum(self._positions.values())
 
     def __iter__(self) -> Iterator[jsonbus.Message]:
@@ -69,9 +69,9 @@ class Recording:
             yield message
 
     def timed(self) -> Iterator[Timed]:
-        """The messages with the times that they were received at, which never decrease.
+        """Yield the messages with the times at which they were received, which never decrease.
 
-        Where the recorder's clock was set back, what follows goes on from there.
+        Where the recorder's clock was set back, what follows continues from there.
         """
         self.skipped = 0
         self.torn.clear()
@@ -82,14 +82,16 @@ class Recording:
         return self._merged()
 
     def _merged(self) -> Iterator[Timed]:
-        """The files by their first messages: so only those are open that are read side by side."""
+        """Merge the files by their first messages, so that only those are open that are read
+        side by side.
+        """
         waiting: list[tuple[float, int]] = []
         self.size = 0
         for index, path in enumerate(self._files):
             self.size += _size_of(path)
             first = next(self._read(path, is_counted=False), None)
             if first is None:
-                for _ in self._read(path):  # nothing is in it, but why may have to be told
+                for _ in self._read(path):  # it is empty, but the reason may have to be reported
                     pass
             else:
                 waiting.append((first.received_at, index))
@@ -112,7 +114,7 @@ class Recording:
                 heapq.heapreplace(heads, (following[0], index, following[1], timeline))
 
     def _read(self, path: Path, *, is_counted: bool = True) -> Iterator[jsonbus.Message]:
-        """The messages of one file."""
+        """Yield the messages of one file."""
 
         def bad(place: str, reason: str, *, is_told: bool = True) -> None:
             if is_counted:
@@ -120,7 +122,7 @@ class Recording:
                 if is_told and self._on_trouble is not None:
                     self._on_trouble(f"{path}, {place}, is passed over: {reason}")
 
-        if path in self._pipes_read:  # to open it might wait for ever
+        if path in self._pipes_read:  # opening it might wait for ever
             raise RecordingError(str(path), "it is a pipe, which can be read only once")
         with InputFile(path) as file:
             if not file.seekable():
@@ -146,7 +148,7 @@ class _Source(Protocol):
 
 
 class _LinesSource:
-    """The messages of JSON lines."""
+    """Reads messages from JSON lines."""
 
     def __init__(self, stream: io.BufferedReader[Any], path: Path, bad: Bad) -> None:
         self._stream = stream
@@ -203,7 +205,7 @@ def _timeline(messages: Iterator[jsonbus.Message]) -> Iterator[Timed]:
 
 
 def _find_files(path: Path) -> list[Path]:
-    """The file, or those with its name and a number."""
+    """Return the file, or those with its name and a number."""
     if path.exists():
         return [path]
     series = [each for _, each in find_series(path)]
@@ -216,4 +218,4 @@ def _size_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # to open it will tell
+        return 0  # opening it will raise the error

@@ -1,8 +1,8 @@
-"""A message as a line of JSON, and back: what `jsonbus sub` prints into a pipe, and what is needed
-to name the message for ever, its publisher's incarnation.
+"""Converts a message to a line of JSON and back.
 
-A line whose only key is LOSSES_KEY is no message. It tells how many messages are missing up to
-there; whoever reads the messages alone may pass it over.
+The line is what `jsonbus sub` prints into a pipe, plus the publisher's incarnation, which names the
+message for ever. A line whose only key is LOSSES_KEY is not a message: it says how many messages
+are missing up to there. Readers that want only messages may skip it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ LOSSES_KEY = "jsonbus.losses"
 
 
 class Bad(Protocol):
-    """Told of what cannot be read: its place and why."""
+    """Called with the place and the reason of what cannot be read."""
 
     def __call__(self, place: str, reason: str, *, is_told: bool = True) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What the node that recorded did not get, counted since it began to record."""
+    """What the recording node did not get, counted since it began to record."""
 
     at: float  # when this was counted, seconds since 1970
-    lost: int  # on the way, of all topics: a lost message does not tell its own
-    given_up: int  # of them, those of reliable topics that were asked for in vain
-    dropped: int  # here, since the disk was too slow
-    #: Datagrams that found the receive buffer full. Their messages are in `lost` only if another of
-    #: the same publisher came behind them, and may have been repaired: so this is told beside it.
+    lost: int  # lost on the way, of all topics: a lost message does not say what its topic was
+    given_up: int  # of them, those of reliable topics that could not be repaired
+    dropped: int  # dropped here, because the disk was too slow
+    #: Datagrams that found the receive buffer full. Their messages are in `lost` only if another
+    #: one of the same publisher followed, and may have been repaired: so this is reported
+    #: separately.
     kernel_drops: int = 0
 
     @property
@@ -42,7 +43,7 @@ class Losses:
         return self.lost, self.given_up, self.dropped, self.kernel_drops
 
     def tell(self) -> str:
-        """In words; empty if there is nothing to tell."""
+        """Describe them in words; empty if there is nothing to report."""
         parts = []
         if self.lost:
             parts.append(f"{self.lost:,} messages lost on the way")
@@ -56,7 +57,7 @@ class Losses:
 
 
 def dumps(value: Any) -> bytes:
-    """A value as compact JSON; raises PayloadError if it has none."""
+    """Return a value as compact JSON; raises PayloadError if it has none."""
     try:
         return orjson.dumps(value)
     except TypeError as error:
@@ -64,9 +65,11 @@ def dumps(value: Any) -> bytes:
 
 
 def message_to_line(message: jsonbus.Message) -> bytes:
-    """The line of a message, with its end; raises PayloadError if its value is not JSON."""
+    """Return the line of a message, with its newline; raises PayloadError if its value is not
+    JSON.
+    """
     origin = message.origin
-    # The keys in the order of `jsonbus sub`. Written out: it is done for every message.
+    # The keys in the order of `jsonbus sub`. Written out, because it runs for every message.
     line = {
         "topic": message.topic,
         "value": message.value,
@@ -82,13 +85,13 @@ def message_to_line(message: jsonbus.Message) -> bytes:
     try:
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        # Most likely a value that has as many levels as can be written: the line has one more.
+        # Most likely a value with the most levels that can be written: the line has one more.
         line["value"] = orjson.Fragment(dumps(message.value))
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def wrap(value: Any) -> bytes:
-    """{"value": …} as JSON; raises PayloadError."""
+    """Return {"value": …} as JSON; raises PayloadError."""
     return b'{"value":' + dumps(value) + b"}"
 
 
@@ -97,9 +100,9 @@ def losses_to_line(losses: Losses) -> bytes:
 
 
 def parse_line(line: bytes) -> jsonbus.Message | Losses:
-    """What a line stands for; raises ValueError with the reason if that is nothing.
+    """Parse a line into a message or losses; raises ValueError with the reason.
 
-    Only topic, value and received_at must be there: lines of `jsonbus sub` have no incarnation, and
+    Only topic, value and received_at are required: lines of `jsonbus sub` have no incarnation, and
     those that people write have little else.
     """
     fields = loads(line)
@@ -125,7 +128,7 @@ def parse_line(line: bytes) -> jsonbus.Message | Losses:
 
 
 def loads(text: bytes | memoryview) -> Any:
-    """The value of a JSON text; raises ValueError."""
+    """Return the value of a JSON text; raises ValueError."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -133,7 +136,7 @@ def loads(text: bytes | memoryview) -> Any:
 
 
 def read_losses(fields: Any) -> Losses:
-    """Losses as they were written, or as the metadata of an MCAP file has them, as texts."""
+    """Parse losses as they were written, or as the metadata of an MCAP file has them, as texts."""
     try:
         return Losses(
             float(fields["at"]),

@@ -1,4 +1,4 @@
-"""What brings messages into a file: one for each format."""
+"""Chooses what writes messages into a file: one class for each format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .records import Losses
 
 
 class Sink(Protocol):
-    """One file in one format."""
+    """Writes one file in one format."""
 
     @property
     def size(self) -> int: ...
@@ -30,7 +30,7 @@ class Sink(Protocol):
 
 
 class _NoSink:
-    """There is no file; the one before is finished."""
+    """Stands for no file: the one before is finished."""
 
     size = 0
     is_on_disk = True
@@ -52,7 +52,7 @@ NO_SINK: Sink = _NoSink()
 
 
 def make_sink(name: str, output: OutputFile) -> Sink:
-    """What writes that format into the file."""
+    """Return what writes that format into the file."""
     if name == "mcap":
         from .mcap_file import McapSink  # few need it, and it may not be installed
 

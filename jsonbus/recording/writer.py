@@ -1,4 +1,4 @@
-"""Writing a recording: one file or several, until it is full or closed."""
+"""Writes a recording: one file or several, until it is full or closed."""
 
 from __future__ import annotations
 
@@ -70,47 +70,48 @@ class RecordingWriter:
         self._bytes_before = 0
         self._refused = 0  # messages that came with the failure, and after it
         series = find_series(self._path) if self._is_series else []
-        # After those of a recording before, which belong to the series: nothing is overwritten,
-        # and a recorder that is started again goes on.
+        # After the files of an earlier recording, which belong to the series: nothing is
+        # overwritten, and a restarted recorder continues.
         self._number = series[-1][0] + 1 if series else 0
         self._kept = [each for _, each in series]
-        #: How many messages were taken.
+        #: Number of messages that were accepted.
         self.messages = 0
-        #: Whether a limit is reached: it takes no more.
+        #: True if a limit is reached: it accepts no more.
         self.is_full = False
-        #: The files written so far, the current one last, without those deleted.
+        #: The files written so far, the current one last, without deleted ones.
         self.paths: list[Path] = []
-        #: Files that were deleted, also of a recording before, to keep only so many.
+        #: Files that were deleted, also of an earlier recording, to keep only so many.
         self.deleted = 0
         self._open_file()
 
     @property
     def bytes(self) -> int:
-        """How many bytes all files have, were they closed now."""
+        """Size of all files if they were closed now."""
         return self._bytes_before + self._sink.size
 
     @property
     def failure(self) -> JsonBusError | None:
-        """Why it takes no more messages, if that is an error."""
+        """Why it accepts no more messages, if that is an error."""
         return self._failure
 
     @property
     def written(self) -> int:
-        """How many messages are in the files; after a failure, only those that are on disk."""
+        """Number of messages in the files; after a failure, only those on disk."""
         return self.messages if self._failure is None else self._messages_before + self._flushed
 
     @property
     def unwritten(self) -> int:
-        """After a failure, how many of the messages that it was given are not on disk."""
+        """After a failure, the number of messages that are not on disk."""
         if self._failure is None:
             return 0
         return self._refused + self.messages - self.written
 
     def write(self, messages: Sequence[jsonbus.Message]) -> int:
-        """Add messages, in order; returns how many were taken: less than all if it `is_full`.
+        """Add messages, in order, and return how many were accepted: fewer than all if it
+        `is_full`.
 
-        Raises RecordingError (the disk is full, say), then and ever after; PayloadError for a
-        value that is not JSON, in which case none is added; ClosedError.
+        Raises RecordingError (for example if the disk is full), then and ever after; PayloadError
+        for a value that is not JSON, in which case none is added; ClosedError.
         """
         with self._lock:
             taken, wanted = 0, len(messages)
@@ -128,7 +129,7 @@ class RecordingWriter:
             return taken
 
     def note_losses(self, losses: Losses) -> None:
-        """Tell readers how many messages are missing so far."""
+        """Record how many messages are missing so far."""
         with self._lock:
             self._check()
             try:
@@ -137,7 +138,9 @@ class RecordingWriter:
                 self._fail(error)
 
     def flush(self) -> None:
-        """What was written so far survives the end of this process, but not of the machine."""
+        """Make everything written so far survive the end of this process, but not of the
+        machine.
+        """
         with self._lock:
             self._check()
             try:
@@ -147,7 +150,7 @@ class RecordingWriter:
             self._flushed = self.messages - self._messages_before
 
     def close(self) -> None:
-        """Finish the file. A second call does nothing. Raises RecordingError."""
+        """Finish the file. Idempotent. Raises RecordingError."""
         with self._lock:
             if self._is_closed:
                 return
@@ -169,7 +172,7 @@ class RecordingWriter:
     ) -> None:
         self.close()
 
-    # What follows is done with the lock held.
+    # The following methods are called with the lock held.
 
     def _check(self) -> None:
         if self._is_closed:
@@ -182,7 +185,7 @@ class RecordingWriter:
         raise error
 
     def _write_to_file(self, messages: Sequence[jsonbus.Message]) -> int:
-        """Add as many as the current file takes, and see to what follows if those are not all."""
+        """Add as many as the current file takes, and start the next file if those are not all."""
         try:
             if self._is_file_over():
                 self._finish_file()
@@ -190,7 +193,7 @@ class RecordingWriter:
             size_max, is_last = self._size_max()
             taken = self._sink.write(messages, size_max)
             if taken == 0 and not is_last and not self._has_messages:
-                # Larger than a file: it gets its own, if all of them may have so much.
+                # Larger than a file: it gets a file to itself, if the total limit allows it.
                 taken = self._sink.write(messages[:1], self._bytes_left)
                 is_last = taken == 0
         except (RecordingError, LocalError) as error:
@@ -216,11 +219,11 @@ class RecordingWriter:
 
     @property
     def _bytes_left(self) -> int | None:
-        """How many bytes the current file may have, as far as the whole recording goes."""
+        """Return how many bytes the current file may have, by the limit of the whole recording."""
         return None if self._bytes_max is None else self._bytes_max - self._bytes_before
 
     def _size_max(self) -> tuple[int | None, bool]:
-        """How large the current file may get, and whether that ends the whole recording."""
+        """Return how large the current file may get, and whether that ends the whole recording."""
         left = self._bytes_left
         if left is None:
             return self._rotate_bytes, False

@@ -1,8 +1,8 @@
-"""Rates of what nodes count themselves.
+"""Computes rates from what nodes count themselves.
 
-A node tells its totals every two seconds, on a large bus less often: a staircase to whoever looks
-more often. So a rate is taken between two moments at which the totals were seen to change, not
-between two looks.
+A node sends its totals every two seconds, on a large bus less often, so to a more frequent observer
+they look like a staircase. A rate is therefore taken between two moments at which the totals
+changed, not between two looks.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import jsonbus
 
 from .samples import WINDOW_S, per_second
 
-#: A node whose totals have not changed for so long, and for longer than between the last two
-#: changes by so much, has done nothing, rather than told nothing.
+#: A node whose totals have not changed for this long, and for this much longer than between the
+#: last two changes, has done nothing, rather than reported nothing.
 SILENT_S = 5.0
 SILENT_FACTOR = 1.5
 
@@ -32,14 +32,14 @@ class Rates(NamedTuple):
 
 
 class NodeRates:
-    """The rates of all nodes that tell their totals."""
+    """The rates of all nodes that report their totals."""
 
     def __init__(self) -> None:
-        #: By node and incarnation: when its totals changed, and what to; never empty.
+        #: By node and incarnation: when its totals changed, and to what; never empty.
         self._told: dict[tuple[str, int], deque[tuple[float, jsonbus.Totals]]] = {}
 
     def update(self, now: float, nodes: Sequence[jsonbus.NodeInfo]) -> None:
-        """Look at what they tell now; forgets the nodes that have gone."""
+        """Take the current totals, and forget nodes that have gone."""
         told = {}
         for info in nodes:
             totals = info.totals
@@ -55,7 +55,9 @@ class NodeRates:
         self._told = told
 
     def of(self, now: float, info: jsonbus.NodeInfo) -> Rates | None:
-        """None until its totals changed once; a node that does nothing is known by its silence."""
+        """Return the rates; None until its totals changed once. An idle node is recognized by
+        its silence.
+        """
         changes = self._told.get((info.node, info.incarnation))
         if changes is None:
             return None
@@ -76,5 +78,5 @@ class NodeRates:
 
 
 def loss_of(received: int, lost: int) -> float:
-    """The share of what was lost."""
+    """Return the fraction that was lost."""
     return lost / (received + lost) if lost > 0 else 0.0

@@ -1,8 +1,8 @@
-"""Counters of the past, for rates that hold for the last few seconds.
+"""Samples of counters, for rates over the last few seconds.
 
-A rate is what was added since the newest sample that is old enough. Whoever asks, and however
-often, is given the same: samples are taken at most once a second, and shared. Who asks rarely gets
-the rate since the last time anybody asked.
+A rate is what was added since the newest sample that is old enough. Everybody who asks gets the
+same, however often they ask: samples are taken at most once a second, and used by all. An observer
+that asks rarely gets the rate since the last time anybody asked.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-#: Rates are about at least this long, unless the survey has just begun.
+#: Rates cover at least this long, unless the survey has just begun.
 WINDOW_S = 4.0
 
-#: Samples are at least so far apart. Each is a copy of all counters: of 10,000 topics, 1 MB.
+#: Samples are at least this far apart. Each is a copy of all counters: of 10,000 topics, 1 MB.
 APART_S = 1.0
 
-#: Less time than this says nothing about a rate: a single message would seem to be thousands.
+#: A shorter time says nothing about a rate: a single message would look like thousands.
 SPAN_S_MIN = 0.1
 
 T = TypeVar("T")
@@ -34,11 +34,11 @@ class Samples(Generic[T]):
 
     def __init__(self) -> None:
         self._kept: deque[Sample[T]] = deque()
-        #: How many were ever taken.
+        #: Number of samples ever taken.
         self.number = 0
 
     def look(self, now: float, count: Callable[[], T]) -> tuple[Sample[T], bool]:
-        """What to compare the counters with, and whether a sample was taken for it just now.
+        """Return the sample to compare the counters with, and whether it was taken just now.
 
         The very first time, that is the present: rates are 0.
         """

@@ -1,4 +1,4 @@
-"""Which nodes want a topic."""
+"""Finds which nodes want a topic."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import jsonbus
 class Subscribers:
     """Names of the nodes whose patterns match a topic.
 
-    The nodes' lists change rarely, topics are looked up all the time: so whoever asks keeps the
-    answer until `generation` moves.
+    The nodes' lists change rarely, topics are looked up all the time: so callers cache the answer
+    until `generation` changes.
     """
 
     def __init__(self) -> None:
-        #: Moves whenever an answer may be another one.
+        #: Changes whenever an answer may have changed.
         self.generation = 0
         self._seen: list[tuple[str, str, tuple[str, ...]]] = []
         self._store: jsonbus.SubscriptionStore[tuple[str, str]] = jsonbus.SubscriptionStore()
 
     def update(self, nodes: Sequence[jsonbus.NodeInfo]) -> None:
-        """Look at the nodes' lists; cheap if nothing changed."""
+        """Take the nodes' lists; cheap if nothing changed."""
         seen = [(info.name, info.node, info.patterns) for info in nodes]
         if seen == self._seen:
             return
@@ -34,5 +34,5 @@ class Subscribers:
         self._store = store
 
     def of(self, topic: str) -> tuple[str, ...]:
-        """The names, sorted; nodes that share a name are all there."""
+        """Return the names, sorted; nodes with the same name are all there."""
         return tuple(sorted(name for name, _ in self._store.subscribers_of(topic)))

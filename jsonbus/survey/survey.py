@@ -25,23 +25,23 @@ from .views import NodeView, Overview, Picture, TopicView
 
 __all__ = ["PUBLISHERS_MAX", "TOPICS_MAX", "VALUES_BYTES_MAX", "WINDOW_S", "Survey"]
 
-#: Topics that a survey remembers, unless told otherwise: some 20 MB.
+#: The most topics that a survey remembers by default: some 20 MB.
 TOPICS_MAX = 10_000
 
-#: Publishers that are remembered of one topic. Thousands may report under one name; people look at
-#: a few, and the counts are not affected.
+#: The most publishers that are remembered per topic. Thousands may report under one name; people
+#: look at a few, and the counts are not affected.
 PUBLISHERS_MAX = 64
 
-#: Of all topics together, on average; the first publisher of a topic always finds room.
+#: Publishers of all topics together, on average; the first publisher of a topic always finds room.
 PUBLISHERS_PER_TOPIC = 4
 
-#: Values up to this size, as JSON, are kept in any case,
+#: Values up to this size, as JSON, are always kept,
 SMALL_BYTES = 1024
 #: the others as long as they do not exceed this together.
 VALUES_BYTES_MAX = 64 << 20
 
-#: Of a topic with more than so much per second only one message in STRIDE is measured: to measure
-#: takes about 1 ms per MB. A prime, so that values that alternate do not mislead.
+#: If a topic has more than this per second, only one message in STRIDE is measured: measuring takes
+#: about 1 ms per MB. A prime, so that alternating values do not mislead.
 MEASURED_MESSAGES_PER_S = 1_000
 MEASURED_BYTES_PER_S = 1 << 20
 STRIDE = 7
@@ -50,7 +50,9 @@ Counts = dict[Topic, tuple[int, int]]
 
 
 class Survey:
-    """What happens on the bus: told messages, nodes and the time, it gives pictures."""
+    """Everything that happens on the bus: takes messages, nodes and the time, and gives
+    pictures.
+    """
 
     def __init__(self, topics_max: int = TOPICS_MAX) -> None:
         self._lock = threading.Lock()
@@ -128,10 +130,11 @@ class Survey:
     def picture(
         self, now: float, nodes: Sequence[jsonbus.NodeInfo], stats: Mapping[str, int]
     ) -> Picture:
-        """The bus at this moment: `now` in monotonic seconds, bus.nodes() and bus.stats().
+        """Return the bus at this moment; takes `now` in monotonic seconds, bus.nodes() and
+        bus.stats().
 
-        Rates are about the last WINDOW_S seconds, or since anybody looked last if that is longer;
-        those of the first picture are 0. May be asked by several, each as often as it likes.
+        Rates are over the last WINDOW_S seconds, or since anybody last looked if that is longer;
+        those of the first picture are 0. Several observers may call it, each as often as it likes.
         """
         with self._lock:
             self._subscribers.update(nodes)
@@ -261,7 +264,9 @@ class Survey:
         return topic
 
     def _forget_topics(self) -> None:
-        """Make room: those go that were silent longest; several, as to find them takes a while."""
+        """Make room: forget the topics that were silent longest; several at once, because
+        finding them takes a while.
+        """
         oldest = heapq.nsmallest(
             max(1, self._topics_max // 32),
             self._topics.values(),
@@ -285,14 +290,14 @@ class Survey:
         return publisher
 
     def _take_retained(self, topic: Topic, message: jsonbus.Message) -> None:
-        """A value of the past: worth showing while there is none of the present."""
+        """Take a retained value: worth showing while there is no current one."""
         if not topic.messages:
             topic.message = message
             topic.size = size_of(message.value)
             self._hold(topic)
 
     def _hold(self, topic: Topic) -> None:
-        """Account for a large value; where there is no room for it, the message goes without."""
+        """Account for a large value; if there is no room for it, keep the message without it."""
         self._large_bytes -= max(0, topic.held)
         size = topic.size if topic.size > SMALL_BYTES else 0
         if self._large_bytes + size > VALUES_BYTES_MAX:

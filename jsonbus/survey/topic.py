@@ -6,12 +6,12 @@ from collections import deque
 
 import jsonbus
 
-#: So many sequence numbers per publisher tell a message that came twice from a late one. The bus
-#: sorts out repeats itself; what is left comes of several subscriptions taken into one survey.
+#: This many sequence numbers per publisher distinguish a message that came twice from a late one.
+#: The bus itself drops repeats; the rest come from several subscriptions in one survey.
 RECENT = 16
 
-#: How a plain sender's id begins. It is in no list of nodes, so it is taken to be there until this
-#: many samples of the survey, about as many seconds, have passed without a message of it.
+#: Prefix of a plain sender's id. It is in no list of nodes, so it is considered present until this
+#: many samples of the survey, about as many seconds, have passed without a message from it.
 PLAIN_PREFIX = "plain:"
 PLAIN_SAMPLES = 60
 
@@ -24,20 +24,21 @@ class Publisher:
     def __init__(self, origin: jsonbus.Origin) -> None:
         self.node = origin.node
         self.name = origin.name
-        #: The number of the sample after which it was last heard, and how many more it is believed.
+        #: The number of the sample after which it was last heard, and for how many more it is
+        #: considered present.
         self.heard_in = 0
         self.grace = PLAIN_SAMPLES if origin.node.startswith(PLAIN_PREFIX) else 1
         self.start(origin.incarnation)
 
     def start(self, incarnation: int) -> None:
-        """It was started (again): its sequence begins anew."""
+        """Handle a (re)start: its sequence begins again."""
         self.incarnation = incarnation
         self.sequence = -1
         self.recent: deque[int] = deque(maxlen=RECENT)
 
 
 class Topic:
-    """One topic. Compared by identity: forgotten and met again, it is another one."""
+    """One topic. Compared by identity: forgotten and seen again, it is another one."""
 
     __slots__ = (
         "bytes",
@@ -58,14 +59,14 @@ class Topic:
 
     def __init__(self, message: jsonbus.Message) -> None:
         self.name = message.topic
-        #: The last one; of a value too large to be kept, a copy without it.
+        #: The last message; if its value was too large to be kept, a copy without it.
         self.message = message
         self.messages = 0
-        #: As JSON, of the messages measured so far and those they stand for.
+        #: Bytes as JSON, of the messages measured so far and those they stand for.
         self.bytes = 0
-        #: Of the last message measured.
+        #: Bytes of the last message measured.
         self.size = 0
-        #: One message of so many is measured; the others count as large as it.
+        #: One message in so many is measured; the others count as the same size.
         self.stride = 1
         self.unmeasured = 0
         #: What the last value takes of the room for large values; -1 if it found none.
@@ -81,7 +82,7 @@ class Topic:
 
 
 def without_value(message: jsonbus.Message) -> jsonbus.Message:
-    """The message, its value left out."""
+    """Return the message without its value."""
     copy = jsonbus.Message()
     copy.topic = message.topic
     copy.value = None

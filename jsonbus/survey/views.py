@@ -11,28 +11,28 @@ import jsonbus
 
 
 class TopicView(NamedTuple):
-    """A topic that something was heard of."""
+    """A topic of which something was heard."""
 
     topic: str
-    #: The last value; None as well if it was too large to be kept: see `is_value_kept`.
+    #: The last value; also None if it was too large to be kept: see `is_value_kept`.
     value: Any
     #: The last message: who sent it, and when.
     message: jsonbus.Message
-    #: Messages since the survey began; a retained one that was given to us is none.
+    #: Messages since the survey began; retained ones that were given to us do not count.
     messages: int
     #: Messages per second, over the last few seconds.
     rate: float
     bytes_per_s: float
-    #: Of all its messages, each as compact JSON.
+    #: Bytes of all its messages, each as compact JSON.
     bytes: int
     #: Names of the nodes that published it and are still there, the first one first.
     publishers: tuple[str, ...]
     #: Names of the nodes that subscribe to it.
     subscribers: tuple[str, ...]
-    #: The share of its publishers' messages that never came here, 0 to 1. Of *all* their messages:
-    #: a lost message does not tell its topic.
+    #: The fraction of its publishers' messages that never came here, 0 to 1. Of *all* their
+    #: messages: a lost message does not say what its topic was.
     loss: float
-    #: When the last message came, seconds since 1970.
+    #: When the last message came, in seconds since 1970.
     last_at: float
     #: How large the last value is, as compact JSON.
     size: int = 0
@@ -46,13 +46,13 @@ class TopicView(NamedTuple):
 class NodeView(NamedTuple):
     """A node, and what it does per second, over the last few seconds.
 
-    What it counts itself is None if it does not tell (yet): plain senders, older nodes.
+    What it counts itself is None if it does not report it (yet): plain senders, older nodes.
     """
 
     info: jsonbus.NodeInfo
-    #: Messages of it that came here.
+    #: Messages from it that came here.
     heard_per_s: float
-    #: The share of its messages that never came here, since it was first heard.
+    #: The fraction of its messages that never came here, since it was first heard.
     loss: float
     sent_per_s: float | None
     received_per_s: float | None
@@ -64,8 +64,8 @@ class NodeView(NamedTuple):
 class Overview(NamedTuple):
     """The whole bus.
 
-    `sent` to `shares` are sums over the nodes that are here and tell (`nodes_telling` of them), so
-    a node that leaves takes its share away. What has `here` in its name is this node's own view.
+    `sent` to `shares` are sums over the nodes that are here and report totals (`nodes_telling` of
+    them), so when a node leaves, its part is gone. Names with `here` are this node's own view.
     """
 
     nodes: int
@@ -79,7 +79,7 @@ class Overview(NamedTuple):
     bytes: int
     sent: int
     suppressed: int
-    #: Of all that was published, what nobody wanted and so was not sent, 0 to 1.
+    #: The fraction of everything published that nobody wanted, and that was not sent, 0 to 1.
     suppressed_share: float
     received: int
     #: Messages that nodes missed; one that three nodes missed counts three times.
@@ -90,12 +90,12 @@ class Overview(NamedTuple):
     shares: int
     sent_per_s: float
     suppressed_per_s: float
-    #: Messages of others that never came here, and their share.
+    #: Messages of others that never came here, and their fraction.
     lost_here: int
     loss_here: float
     #: Messages that came here faster than they could be taken.
     dropped_here: int
-    #: Topics, and publishers of a topic, that had to make room for others; their counts are gone.
+    #: Topics, and publishers of a topic, that made room for others; their counts are gone.
     topics_forgotten: int
     publishers_forgotten: int
     duplicates: int
@@ -103,7 +103,7 @@ class Overview(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All of it at one moment. Topics are in no particular order, nodes as they were given."""
+    """Everything at one moment. Topics are in no particular order, nodes as they were given."""
 
     at: float
     topics: list[TopicView]

@@ -1,4 +1,4 @@
-"""What a channel's metadata tells of its messages, both ways."""
+"""Converts between a channel's metadata and its messages."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def to_metadata(key: Key) -> dict[str, str]:
 
 
 def to_nanoseconds(at: float) -> int:
-    """Exact to the nanosecond, so that division gives the same float back.
+    """Return nanoseconds, exact, so that division gives the same float back.
 
-    `at * 1e9` would be wrong by up to 128 ns, half of what two floats of today differ by.
+    `at * 1e9` would be wrong by up to 128 ns, half the distance of two floats of today.
     """
     seconds = int(at)
     return max(0, seconds * NANO + round((at - seconds) * NANO))
 
 
 class ChannelReader:
-    """Makes messages of a channel's records."""
+    """Makes messages from a channel's records."""
 
     def __init__(self, channel: Channel) -> None:
         facts = channel.metadata if channel.metadata.get("jsonbus") == VERSION else {}
@@ -58,7 +58,7 @@ class ChannelReader:
     def read(
         self, data: memoryview, sequence: int, log_time: int, publish_time: int
     ) -> jsonbus.Message:
-        """Raises ValueError."""
+        """Make a message; raises ValueError."""
         if self._is_whole:
             message = parse_line(bytes(data))
             if isinstance(message, Losses):

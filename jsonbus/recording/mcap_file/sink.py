@@ -11,11 +11,11 @@ from ..output_file import OutputFile
 from ..records import LOSSES_KEY, Losses, dumps, message_to_line, wrap
 from .channels import MORE_TOPIC, VERSION, Key, to_metadata, to_nanoseconds
 
-#: What a crash may cost, and a reader has to unpack for one message. With chunks of 1 MB, a file of
-#: 200,000 sensor readings was smaller by less than 1 %.
+#: The most that a crash may cost, and that a reader has to unpack for one message. With chunks of 1
+#: MB, a file of 200,000 sensor readings was smaller by less than 1 %.
 CHUNK_BYTES = 128 << 10
 
-#: A chunk that has less is not worth its overhead.
+#: A smaller chunk is not worth its overhead.
 CHUNK_BYTES_MIN = 16 << 10
 
 SCHEMA = b'{"type":"object","properties":{}}'
@@ -32,7 +32,7 @@ _LOWER = 0xFFFF_FFFF
 
 
 class McapSink:
-    """Messages as MCAP."""
+    """Writes messages as MCAP."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
@@ -47,17 +47,17 @@ class McapSink:
 
     @property
     def size(self) -> int:
-        """How many bytes the file would have, were it closed now; or somewhat fewer."""
+        """Size of the file if it were closed now, or somewhat less."""
         return self._output.tell() + self._chunk_bytes + self._summary_bytes
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether all that was written survives the end of this process."""
+        """True if everything written survives the end of this process."""
         return not (self._chunk_bytes or self._output.has_pending)
 
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        """Add messages as long as the file does not get larger than that; returns how many."""
-        # All of them first: if one has no JSON, none is added.
+        """Add messages as long as the file does not exceed that size, and return how many."""
+        # All of them first: if one has no JSON form, none is added.
         encoded = [
             dumps(each.value) if type(each.value) is dict else wrap(each.value) for each in messages
         ]
@@ -104,14 +104,14 @@ class McapSink:
         self._output.flush()
 
     def flush(self) -> None:
-        """What was written so far survives the end of this process."""
+        """Make everything written so far survive the end of this process."""
         if self._chunk_bytes:
             self._end_chunk()
             self._writer.flush()  # type: ignore[no-untyped-call]
         self._output.flush()
 
     def finish(self) -> None:
-        """Nothing more will come."""
+        """Finish the file."""
         self._writer.finish()  # type: ignore[no-untyped-call]
         self._output.flush()
 

@@ -23,7 +23,7 @@ _RECORD_HEAD = struct.Struct("<BQ")
 
 
 class McapSource:
-    """The messages of an MCAP file, also of one that nobody finished, or that others wrote.
+    """Reads the messages of an MCAP file, even if it is unfinished or others wrote it.
 
     `bad` is called with the place and the reason of what cannot be read.
     """
@@ -46,7 +46,7 @@ class McapSource:
             begins_at = self.position
             head = self._read(_RECORD_HEAD.size)
             if len(head) < _RECORD_HEAD.size:
-                self.is_torn = True  # a file that was finished has a DataEnd
+                self.is_torn = True  # a finished file has a DataEnd
                 return
             opcode, length = _RECORD_HEAD.unpack(head)
             if opcode == Opcode.DATA_END:
@@ -74,7 +74,7 @@ class McapSource:
                 metadata = Metadata.read(ReadDataStream(BytesIO(data)))
                 if metadata.name == LOSSES_KEY:
                     yield read_losses(metadata.metadata)
-        except Exception as error:  # the decompressors have errors of their own
+        except Exception as error:  # the decompressors have their own errors
             self._bad(place, f"{type(error).__name__}: {error}")
 
     def _read_chunk(self, data: bytes, place: str) -> Iterator[jsonbus.Message]:
@@ -104,7 +104,7 @@ class McapSource:
         self._channels.setdefault(channel.id, ChannelReader(channel))
 
     def _find_channel(self, number: int) -> ChannelReader | None:
-        """One whose record was in a chunk that cannot be read is told again at the end."""
+        """Find a channel; if its record was in an unreadable chunk, the summary repeats it."""
         summary = self._read_summary()
         channel = summary.channels.get(number) if summary else None
         if channel is not None:
@@ -120,7 +120,9 @@ class McapSource:
         self._refused.add(number)
 
     def _skip_to_next_chunk(self, begins_at: int) -> bool:
-        """A record is longer than the file: its length is wrong, or the file is torn here."""
+        """Skip to the next chunk: a record is longer than the file, so its length is wrong, or
+        the file is torn here.
+        """
         summary = self._read_summary()
         if not summary:
             self.is_torn = True
@@ -137,7 +139,7 @@ class McapSource:
         return True
 
     def _read_summary(self) -> Any:
-        """What the end of the file tells about the rest; False if it has none."""
+        """Read the summary at the end of the file; return False if there is none."""
         if self._summary is None:
             try:
                 self._stream.seek(0)
