@@ -25,8 +25,8 @@ from .http.request import BodyRoom
 from .http.server import HttpServer
 from .hub import Hub
 from .metrics.bridges import Bridges
-from .metrics.observer import Observation
-from .metrics.survey_observer import Lookout
+from .metrics.observer import MetricsObserver
+from .metrics.survey_observer import SurveyObserver
 from .services import Services
 from .text.server import TextServer
 from .webhooks.ledger import WebhookLedger
@@ -134,7 +134,7 @@ class Gateway:
             "text": self.text,
             "http": self._http,
             "sockets": self._accepts,
-            "lookout": self.lookout,
+            "lookout": self.observer,
             "bridges": self.bridges,
             "dashboard": self.dashboard,
             "bus": self.bus,
@@ -169,12 +169,14 @@ class Gateway:
         await self.webhooks.start()
         self.events = EventStreams(self.hub)
         self.hub.add_sink(self.events.take)
-        self.lookout = Lookout(self.bus)
-        stack.callback(self.lookout.close)
+        self.observer = SurveyObserver(self.bus)
+        stack.callback(self.observer.close)
         self.bridges = Bridges(self.bus)
         stack.push_async_callback(self.bridges.close)
-        self._observation = Observation(self.lookout, self.bridges, self.ledger.subscribers)
-        stack.callback(self._observation.close)
+        self._metrics_observer = MetricsObserver(
+            self.observer, self.bridges, self.ledger.subscribers
+        )
+        stack.callback(self._metrics_observer.close)
         await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
         self.text: TextServer | None = None
         if text_port is not None:
@@ -209,9 +211,9 @@ class Gateway:
     def _make_dashboard(self) -> Any:
         return self._dashboard_class(
             node=self.bus.name,
-            lookout=self.lookout,
+            observer=self.observer,
             bridges=self.bridges,
-            publisher=self.hub,
+            hub=self.hub,
             subscribers=self.ledger.subscribers,
             access=self._access,
             room=self._room,
@@ -225,12 +227,12 @@ class Gateway:
             subscribers=self.ledger.subscribers,
             origins=self._origins,
             stats=self.stats,
-            observe=self._observation.scrape,
+            observe=self._metrics_observer.scrape,
             access=self._access,
             trouble=self._find_trouble,
             body_bytes_max=self._body_bytes_max,
             room=self._room,
-            dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.gate,
+            dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.auth,
         )
 
     def _find_trouble(self) -> str | None:

@@ -33,12 +33,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jsonbus
 from jsonbus.errors import PayloadTooLargeError
 
 from .values import to_json
+from .webhooks.ledger import WebhookLedger
 
 logger = logging.getLogger("jsonbus.gateway.hub")
 
@@ -56,25 +57,6 @@ PASSED_NODES_MAX = 100
 RETAINED_MAX = 100_000
 
 
-class Backlog(Protocol):
-    """Where messages for webhooks are kept; `WebhookLedger` is one."""
-
-    def wants(self, topic: str) -> bool: ...
-
-    async def accept(self, topic: str, payload: bytes) -> int: ...
-
-
-class Feed(Protocol):
-    """What the bus has for the hub; its subscription is one."""
-
-    @property
-    def dropped(self) -> int: ...
-
-    def add_pattern(self, pattern: str) -> bool: ...
-
-    def remove_pattern(self, pattern: str) -> bool: ...
-
-
 class Published(NamedTuple):
     """What became of a message."""
 
@@ -87,12 +69,12 @@ class Published(NamedTuple):
 class Hub:
     """See the head of this file. Everything in the event loop of the bus."""
 
-    def __init__(self, bus: jsonbus.AsyncBus, backlog: Backlog | None = None) -> None:
+    def __init__(self, bus: jsonbus.AsyncBus, ledger: WebhookLedger | None = None) -> None:
         self._bus = bus
-        self._backlog = backlog
+        self._ledger = ledger
         self._sinks: list[Take] = []
         self._wanted: dict[str, int] = {}
-        self._feed: Feed | None = None
+        self._feed: Any = None  # the bus's subscription, once something is wanted
         # Retained values that passed: by topic, of each node when it was published.
         self._passed: OrderedDict[str, dict[str, float]] = OrderedDict()
         self._published = 0
@@ -160,12 +142,12 @@ class Hub:
         """
         topic = jsonbus.check_topic(topic)
         webhooks = 0
-        if self._backlog is not None and self._backlog.wants(topic):
+        if self._ledger is not None and self._ledger.wants(topic):
             payload = to_json(value)
             limit_bytes = self._bus.config.value_bytes_max
             if len(payload) > limit_bytes:  # the bus would refuse it, when it is stored already
                 raise PayloadTooLargeError(topic, len(payload), limit_bytes)
-            webhooks = await self._backlog.accept(topic, payload)
+            webhooks = await self._ledger.accept(topic, payload)
         is_sent = await self._bus.publish(topic, value, retain=retain, reliable=reliable)
         self._published += 1
         return Published(webhooks, is_sent)

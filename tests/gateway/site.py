@@ -27,8 +27,8 @@ from jsonbus.gateway.http.request import BodyRoom
 from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Hub, Published
 from jsonbus.gateway.metrics.bridges import Bridges
-from jsonbus.gateway.metrics.observer import Observation
-from jsonbus.gateway.metrics.survey_observer import Lookout
+from jsonbus.gateway.metrics.observer import MetricsObserver
+from jsonbus.gateway.metrics.survey_observer import SurveyObserver
 from jsonbus.gateway.services import BODY_BYTES_MAX, Services
 from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.gateway.webhooks.targets import Targets
@@ -66,7 +66,7 @@ class Site:
     hub: WatchedHub
     ledger: WebhookLedger
     streams: EventStreams
-    lookout: Lookout
+    observer: SurveyObserver
     bridges: Bridges
     app: FastAPI
     server: HttpServer
@@ -120,9 +120,9 @@ async def site(
         streams = EventStreams(hub, **(stream_options or {}))
         hub.add_sink(webhooks.take)
         hub.add_sink(streams.take)
-        lookout = Lookout(bus)
+        observer = SurveyObserver(bus)
         bridges = Bridges(bus)
-        observation = Observation(lookout, bridges, ledger.subscribers)
+        metrics_observer = MetricsObserver(observer, bridges, ledger.subscribers)
         trouble: list[str] = []
         app = make_app(
             Services(
@@ -139,7 +139,7 @@ async def site(
                     "events": streams.stats(),
                     "http": server.stats(),
                 },
-                observe=observation.scrape,
+                observe=metrics_observer.scrape,
                 access=Access(map(read_token, tokens)),
                 trouble=lambda: trouble[0] if trouble else None,
                 body_bytes_max=body_bytes_max,
@@ -155,12 +155,12 @@ async def site(
             base = f"http://{host}:{port}"
             async with httpx.AsyncClient(base_url=base, timeout=30, trust_env=False) as http:
                 yield Site(
-                    bus, other, hub, ledger, streams, lookout, bridges, app, server, http, trouble
+                    bus, other, hub, ledger, streams, observer, bridges, app, server, http, trouble
                 )
         finally:
             await server.close()
-            observation.close()
-            lookout.close()
+            metrics_observer.close()
+            observer.close()
             await bridges.close()
             await webhooks.close()
             await ledger.close()

@@ -53,12 +53,10 @@ from jsonbus.gateway.text import (
 from jsonbus.gateway.text.server import TextServer
 from jsonbus.gateway.webhooks import (
     backoff,
+    delivery,
 )
 from jsonbus.gateway.webhooks import (
     bodies as webhook_bodies,
-)
-from jsonbus.gateway.webhooks import (
-    delivery as courier,
 )
 from jsonbus.gateway.webhooks import (
     reserve as webhook_reserve,
@@ -263,7 +261,7 @@ def test_every_limit_is_told_as_it_is() -> None:
 
 def test_other_numbers_are_told_as_they_are() -> None:
     assert backoff.FIRST_S == 0.5 and "half a second" in TEXT
-    assert f"again after {courier.ADDRESS_FRESH_S:g} seconds" in " ".join(TEXT.split())
+    assert f"again after {delivery.ADDRESS_FRESH_S:g} seconds" in " ".join(TEXT.split())
     assert f"a reserve of {as_size(webhook_reserve.RESERVE_BYTES)}" in TEXT
     assert f"every {LOG_BYTES_MAX // 1_000_000} MB and keeps five" in TEXT and LOG_FILES_MAX == 5
     assert f"`{webhook_file.FILE_NAME}`" in TEXT
@@ -288,7 +286,7 @@ async def test_every_metric_told_exists_and_every_one_that_exists_is_told() -> N
 
 def test_the_headers_and_fields_shown_are_those_sent() -> None:
     shown = set(re.findall(r"^(Jsonbus-\w+):", TEXT, re.MULTILINE))
-    sent = set(re.findall(r'b"(Jsonbus-\w+)"', Path(courier.__file__).read_text()))
+    sent = set(re.findall(r'b"(Jsonbus-\w+)"', Path(delivery.__file__).read_text()))
     assert shown == sent
     console = "".join(block.text for block in SECTIONS["Try it"].blocks)
     view = json.loads(next(line for line in console.splitlines() if '"subscribers"' in line))

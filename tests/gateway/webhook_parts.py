@@ -75,7 +75,7 @@ def names(**addresses: Sequence[str] | list[list[str]]) -> Callable[[str, int], 
     return look_up
 
 
-def courier_tasks() -> list[str]:
+def delivery_tasks() -> list[str]:
     return sorted(
         task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("webhook ")
     )

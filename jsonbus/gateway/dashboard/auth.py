@@ -44,7 +44,7 @@ _find_scripts = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DO
 _ROUTED = frozenset({"app", "endpoint", "path_params", "route", "router"})
 
 
-class Gate:
+class Auth:
     """An ASGI application for the routes of the dashboard."""
 
     def __init__(

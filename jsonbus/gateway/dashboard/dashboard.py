@@ -18,11 +18,12 @@ from nicegui import Client, ui
 
 from ..http.access import Access
 from ..http.request import BodyRoom
+from ..hub import Hub
 from ..metrics.bridges import Bridges
-from ..metrics.survey_observer import Lookout
+from ..metrics.survey_observer import SurveyObserver
 from ..rate_limited_log import RateLimitedLog
-from ..services import Publisher, ViewLike
-from .auth import SESSION, Gate
+from ..webhooks.accounts import SubscriberView
+from .auth import SESSION, Auth
 from .engine import malformed, run_nicegui
 from .history import RateHistory
 from .look import Look
@@ -52,17 +53,17 @@ class Dashboard:
         self,
         *,
         node: str,
-        lookout: Lookout,
+        observer: SurveyObserver,
         bridges: Bridges,
-        publisher: Publisher,
-        subscribers: Callable[[], Sequence[ViewLike]],
+        hub: Hub,
+        subscribers: Callable[[], Sequence[SubscriberView]],
         access: Access,
         room: BodyRoom,
     ) -> None:
         self._node = node
-        self._lookout = lookout
+        self._observer = observer
         self._bridges = bridges
-        self._publisher = publisher
+        self._hub = hub
         self._subscribers = subscribers
         self._access = access
         self._room = room
@@ -76,7 +77,7 @@ class Dashboard:
     async def __aenter__(self) -> Dashboard:
         async with AsyncExitStack() as stack:
             inside = await stack.enter_async_context(run_nicegui(self._build))
-            self.gate = Gate(
+            self.auth = Auth(
                 inside,
                 access=self._access,
                 sessions=self._sessions,
@@ -115,8 +116,8 @@ class Dashboard:
             client,
             request,
             session=session,
-            lookout=self._lookout,
-            publisher=self._publisher,
+            observer=self._observer,
+            hub=self._hub,
             node=self._node,
             has_logout=not self._access.is_open,
             last_look=self._last_look,
@@ -157,8 +158,8 @@ class Dashboard:
         now = time.monotonic()
         for page in list(self._pages.values()):
             page.check(now)
-        if not any(page.is_looking for page in self._pages.values()):
-            if not self._lookout.is_looking:
+        if not any(page.is_observing for page in self._pages.values()):
+            if not self._observer.is_observing:
                 self._rates.clear()
                 self._look = None
             return
@@ -172,7 +173,7 @@ class Dashboard:
                 self._errors.exception("a page was not brought up to date")
 
     def _take_look(self) -> Look:
-        picture = self._lookout.picture()
+        picture = self._observer.picture()
         at = time.time()
         self._rates.note(picture, at)
         return Look(
@@ -180,8 +181,8 @@ class Dashboard:
             at=at,
             rates=self._rates,
             topics={view.topic: view for view in picture.topics},
-            events=tuple(self._lookout.events),
-            gone=self._lookout.gone(),
+            events=tuple(self._observer.events),
+            gone=self._observer.gone(),
             subscribers=self._subscribers,
             bridges=self._bridges.states,
         )

@@ -11,7 +11,7 @@ from jsonbus.survey import Picture, TopicView
 
 from ..metrics.bridge_state import BridgeState
 from ..metrics.survey_observer import Gone
-from ..services import ViewLike
+from ..webhooks.accounts import SubscriberView
 from .history import RateHistory
 
 
@@ -27,7 +27,7 @@ class Look:
     events: Sequence[jsonbus.NodeEvent]
     gone: Sequence[Gone]
     #: Asked for by the tab that shows them alone.
-    subscribers: Callable[[], Sequence[ViewLike]]
+    subscribers: Callable[[], Sequence[SubscriberView]]
     bridges: Callable[[], Sequence[BridgeState]]
 
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from nicegui import Client, events, ui
 from starlette.requests import Request
 
-from ..metrics.survey_observer import Lookout
-from ..services import Publisher
+from ..hub import Hub
+from ..metrics.survey_observer import SurveyObserver
 from .elements import ASSETS, Shell
 from .look import Look, Tab
 from .nodes import NodesTab
@@ -37,20 +37,20 @@ class Page:
         request: Request,
         *,
         session: Session,
-        lookout: Lookout,
-        publisher: Publisher,
+        observer: SurveyObserver,
+        hub: Hub,
         node: str,
         has_logout: bool,
         last_look: Callable[[], Look | None],
     ) -> None:
         self.client = client
         self.session = session
-        self._lookout = lookout
+        self._observer = observer
         self._last_look = last_look
-        self._is_looking = False
+        self._is_observing = False
         self._hidden_at: float | None = None
         self._topic = request.query_params.get("topic", "")
-        self._makers = self._make_tabs(publisher, node)
+        self._makers = self._make_tabs(hub, node)
         name = request.query_params.get("tab", "")
         self._name = name if name in self._makers else "overview"
         self._tab: Tab | None = None
@@ -66,11 +66,11 @@ class Page:
     @property
     def is_due(self) -> bool:
         """Whether somebody sees this page."""
-        return self._is_looking and self._hidden_at is None
+        return self._is_observing and self._hidden_at is None
 
     @property
-    def is_looking(self) -> bool:
-        return self._is_looking
+    def is_observing(self) -> bool:
+        return self._is_observing
 
     @property
     def shows_bridges(self) -> bool:
@@ -98,15 +98,15 @@ class Page:
             self._tab.close()
             self._tab = None
 
-    def _make_tabs(self, publisher: Publisher, node: str) -> dict[str, Callable[[], Tab]]:
+    def _make_tabs(self, hub: Hub, node: str) -> dict[str, Callable[[], Tab]]:
         makers: dict[str, Callable[[], Tab]] = {
             "overview": lambda: OverviewTab(self._to_topic, lambda: self._go("nodes")),
             "topics": lambda: TopicsTab(
-                self._lookout, self._topic, self._refresh, self._note_topic
+                self._observer, self._topic, self._refresh, self._note_topic
             ),
             "nodes": lambda: NodesTab(self._refresh),
             "webhooks": lambda: WebhooksTab(self._refresh),
-            "publish": lambda: PublishTab(publisher, self._may_publish, node, self._topic),
+            "publish": lambda: PublishTab(hub, self._may_publish, node, self._topic),
         }
         if "admin" not in self.session.rights:
             del makers["webhooks"]  # as with /subscribers
@@ -186,11 +186,11 @@ class Page:
         if not self.client.has_socket_connection:
             self._look(False)
 
-    def _look(self, is_looking: bool) -> None:
-        if is_looking == self._is_looking or (is_looking and self.client.is_deleted):
+    def _look(self, is_observing: bool) -> None:
+        if is_observing == self._is_observing or (is_observing and self.client.is_deleted):
             return
-        self._is_looking = is_looking
-        if is_looking:
-            self._lookout.acquire()
+        self._is_observing = is_observing
+        if is_observing:
+            self._observer.acquire()
         else:
-            self._lookout.release()
+            self._observer.release()

@@ -11,8 +11,7 @@ from nicegui import ui
 import jsonbus
 from jsonbus.errors import JsonBusError
 
-from ..hub import Published
-from ..services import Publisher
+from ..hub import Hub, Published
 from ..values import parse_json
 from .elements import Row, Rows
 from .look import Look
@@ -28,11 +27,9 @@ VALUE_CHARACTERS_MAX = 200_000
 class PublishTab:
     """See the head of this file."""
 
-    def __init__(
-        self, publisher: Publisher, may_publish: Callable[[], bool], node: str, topic: str
-    ) -> None:
+    def __init__(self, hub: Hub, may_publish: Callable[[], bool], node: str, topic: str) -> None:
         """`may_publish` is asked every time: a session may be over."""
-        self._publisher = publisher
+        self._hub = hub
         self._may_publish = may_publish
         self._results: list[Row] = []
         self._count = 0
@@ -102,7 +99,7 @@ class PublishTab:
             return "your session is over, or may not publish", "bad"
         retain = bool(self._retain.value)
         try:
-            published = await self._publisher.publish(
+            published = await self._hub.publish(
                 topic, parse_json(text), retain=retain, reliable=bool(self._reliable.value) or None
             )
         except JsonBusError as error:

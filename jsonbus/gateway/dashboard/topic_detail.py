@@ -8,7 +8,7 @@ from nicegui import ui
 
 from jsonbus.survey import TopicView
 
-from ..metrics.survey_observer import Lookout
+from ..metrics.survey_observer import SurveyObserver
 from .charts import COLOURS, LiveChart, Series
 from .elements import Chip, Chips, Fact, Facts
 from .fields import Path, find_fields, name_field
@@ -38,10 +38,10 @@ class TopicDetail:
     """See the head of this file."""
 
     def __init__(
-        self, lookout: Lookout, refresh: Callable[[], None], on_close: Callable[[], None]
+        self, observer: SurveyObserver, refresh: Callable[[], None], on_close: Callable[[], None]
     ) -> None:
         self.topic = ""
-        self._lookout = lookout
+        self._observer = observer
         self._refresh = refresh
         self._trace = Trace("")
         self._unfollow: Callable[[], None] = lambda: None
@@ -72,7 +72,7 @@ class TopicDetail:
         self._trace = Trace(topic)
         self._title.set_text(clean(topic))
         if topic:
-            self._unfollow = self._lookout.follow(topic, self._trace.take)
+            self._unfollow = self._observer.follow(topic, self._trace.take)
 
     def show(self, look: Look) -> None:
         if not self.topic:

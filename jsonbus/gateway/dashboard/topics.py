@@ -9,7 +9,7 @@ from nicegui import events, ui
 
 from jsonbus.survey import TopicView
 
-from ..metrics.survey_observer import Lookout
+from ..metrics.survey_observer import SurveyObserver
 from .elements import Row, Rows
 from .look import Look, busiest_first
 from .texts import clean, count_out, shorten, show_ago, show_bytes, show_count, show_rate
@@ -36,7 +36,7 @@ class TopicsTab:
 
     def __init__(
         self,
-        lookout: Lookout,
+        observer: SurveyObserver,
         topic: str,
         refresh: Callable[[], None],
         on_topic: Callable[[str], None],
@@ -70,7 +70,7 @@ class TopicsTab:
                     is_tree=True,
                 ).classes("topics")
             with ui.element("section").classes("card detail"):
-                self._detail = TopicDetail(lookout, refresh, on_close=lambda: self.choose(""))
+                self._detail = TopicDetail(observer, refresh, on_close=lambda: self.choose(""))
         self.choose(topic)
 
     def choose(self, topic: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nicegui import ui
 
 from ..metrics.bridge_state import BridgeState
-from ..services import ViewLike
+from ..webhooks.accounts import SubscriberView
 from .elements import Row, Rows
 from .look import Look
 from .texts import clean, count_out, say_ago, show_bytes, show_count
@@ -81,7 +81,7 @@ class WebhooksTab:
     def close(self) -> None: ...
 
 
-def _row(view: ViewLike, look: Look) -> Row:
+def _row(view: SubscriberView, look: Look) -> Row:
     error, style = "", ""
     if view.last_error is not None:
         ago = "" if view.last_error_at is None else f" ({say_ago(look.at - view.last_error_at)})"

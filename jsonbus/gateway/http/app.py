@@ -22,9 +22,10 @@ from starlette.types import Send
 import jsonbus
 from jsonbus.errors import LocalError
 
+from ..dashboard.auth import Auth
 from ..hub import Published
 from ..metrics.metrics import CONTENT_TYPE, Metrics
-from ..services import GateLike, Services
+from ..services import Services
 from ..values import parse_json, to_json_line
 from .answers import Answer
 from .docs_page import HEADERS, DocsPage, render_home
@@ -105,13 +106,13 @@ def make_app(services: Services) -> FastAPI:
     return app
 
 
-def _add_dashboard(app: FastAPI, gate: GateLike) -> None:
+def _add_dashboard(app: FastAPI, auth: Auth) -> None:
     """Routes, not a mount: what a mounted application finds is its path without ours."""
     for path in ("/", "/_nicegui/{rest:path}"):
-        app.router.routes.append(Route(path, gate, include_in_schema=False))
-    app.router.routes.append(WebSocketRoute("/_nicegui_ws/{rest:path}", gate))
-    app.router.routes.append(Route("/login", gate.login, include_in_schema=False))
-    app.router.routes.append(Route("/logout", gate.logout, include_in_schema=False))
+        app.router.routes.append(Route(path, auth, include_in_schema=False))
+    app.router.routes.append(WebSocketRoute("/_nicegui_ws/{rest:path}", auth))
+    app.router.routes.append(Route("/login", auth.login, include_in_schema=False))
+    app.router.routes.append(Route("/logout", auth.logout, include_in_schema=False))
 
 
 class _Routes:

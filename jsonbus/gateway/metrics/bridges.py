@@ -18,7 +18,6 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Protocol
 
 import jsonbus
 from jsonbus.errors import JsonBusError
@@ -37,19 +36,6 @@ ANSWER_S = 1.5
 GONE_S = 300.0
 
 
-class Asking(Protocol):
-    """What is needed of the bus; AsyncBus is one."""
-
-    def nodes(self) -> list[jsonbus.NodeInfo]: ...
-
-    async def request(
-        self,
-        topic: str,
-        value: Any = None,
-        timeout: float = 1.0,  # noqa: ASYNC109 - as in AsyncBus
-    ) -> Any: ...
-
-
 @dataclass(slots=True)
 class _Known:
     state: BridgeState
@@ -60,7 +46,7 @@ class _Known:
 class Bridges:
     """See the head of this file. Everything in the event loop of the bus."""
 
-    bus: Asking
+    bus: jsonbus.AsyncBus
     #: Bridges that are not asked, there being too many.
     left_out: int = field(default=0, init=False)
     #: Answers that were refused, and questions that nobody answered.

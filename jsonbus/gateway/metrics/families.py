@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jsonbus
 from jsonbus.survey import Picture
 
+from ..webhooks.accounts import SubscriberView
 from .series import REST, Series
-
-if TYPE_CHECKING:
-    from ..services import ViewLike  # which imports, by way of metrics.py, this
 
 #: Nodes, topics and webhooks with series of their own.
 NODES_MAX = 250
@@ -203,7 +201,7 @@ class WebhookFamilies:
     def __init__(self) -> None:
         self._series = Series(4, WEBHOOKS_MAX, is_new_from_zero=True)
 
-    def collect(self, views: Sequence[ViewLike], now: float) -> Iterator[Family]:
+    def collect(self, views: Sequence[SubscriberView], now: float) -> Iterator[Family]:
         told: dict[str, tuple[int, ...]] = {}
         for view in views:
             counts = view.delivered, view.attempts_failed, view.dropped

@@ -24,7 +24,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 #: Figures of parts, by part: {"hub": {"messages_published": 3, …}, "bus": {…}, …}.
 Stats = Callable[[], Mapping[str, Mapping[str, int]]]
 
-#: What is told of the bus as a whole; `Observation.scrape` is one.
+#: What is told of the bus as a whole; `MetricsObserver.scrape` is one.
 Observe = Callable[[], Awaitable[Sequence[Family]]]
 
 #: Figures that go up and down; all others only grow.

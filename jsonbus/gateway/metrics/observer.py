@@ -1,6 +1,6 @@
-"""Observation: what a scrape of /metrics sees of the bus, beyond the gateway itself.
+"""MetricsObserver: what a scrape of /metrics sees of the bus, beyond the gateway itself.
 
-Scraping counts as looking. The first scrape has the lookout begin to look; it ends LINGER_S after
+Scraping counts as looking. The first scrape has the observer begin to look; it ends LINGER_S after
 the last one. So a gateway that nobody scrapes pays nothing, and figures of topics count since they
 are observed. Bridges are asked at each scrape, which waits a little for their answers; one that is
 slow is told as it was before.
@@ -11,16 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
 
-from jsonbus.survey import Picture
-
+from ..webhooks.accounts import SubscriberView
 from .bridge_families import collect_bridges
 from .bridges import Bridges
 from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies
-
-if TYPE_CHECKING:
-    from ..services import ViewLike
+from .survey_observer import SurveyObserver
 
 #: Five times the longest pause that people commonly leave between scrapes.
 LINGER_S = 300.0
@@ -29,31 +25,18 @@ LINGER_S = 300.0
 BRIDGES_S = 0.25
 
 
-class Looking(Protocol):
-    """What is needed of the lookout."""
-
-    def acquire(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def picture(self) -> Picture: ...
-
-    @property
-    def is_looking(self) -> bool: ...
-
-
-class Observation:
+class MetricsObserver:
     """See the head of this file. Everything in the event loop of the bus."""
 
     def __init__(
         self,
-        lookout: Looking,
+        observer: SurveyObserver,
         bridges: Bridges,
-        subscribers: Callable[[], Sequence[ViewLike]],
+        subscribers: Callable[[], Sequence[SubscriberView]],
         *,
         linger_s: float = LINGER_S,
     ) -> None:
-        self._lookout = lookout
+        self._observer = observer
         self._bridges = bridges
         self._subscribers = subscribers
         self._linger_s = linger_s
@@ -76,11 +59,11 @@ class Observation:
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-            self._lookout.release()
+            self._observer.release()
 
     def _look(self) -> None:
         if self._ending is None:
-            self._lookout.acquire()
+            self._observer.acquire()
         else:
             self._ending.cancel()
         self._ending = asyncio.get_running_loop().call_later(self._linger_s, self.close)
@@ -89,8 +72,8 @@ class Observation:
         await self._bridges.look(BRIDGES_S)
         now, wall = time.monotonic(), time.time()
         families: list[Family] = []
-        if self._lookout.is_looking:  # the gateway may have begun to close meanwhile
-            picture = self._lookout.picture()
+        if self._observer.is_observing:  # the gateway may have begun to close meanwhile
+            picture = self._observer.picture()
             # On a large bus each of these takes some 20 ms, between which others have a turn.
             await asyncio.sleep(0)
             nodes = [view.info for view in picture.nodes]

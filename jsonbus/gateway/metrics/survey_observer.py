@@ -1,4 +1,4 @@
-"""Lookout: the bus as people look at it, for as long as anybody does.
+"""SurveyObserver: the bus as people look at it, for as long as anybody does.
 
 One survey for all who look, fed by one passive subscription: it brings what travels for others
 anyway, so to look changes nothing on the bus. It begins with the first who looks, and ends some
@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jsonbus
 from jsonbus.survey import Picture, Survey
@@ -40,24 +40,10 @@ class Gone(NamedTuple):
     event: jsonbus.NodeEvent
 
 
-class Watched(Protocol):
-    """What is needed of the bus; AsyncBus is one."""
-
-    def subscribe(
-        self, pattern: str, handler: Any, *, in_batches: bool, maxsize: int, passive: bool
-    ) -> Any: ...
-
-    def on_node(self, handler: Any) -> Any: ...
-
-    def nodes(self) -> list[jsonbus.NodeInfo]: ...
-
-    def stats(self) -> dict[str, int]: ...
-
-
-class Lookout:
+class SurveyObserver:
     """See the head of this file. Everything in the event loop of the bus."""
 
-    def __init__(self, bus: Watched, *, linger_s: float = LINGER_S) -> None:
+    def __init__(self, bus: jsonbus.AsyncBus, *, linger_s: float = LINGER_S) -> None:
         self._bus = bus
         self._linger_s = linger_s
         self._lookers = 0
@@ -75,7 +61,7 @@ class Lookout:
         self._gone: dict[str, Gone] = {}
 
     @property
-    def is_looking(self) -> bool:
+    def is_observing(self) -> bool:
         return self._survey is not None
 
     def acquire(self) -> None:

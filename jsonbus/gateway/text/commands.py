@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Any, Protocol
 
 import jsonbus
 from jsonbus.errors import (
@@ -17,6 +16,8 @@ from jsonbus.errors import (
     TransportError,
 )
 
+from ..http.access import Access
+from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
 from ..values import parse_text
 from . import wire as text_wire
@@ -37,25 +38,6 @@ PATTERNS_PER_CLIENT_MAX = 1_000
 ECHO_S = 0.25
 
 
-class TextHub(Protocol):
-    """What is needed of the hub; see hub.py. A `want` that raises was not counted."""
-
-    async def publish(self, topic: str, value: Any) -> object: ...
-
-    async def want(self, pattern: str) -> list[jsonbus.Message]: ...
-
-    def unwant(self, pattern: str) -> None: ...
-
-
-class TextAccess(Protocol):
-    """What is needed of the tokens; see access.py."""
-
-    @property
-    def is_open(self) -> bool: ...
-
-    def rights_of(self, secret: str | None) -> frozenset[str]: ...
-
-
 class TextCommands:
     """Executes commands of clients, which are in `store` while they want something.
 
@@ -64,7 +46,7 @@ class TextCommands:
     """
 
     def __init__(
-        self, hub: TextHub, access: TextAccess, store: jsonbus.SubscriptionStore[TextClient]
+        self, hub: Hub, access: Access, store: jsonbus.SubscriptionStore[TextClient]
     ) -> None:
         self._hub = hub
         self._access = access

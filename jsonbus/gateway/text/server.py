@@ -22,11 +22,13 @@ from contextlib import suppress
 import jsonbus
 from jsonbus.errors import PayloadError, TransportError
 
+from ..http.access import Access
+from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
 from .backlog import PIECE_BYTES, Chunk, LineBudget
 from .buffer import CommandBuffer
 from .client import TextClient
-from .commands import TextAccess, TextCommands, TextHub
+from .commands import TextCommands
 from .wire import format_delivery, format_reply
 
 logger = logging.getLogger("jsonbus.gateway.text")
@@ -64,8 +66,8 @@ class TextServer:
 
     def __init__(
         self,
-        hub: TextHub,
-        access: TextAccess,
+        hub: Hub,
+        access: Access,
         *,
         handlers: int = 5,
         buffer: int = 1_000,

@@ -1,10 +1,10 @@
-"""Bodies: what couriers post, in memory only while it is needed, and bounded for all of them.
+"""Bodies: what deliveries post, in memory only while it is needed, and bounded for all of them.
 
 Theory of operation
 -------------------
     cut --keep()--> at hand --attempt--> 200: drop()
              |        ^   |
-             |   load()   +--> failed: drop(), for as long as the courier pauses
+             |   load()   +--> failed: drop(), for as long as the delivery pauses
              v        |                  |
              +---> in the store <--------+
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from .commands import Batch
 
@@ -30,10 +30,8 @@ from .commands import Batch
 BYTES_MAX = 64 << 20
 
 
-class BodySource(Protocol):
-    """Where bodies are; the ledger."""
-
-    async def body_of(self, batch: Batch) -> bytes | None: ...
+#: Reads the body of a batch from the store; None if the batch is gone. `WebhookLedger.body_of`.
+ReadBody = Callable[[Batch], Awaitable[bytes | None]]
 
 
 class Bodies:
@@ -42,8 +40,8 @@ class Bodies:
     Everything in one event loop.
     """
 
-    def __init__(self, source: BodySource, bytes_max: int = BYTES_MAX) -> None:
-        self._source = source
+    def __init__(self, read_body: ReadBody, bytes_max: int = BYTES_MAX) -> None:
+        self._read_body = read_body
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         #: At hand, or about to be read.
@@ -69,7 +67,7 @@ class Bodies:
             return True
         await self._take_room(batch.body_bytes)
         try:
-            batch.body = await self._source.body_of(batch)
+            batch.body = await self._read_body(batch)
             self.loaded += 1
         finally:
             if batch.body is None:

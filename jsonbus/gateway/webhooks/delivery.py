@@ -1,4 +1,4 @@
-"""A courier carries one subscriber's batches, one after the other, each until it is taken.
+"""A delivery carries one subscriber's batches, one after the other, each until it is taken.
 
 Theory of operation
 -------------------
@@ -6,9 +6,9 @@ Theory of operation
                       ^  |
                       |  +----> anything else --> pause, which grows --+
                       +------------------------------------------------+
-A courier has a task while it has a batch, and none while it is idle. It never has two batches: the
+A delivery has a task while it has a batch, and none while it is idle. It never has two batches: the
 ledger gives the next one when the last is settled. Nothing but its own receiver holds it up, apart
-from `slots`, which bound the connections of all couriers together, and the room for bodies: a
+from `slots`, which bound the connections of all deliveries together, and the room for bodies: a
 receiver that hangs holds them for `timeout_s` and then pauses longer and longer, so that hanging
 ones cannot keep all of it. Those that failed before share `retry_slots`, fewer than there are
 slots: however many receivers hang, those that answer find some free. In this order: retry slot,
@@ -31,7 +31,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import quote
 
 import jsonbus
@@ -39,7 +39,7 @@ from jsonbus.errors import ClosedError, StoreError
 
 from .backoff import retry_delay_s
 from .bodies import Bodies
-from .ledger import Batch
+from .ledger import Batch, WebhookLedger
 from .post import NO_TLS, ConnectionCounts, Header, NotDeliveredError, PostConnection
 from .targets import Address, Targets, parse_url
 
@@ -50,23 +50,13 @@ ADDRESS_FRESH_S = 30.0
 WARN_AGAIN_S = 60.0
 #: A store that cannot be read, which it logs itself, is asked again so much later.
 READ_AGAIN_S = 1.0
-#: Nothing in a courier resists being cancelled; should a library do, the gateway ends all the same.
+#: Bounds the wait for a cancelled delivery, in case a library resists being cancelled.
 CANCEL_S = 5.0
-
-
-class Accounts(Protocol):
-    """What a courier needs of the ledger."""
-
-    async def settle(self, batch: Batch) -> None: ...
-
-    def url_of(self, subscriber: int) -> str | None: ...
-
-    def note_attempt(self, subscriber: int, error: str | None, retry_at: float | None) -> None: ...
 
 
 @dataclass(slots=True)
 class Counts:
-    """What all couriers of a gateway have done so far."""
+    """What all deliveries of a gateway have done so far."""
 
     batches_delivered: int = 0
     messages_delivered: int = 0
@@ -76,10 +66,10 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
-    """What couriers share."""
+class DeliveryContext:
+    """What deliveries share."""
 
-    accounts: Accounts
+    ledger: WebhookLedger
     targets: Targets
     tls: Callable[[], ssl.SSLContext]
     bodies: Bodies
@@ -99,15 +89,15 @@ class _Failure(NamedTuple):
     is_stale: bool = False
 
 
-class Courier:
+class Delivery:
     """See the head of this file. Everything in the event loop."""
 
-    def __init__(self, subscriber: int, name: str, office: Office) -> None:
+    def __init__(self, subscriber: int, name: str, context: DeliveryContext) -> None:
         self.subscriber = subscriber
         #: Since when it has nothing to do, by the loop's clock; None while it has.
         self.idle_at: float | None = None
         self._name = name
-        self._office = office
+        self._context = context
         self._batch: Batch | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -130,7 +120,7 @@ class Courier:
         if self._is_stopping:
             return  # it stays in the ledger
         self._batch = batch
-        self._office.bodies.keep(batch)
+        self._context.bodies.keep(batch)
         if self._task is None:
             self.idle_at = None
             self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
@@ -155,7 +145,7 @@ class Courier:
             task.cancel()
             await asyncio.wait([task], timeout=CANCEL_S)
         if self._batch is not None:
-            self._office.bodies.drop(self._batch)
+            self._context.bodies.drop(self._batch)
         await self.disconnect()
 
     async def disconnect(self) -> None:
@@ -174,11 +164,11 @@ class Courier:
                     if not await self._deliver(batch):
                         return
                 finally:
-                    self._office.bodies.drop(batch)
+                    self._context.bodies.drop(batch)
                 self._batch = None  # before settling, in which the next one is given
-                await self._office.accounts.settle(batch)
-                self._office.counts.batches_delivered += 1
-                self._office.counts.messages_delivered += batch.count
+                await self._context.ledger.settle(batch)
+                self._context.counts.batches_delivered += 1
+                self._context.counts.messages_delivered += batch.count
         except ClosedError:
             pass  # the ledger is closed: whatever is not settled is delivered again next time
         except Exception:  # a bug
@@ -189,22 +179,22 @@ class Courier:
 
     async def _deliver(self, batch: Batch) -> bool:
         """Try until it is taken; False if the subscriber is gone, or the gateway ends."""
-        office = self._office
+        context = self._context
         attempts = failures = 0
         while not self._is_stopping:
             async with AsyncExitStack() as held:
                 if failures:
-                    await held.enter_async_context(office.retry_slots)
+                    await held.enter_async_context(context.retry_slots)
                 try:
-                    if not await office.bodies.load(batch):
+                    if not await context.bodies.load(batch):
                         return False
                 except StoreError:
                     logger.debug("! %s cannot be read", batch.delivery_id, exc_info=True)
                     await asyncio.sleep(READ_AGAIN_S)
                     continue
-                await held.enter_async_context(office.slots)
+                await held.enter_async_context(context.slots)
                 self._has_moved.clear()
-                url = office.accounts.url_of(self.subscriber)
+                url = context.ledger.url_of(self.subscriber)
                 if url is None or self._is_stopping:
                     return False
                 attempts += 1
@@ -219,10 +209,10 @@ class Courier:
                 continue
             failures += 1
             delay_s = retry_delay_s(
-                failures, office.retry_s_max, office.random, failure.retry_after_s
+                failures, context.retry_s_max, context.random, failure.retry_after_s
             )
             self._note_failure(url, failure.reason, attempts, delay_s)
-            office.bodies.drop(batch)
+            context.bodies.drop(batch)
             if not self._is_stopping:
                 await self._pause(delay_s)
             if self._has_moved.is_set():
@@ -231,16 +221,16 @@ class Courier:
 
     async def _attempt(self, url: str, batch: Batch, number: int) -> _Failure | None:
         """One POST from the look-up to the end of the answer; None if it was taken."""
-        office = self._office
-        office.counts.attempts += 1
+        context = self._context
+        context.counts.attempts += 1
         try:
-            async with asyncio.timeout(office.timeout_s) as self._deadline:
+            async with asyncio.timeout(context.timeout_s) as self._deadline:
                 await self._post(url, batch, number)
             return None
         except NotDeliveredError as error:
             failure = _Failure(error.reason, error.retry_after_s, error.is_stale)
         except TimeoutError:
-            failure = _Failure(f"no answer within {office.timeout_s:g} s")
+            failure = _Failure(f"no answer within {context.timeout_s:g} s")
         except Exception:  # a bug, here or below: the batch must not be stuck for it
             logger.exception("an attempt to deliver to %r failed", self._name)
             failure = _Failure("the gateway failed: see its log")
@@ -266,12 +256,12 @@ class Courier:
         ]
         connection = await self._connect(address)
         assert batch.body is not None
-        await connection.post(address, headers, batch.body, self._office.timeout_s)
+        await connection.post(address, headers, batch.body, self._context.timeout_s)
         self._fresh = fresh
 
     async def _resolve(self, url: str) -> Address:
         try:
-            return await self._office.targets.resolve(url)
+            return await self._context.targets.resolve(url)
         except ValueError as error:
             raise NotDeliveredError(f"the address is refused: {error}") from error
         except OSError as error:
@@ -282,8 +272,8 @@ class Courier:
         if self._connection is not None and not self._connection.is_for(address):
             await self.disconnect()
         if self._connection is None:
-            tls = self._office.tls() if address.scheme == "https" else NO_TLS
-            self._connection = PostConnection(address, tls, self._office.counts.connections)
+            tls = self._context.tls() if address.scheme == "https" else NO_TLS
+            self._connection = PostConnection(address, tls, self._context.counts.connections)
         return self._connection
 
     async def _pause(self, delay_s: float) -> None:
@@ -300,11 +290,11 @@ class Courier:
         if self._is_failing:
             self._is_failing = False
             logger.info("%r takes its webhooks again, at %s", self._name, _show(url))
-        self._office.accounts.note_attempt(self.subscriber, None, None)
+        self._context.ledger.note_attempt(self.subscriber, None, None)
 
     def _note_failure(self, url: str, reason: str, attempts: int, delay_s: float) -> None:
-        self._office.counts.attempts_failed += 1
-        self._office.accounts.note_attempt(self.subscriber, reason, time.time() + delay_s)
+        self._context.counts.attempts_failed += 1
+        self._context.ledger.note_attempt(self.subscriber, reason, time.time() + delay_s)
         now = asyncio.get_running_loop().time()
         level = logging.DEBUG
         if not self._is_failing and now - self._warned_at >= WARN_AGAIN_S:

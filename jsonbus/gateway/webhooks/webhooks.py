@@ -1,6 +1,6 @@
-"""Webhooks: subscribers that get their messages by POST. Ties hub, ledger and couriers together.
+"""Webhooks: subscribers that get their messages by POST. Ties hub, ledger and deliveries together.
 
-Messages come from the ledger in batches (`begin`) and go to the subscriber's courier; messages of
+Messages come from the ledger in batches (`begin`) and go to the subscriber's delivery; messages of
 other nodes come from the hub (`take`) and go into the ledger. Those of this gateway's own clients
 do not: the hub has stored them before it published them. Other clients get messages of the bus
 through the same hub, so it need not wait for the disk until much is on its way there: then it does,
@@ -20,14 +20,15 @@ from collections import Counter
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jsonbus
 from jsonbus.errors import ClosedError, LocalError, PayloadError
 
+from ..hub import Hub
 from ..values import to_json
 from .bodies import Bodies
-from .delivery import Courier, Office
+from .delivery import Delivery, DeliveryContext
 from .ledger import Batch, Subscribed, WebhookLedger
 from .post import make_tls_context
 from .targets import Targets
@@ -46,7 +47,7 @@ SWEEP_S = 5.0
 #: So long a request may still run when the gateway ends: most receivers answer sooner, and are
 #: spared a repeat.
 GRACE_S = 1.0
-#: So long it waits for couriers and changes in all; only a disk that hangs needs it.
+#: So long it waits for deliveries and changes in all; only a disk that hangs needs it.
 CLOSE_S = 10.0
 #: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
 LOOK_UP_S = 2.0
@@ -55,16 +56,6 @@ LOOK_UP_S = 2.0
 #: bus, which repeats what is reliable, rather than fill the backlog and have the rest dropped.
 STORING_MAX = 2_000
 STORING_BYTES_MAX = 16 << 20
-
-
-class Wishes(Protocol):
-    """What is needed of the hub."""
-
-    async def want(self, pattern: str) -> list[jsonbus.Message]: ...
-
-    def want_first(self, patterns: Sequence[str]) -> None: ...
-
-    def unwant(self, pattern: str) -> None: ...
 
 
 class Webhooks:
@@ -78,7 +69,7 @@ class Webhooks:
         self,
         ledger: WebhookLedger,
         targets: Targets,
-        hub: Wishes,
+        hub: Hub,
         *,
         own_node: str,
         timeout_s: float = 10.0,
@@ -90,19 +81,19 @@ class Webhooks:
         self._targets = targets
         self._hub = hub
         self._own_node = own_node
-        self._office = Office(
-            accounts=ledger,
+        self._context = DeliveryContext(
+            ledger=ledger,
             targets=targets,
             # Made at the first delivery: reading the authorities takes some 40 ms.
             tls=lru_cache(maxsize=1)(make_tls_context) if tls is None else lambda: tls,
-            bodies=Bodies(ledger),
+            bodies=Bodies(ledger.body_of),
             slots=asyncio.Semaphore(CONNECTIONS_MAX),
             retry_slots=asyncio.Semaphore(max(1, CONNECTIONS_MAX // 2)),
             random=random or Random(),
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
         )
-        self._couriers: dict[str, Courier] = {}  # by the subscriber's name
+        self._deliveries: dict[str, Delivery] = {}  # by the subscriber's name
         self._wishes: Counter[str] = Counter()
         self._granted: set[str] = set()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -130,14 +121,14 @@ class Webhooks:
         """Deliver a batch; called by the ledger for each one that it cuts."""
         if self._is_closed:
             return  # it is on disk
-        courier = self._couriers.get(batch.name)
-        if courier is None or courier.subscriber != batch.subscriber:
-            if courier is not None:  # gone, and subscribed anew under the same name
-                self._begin_change(courier.stop())
-            courier = self._couriers[batch.name] = Courier(
-                batch.subscriber, batch.name, self._office
+        delivery = self._deliveries.get(batch.name)
+        if delivery is None or delivery.subscriber != batch.subscriber:
+            if delivery is not None:  # gone, and subscribed anew under the same name
+                self._begin_change(delivery.stop())
+            delivery = self._deliveries[batch.name] = Delivery(
+                batch.subscriber, batch.name, self._context
             )
-        courier.give(batch)
+        delivery.give(batch)
 
     def take(self, messages: list[jsonbus.Message]) -> Awaitable[None] | None:
         """The hub's sink: keep what webhooks want of what other nodes published."""
@@ -193,29 +184,29 @@ class Webhooks:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.wait([self._sweeper])
-        couriers = list(self._couriers.values())
-        self._couriers.clear()
-        for courier in couriers:
-            self._begin_change(courier.stop(GRACE_S))
+        deliveries = list(self._deliveries.values())
+        self._deliveries.clear()
+        for delivery in deliveries:
+            self._begin_change(delivery.stop(GRACE_S))
         if self._changes:
             await asyncio.wait(list(self._changes), timeout=CLOSE_S)
 
     def stats(self) -> dict[str, int]:
         """Gauges of now, and counts since the start."""
-        counts = self._office.counts
-        couriers = self._couriers.values()
+        counts = self._context.counts
+        deliveries = self._deliveries.values()
         return {
             "batches_delivered": counts.batches_delivered,
             "messages_delivered": counts.messages_delivered,
             "attempts": counts.attempts,
             "attempts_failed": counts.attempts_failed,
             "connections_opened": counts.connections.opened,
-            "connections_kept": sum(courier.is_open for courier in couriers),
-            "delivering": sum(courier.idle_at is None for courier in couriers),
+            "connections_kept": sum(delivery.is_open for delivery in deliveries),
+            "delivering": sum(delivery.idle_at is None for delivery in deliveries),
             "messages_unwritable": self._unwritable,
             "messages_storing": self._storing,
-            "bodies_bytes": self._office.bodies.bytes,
-            "bodies_loaded": self._office.bodies.loaded,
+            "bodies_bytes": self._context.bodies.bytes,
+            "bodies_loaded": self._context.bodies.loaded,
         }
 
     async def _ask_for(self, patterns: list[str]) -> list[str]:
@@ -255,19 +246,19 @@ class Webhooks:
             raise
         if not subscribed.is_new:
             self._unwish(pattern)
-        courier = self._couriers.get(name)
-        if subscribed.has_moved and courier is not None:
-            courier.move()
+        delivery = self._deliveries.get(name)
+        if subscribed.has_moved and delivery is not None:
+            delivery.move()
         return subscribed
 
     async def _unsubscribe(self, name: str, pattern: str | None) -> list[str]:
         ended = await self._ledger.unsubscribe(name, pattern)
         for each in ended:
             self._unwish(each)
-        courier = self._couriers.get(name)
-        if courier is not None and self._ledger.url_of(courier.subscriber) is None:
-            del self._couriers[name]
-            await courier.stop()
+        delivery = self._deliveries.get(name)
+        if delivery is not None and self._ledger.url_of(delivery.subscriber) is None:
+            del self._deliveries[name]
+            await delivery.stop()
         return ended
 
     async def _wish(self, pattern: str) -> None:
@@ -314,14 +305,14 @@ class Webhooks:
             await asyncio.sleep(SWEEP_S)
             now = asyncio.get_running_loop().time()
             idle = [
-                (courier.idle_at, name)
-                for name, courier in self._couriers.items()
-                if courier.idle_at is not None
+                (delivery.idle_at, name)
+                for name, delivery in self._deliveries.items()
+                if delivery.idle_at is not None
             ]
             idle.sort(reverse=True)
             for position, (idle_at, name) in enumerate(idle):
                 if position >= IDLE_CONNECTIONS_MAX or now - idle_at >= IDLE_S:
-                    self._begin_change(self._couriers.pop(name).disconnect())
+                    self._begin_change(self._deliveries.pop(name).disconnect())
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:

@@ -14,9 +14,9 @@ from jsonbus.gateway.metrics import bridges as bridges_module
 from jsonbus.gateway.metrics import families as families_module
 from jsonbus.gateway.metrics.bridges import Bridges
 from jsonbus.gateway.metrics.metrics import Metrics
-from jsonbus.gateway.metrics.observer import Observation
+from jsonbus.gateway.metrics.observer import MetricsObserver
 from jsonbus.gateway.metrics.series import REST
-from jsonbus.gateway.metrics.survey_observer import Lookout
+from jsonbus.gateway.metrics.survey_observer import SurveyObserver
 from jsonbus.gateway.webhooks.accounts import SubscriberView
 from jsonbus.survey import Survey
 from tests.aio.running import asynctest, buses, until
@@ -92,7 +92,7 @@ async def test_nodes_tell_what_they_count() -> None:
 async def test_topics_are_counted_from_the_first_scrape_and_nobody_is_asked_for_more() -> None:
     async with site() as here:
         await read_metrics(here.http)
-        assert here.lookout.is_looking
+        assert here.observer.is_observing
         third = here.other
         third.subscribe("a", lambda message: None)
         assert await here.bus.wait_for_subscribers("a", 30)
@@ -117,19 +117,19 @@ async def test_topics_are_counted_from_the_first_scrape_and_nobody_is_asked_for_
 async def test_looking_begins_with_a_scrape_and_ends_some_time_after_the_last() -> None:
     async with buses() as open_bus:
         bus = open_bus()
-        lookout = Lookout(bus, linger_s=0)
-        observation = Observation(lookout, Bridges(bus), lambda: [], linger_s=0.1)
-        assert not lookout.is_looking
-        await observation.scrape()
-        await observation.scrape()
-        assert lookout.is_looking and lookout.stats()["lookers"] == 1
-        assert await until(lambda: not lookout.is_looking)
-        await observation.scrape()
-        assert lookout.stats()["lookers"] == 1
-        observation.close()
-        observation.close()
-        assert lookout.stats()["lookers"] == 0
-        lookout.close()
+        observer = SurveyObserver(bus, linger_s=0)
+        metrics_observer = MetricsObserver(observer, Bridges(bus), lambda: [], linger_s=0.1)
+        assert not observer.is_observing
+        await metrics_observer.scrape()
+        await metrics_observer.scrape()
+        assert observer.is_observing and observer.stats()["lookers"] == 1
+        assert await until(lambda: not observer.is_observing)
+        await metrics_observer.scrape()
+        assert observer.stats()["lookers"] == 1
+        metrics_observer.close()
+        metrics_observer.close()
+        assert observer.stats()["lookers"] == 0
+        observer.close()
 
 
 @asynctest
@@ -150,9 +150,9 @@ async def test_whatever_a_topic_is_called_the_figures_can_be_read() -> None:
 
 
 class Pictured:
-    """A lookout at a bus that is made up."""
+    """A observer at a bus that is made up."""
 
-    is_looking = True
+    is_observing = True
 
     def __init__(self, nodes: Sequence[jsonbus.NodeInfo], survey: Survey) -> None:
         self.nodes, self.survey = nodes, survey
@@ -179,9 +179,9 @@ def make_webhook(number: int) -> SubscriberView:
 
 
 async def expose(pictured: Pictured, webhooks: Sequence[SubscriberView]) -> tuple[str, Scraped]:
-    observation = Observation(pictured, Bridges(Nobody()), lambda: webhooks)
-    text = (await Metrics(dict, {}, observation.scrape).expose()).decode()
-    observation.close()
+    metrics_observer = MetricsObserver(pictured, Bridges(Nobody()), lambda: webhooks)
+    text = (await Metrics(dict, {}, metrics_observer.scrape).expose()).decode()
+    metrics_observer.close()
     return text, read_text(text)
 
 
@@ -296,4 +296,4 @@ async def test_a_bridge_that_hangs_does_not_hold_up_a_scrape() -> None:
 async def test_scrapes_side_by_side_are_all_answered() -> None:
     async with site() as here:
         await asyncio.gather(*(read_metrics(here.http) for _ in range(10)))
-        assert here.lookout.stats()["lookers"] == 1
+        assert here.observer.stats()["lookers"] == 1

@@ -41,7 +41,7 @@ async def turn() -> None:
 
 @asynctest
 async def test_a_new_body_is_kept_while_there_is_room() -> None:
-    bodies = Bodies(Shelf(), 100)
+    bodies = Bodies(Shelf().body_of, 100)
     batches = [make_batch(number, 40) for number in range(3)]
     for batch in batches:
         bodies.keep(batch)
@@ -56,7 +56,7 @@ async def test_a_new_body_is_kept_while_there_is_room() -> None:
 
 @asynctest
 async def test_one_body_is_kept_however_large() -> None:
-    bodies = Bodies(Shelf(), 100)
+    bodies = Bodies(Shelf().body_of, 100)
     large = make_batch(1, 1_000)
     bodies.keep(large)
     assert large.body is not None
@@ -67,7 +67,7 @@ async def test_one_body_is_kept_however_large() -> None:
 
 @asynctest
 async def test_those_without_room_wait_in_line() -> None:
-    bodies = Bodies(Shelf(), 100)
+    bodies = Bodies(Shelf().body_of, 100)
     first = make_batch(0, 80)
     bodies.keep(first)
     waiting = [make_batch(number, size, has_body=False) for number, size in ((1, 60), (2, 10))]
@@ -85,7 +85,7 @@ async def test_those_without_room_wait_in_line() -> None:
 @asynctest
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     shelf = Shelf()
-    bodies = Bodies(shelf, 100)
+    bodies = Bodies(shelf.body_of, 100)
     first, large, small = make_batch(0, 80), make_batch(1, 90), make_batch(2, 10)
     bodies.keep(first)
     for batch in (large, small):
@@ -116,7 +116,7 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
 @asynctest
 async def test_what_cannot_be_read_takes_no_room() -> None:
     shelf = Shelf()
-    bodies = Bodies(shelf, 100)
+    bodies = Bodies(shelf.body_of, 100)
     batch = make_batch(1, 50, has_body=False)
     shelf.gone.add(1)
     assert not await bodies.load(batch)

@@ -13,11 +13,12 @@ from urllib.parse import unquote
 import pytest
 
 from jsonbus.errors import StoreError
-from jsonbus.gateway.webhooks import delivery as courier
+from jsonbus.gateway.webhooks import delivery
 from jsonbus.gateway.webhooks.commands import Batch
+from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.gateway.webhooks.targets import Targets
 from tests.gateway.receiver import Answer, Receiver, run, until
-from tests.gateway.webhook_parts import courier_tasks, gateway, names
+from tests.gateway.webhook_parts import delivery_tasks, gateway, names
 
 
 @pytest.mark.parametrize(
@@ -209,9 +210,9 @@ def test_unsubscribing_ends_what_goes_on(answer: Answer) -> None:
                 await until(lambda: answer.hangs or parts.view("bob").retry_at)
                 await until(lambda: receiver.requests)
                 assert await parts.webhooks.unsubscribe("bob", "a") == ["a"]
-                assert "webhook bob" in courier_tasks()  # what waits is still to be delivered
+                assert "webhook bob" in delivery_tasks()  # what waits is still to be delivered
                 assert await parts.webhooks.unsubscribe("bob") == ["b"]
-                assert "webhook bob" not in courier_tasks()
+                assert "webhook bob" not in delivery_tasks()
                 assert parts.webhooks.stats()["delivering"] == 0
                 await until(lambda: receiver.open_connections == 0)
                 assert await parts.webhooks.unsubscribe("bob") == []
@@ -336,7 +337,7 @@ def test_an_attempt_that_fails_is_shown_with_its_time() -> None:
     run(main())
 
 
-def test_the_body_of_a_batch_takes_no_memory_while_its_courier_pauses() -> None:
+def test_the_body_of_a_batch_takes_no_memory_while_its_delivery_pauses() -> None:
     async def main() -> None:
         with Receiver() as receiver:
             receiver.default = Answer(503)
@@ -381,24 +382,25 @@ def test_a_subscriber_that_goes_gives_the_room_of_its_body_back() -> None:
 
 
 def test_a_store_that_cannot_be_read_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "READ_AGAIN_S", 0.01)
+    monkeypatch.setattr(delivery, "READ_AGAIN_S", 0.01)
+
+    body_of = WebhookLedger.body_of
+    asked = 0
+
+    async def fail_twice(ledger: WebhookLedger, batch: Batch) -> bytes | None:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0)
+        if asked <= 2:
+            raise StoreError("the disk is gone")
+        return await body_of(ledger, batch)
+
+    monkeypatch.setattr(WebhookLedger, "body_of", fail_twice)
 
     async def main() -> None:
         with Receiver() as receiver:
             receiver.script(Answer(503))
             async with gateway() as parts:
-                body_of = parts.ledger.body_of
-                asked = 0
-
-                async def fail_twice(batch: Batch) -> bytes | None:
-                    nonlocal asked
-                    asked += 1
-                    await asyncio.sleep(0)
-                    if asked <= 2:
-                        raise StoreError("the disk is gone")
-                    return await body_of(batch)
-
-                parts.ledger.body_of = fail_twice  # type: ignore[method-assign]
                 await parts.webhooks.subscribe("bob", "a", receiver.url)
                 await parts.publish("first")
                 await parts.until_delivered()

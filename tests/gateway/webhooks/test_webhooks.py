@@ -16,7 +16,7 @@ from jsonbus.gateway.webhooks.commands import Subscribe
 from jsonbus.gateway.webhooks.store import WebhookStore
 from jsonbus.gateway.webhooks.targets import Targets
 from tests.gateway.receiver import Answer, Receiver, run, until
-from tests.gateway.webhook_parts import courier_tasks, gateway
+from tests.gateway.webhook_parts import delivery_tasks, gateway
 
 
 def test_a_message_comes_as_a_post_with_arrays_and_headers() -> None:
@@ -157,7 +157,7 @@ def test_closing_is_bounded_while_receivers_hang() -> None:
                 await until(lambda: len(receiver.requests) == 20)
                 async with asyncio.timeout(60):  # an hour, if it waited for them
                     await parts.webhooks.close()
-                assert courier_tasks() == []
+                assert delivery_tasks() == []
             await until(lambda: receiver.open_connections == 0)
 
     run(main())
