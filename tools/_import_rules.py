@@ -60,7 +60,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.cli.commands.gateway": (*PUBLIC, "jsonbus.cli", "jsonbus.gateway"),
     "jsonbus.cli.commands.bridge": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
     "jsonbus.cli.commands.demo": (*PUBLIC, "jsonbus.cli", "jsonbus.demo"),
-    "jsonbus.demo": (*PUBLIC, "jsonbus.cli", "spark_bridge"),
+    "jsonbus.demo": (*PUBLIC, "spark_bridge"),
     "spark_bridge": PUBLIC,
     # The Spark half: it runs where the bus is not installed, and travels by value.
     "spark_bridge.source": (),
@@ -86,7 +86,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "msgspec": ("jsonbus.core.values.typed",),
     "netifaces": ("jsonbus.transport.interfaces",),
-    "click": ("jsonbus.cli", "jsonbus.demo"),
+    "click": ("jsonbus.cli",),
     "rich": ("jsonbus.cli", "jsonbus.demo"),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),

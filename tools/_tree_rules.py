@@ -57,7 +57,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/values: map",
         "jsonbus/core/wire: map",
         "jsonbus/core: map",
-        "jsonbus/demo: map",
         "jsonbus/doctor: map",
         "jsonbus/frontend/channels: map",
         "jsonbus/frontend: map",

@@ -1,4 +1,4 @@
-"""The demo's own verdict: what has to be equal in the end, and whether it is."""
+"""What must be equal at the end of the pipeline, and whether it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What every station counted by itself; None where one could not be asked."""
+    """What each station counted by itself; None if it could not be asked."""
 
     #: By the sensors.
     published: int
@@ -16,7 +16,7 @@ class Counts:
     too_late: int
     #: By the bridge.
     recorded: int | None
-    #: By Spark: rows in Parquet and different messages among them, rows that were too late for
+    #: By Spark: rows in Parquet and distinct messages among them, rows that were too late for
     #: their window, alerts.
     parquet_rows: int | None
     parquet_messages: int | None
@@ -29,35 +29,31 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two figures from different stations that have to be equal."""
+    """Two counts from different stations that must be equal."""
 
     what: str
-    figure: int | None
+    count: int | None
     other: str
-    other_figure: int | None
+    other_count: int | None
 
     @property
     def holds(self) -> bool:
-        return self.figure is not None and self.figure == self.other_figure
+        return self.count is not None and self.count == self.other_count
 
 
 def verify(counts: Counts) -> list[Check]:
-    """Everything that has to hold when all stations have done with all readings."""
+    """Return everything that must hold when all stations have handled all readings."""
     in_windows = None if counts.dropped is None else counts.in_windows + counts.dropped
+    published = ("published by the sensors", counts.published)
+    recorded = ("recorded by the bridge", counts.recorded)
+    parquet_rows = ("rows in Parquet", counts.parquet_rows)
+    alerts = ("alerts by Spark", counts.alerts_published)
     return [
-        Check(
-            "published by the sensors", counts.published, "recorded by the bridge", counts.recorded
-        ),
-        Check("recorded by the bridge", counts.recorded, "rows in Parquet", counts.parquet_rows),
-        Check(
-            "rows in Parquet", counts.parquet_rows, "different messages", counts.parquet_messages
-        ),
-        Check("published by the sensors", counts.published, "in windows, or too late", in_windows),
+        Check(*published, *recorded),
+        Check(*recorded, *parquet_rows),
+        Check(*parquet_rows, "distinct messages", counts.parquet_messages),
+        Check(*published, "in windows, or too late", in_windows),
         Check("sent too late", counts.too_late, "dropped by the watermark", counts.dropped),
-        Check(
-            "anomalies of the sensors", counts.anomalies, "alerts by Spark", counts.alerts_published
-        ),
-        Check(
-            "alerts by Spark", counts.alerts_published, "alerts seen on the bus", counts.alerts_seen
-        ),
+        Check("anomalies of the sensors", counts.anomalies, *alerts),
+        Check(*alerts, "alerts seen on the bus", counts.alerts_seen),
     ]

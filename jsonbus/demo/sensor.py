@@ -1,17 +1,17 @@
-"""One sensor of the demo, a process of its own.
+"""A node of the demo, in a process of its own: a sensor, the master, or the late subscriber.
 
     python -m jsonbus.demo.sensor PART
 
-It publishes readings, reliably, and reports on standard output, a line at a time. On standard input
-it is told, a JSON line at a time, what shall go wrong:
+PART says what the node is, as JSON. The node writes a `Report` to standard output, one JSON line at
+a time. On standard input a sensor is told, one JSON line at a time, what shall go wrong:
 
     {"wish":"spike"}             a reading far from the others
     {"wish":"break"}             a reading that no thermometer can have
     {"wish":"late","by_s":4}     a reading that comes late
-    {"wish":"late","at":T}       the same, taken at this time
-    {"wish":"stop"}              no more readings; who missed one can still ask for it
+    {"wish":"late","at":T}       a late reading with this time
+    {"wish":"stop"}              no more readings; subscribers can still ask for lost ones
 
-It ends when its standard input does.
+It ends when its standard input does, so it never outlives the demo, not even if that is killed.
 """
 
 from __future__ import annotations
@@ -26,92 +26,143 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from jsonbus import Bus
+from jsonbus import Bus, Message
 from jsonbus.config import BusSettings
 
-from .loopback import LOOPBACK, TTL
+from .processes import LOOPBACK, TTL
 
 #: Readings are published in bursts, as a thermometer with a buffer does.
-BURST_S = 0.05
-REPORT_S = 0.25
+BURST_S = 0.02
+REPORT_S = 0.2
 
-#: After a pause of the machine, readings older than this are not made up for.
+#: After a pause of the machine, readings older than this are left out.
 CATCH_UP_S = 1.0
 
-#: The bridge is there before the sensors start; they learn of it within this time.
+#: The bridge starts before the sensors; they learn of it within this time.
 SUBSCRIBER_S = 60.0
+#: A sensor that needs no subscriber waits this long to learn who is there. Otherwise its first
+#: values would be held, and the demo shows only what is sent and what is suppressed.
+SURE_S = 10.0
 
-#: Degrees around the sensor's own: a slow wave, and noise that is cut at three deviations. A spike
-#: and a broken sensor are far beyond both.
+#: Degrees around the sensor's value: a slow wave, and noise that is cut at three deviations. A
+#: spike and a broken sensor are far beyond both.
 WAVE, WAVE_S = 0.3, 60.0
 NOISE = 0.4
 SPIKE = 15.0
 BROKEN = 125.0
 
+Wish = dict[str, Any]
+Wishes = queue.SimpleQueue[Wish | None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SensorPart:
-    """What a sensor is to be."""
+class Part:
+    """What a node of the demo is and does. The master neither publishes nor subscribes."""
 
     name: str
     group: str
     port: int
-    topic: str
-    value: float
-    per_s: float
-    #: As the pipeline has them. A spike is published only where the pipeline has enough readings to
-    #: compare it with, however slow this machine is just now: an alert is then due for sure.
-    window_s: float
-    lateness_s: float
-    baseline_readings_min: int
+    mode: str = "delayed"
+    is_master: bool = False
+    #: A reliable sensor waits for its subscriber, then publishes reliably.
+    is_reliable: bool = False
+    #: Topic -> the value that its readings are near.
+    publishes: dict[str, float] = field(default_factory=dict)
+    #: Readings per second, of each topic.
+    per_s: float = 10.0
+    subscribes: tuple[str, ...] = ()
+    #: As in the pipeline. A sensor publishes a spike only when the pipeline has enough readings to
+    #: compare it with, however slow the machine is: so an alert is certain to follow.
+    window_s: float = 5.0
+    lateness_s: float = 10.0
+    baseline_readings_min: int = 10
 
     def to_line(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_line(cls, line: str) -> SensorPart:
-        return cls(**json.loads(line))
+    def from_line(cls, line: str) -> Part:
+        fields = json.loads(line)
+        return cls(**{**fields, "subscribes": tuple(fields["subscribes"])})
 
 
 @dataclass(slots=True)
-class SensorReport:
-    """A sensor so far."""
+class TopicReport:
+    """One topic of a sensor: its counts so far, and what happens to its values now."""
 
-    value: float = 0.0
-    #: Readings; of these, the anomalies, and those that came late.
+    value: float
     published: int = 0
+    sent: int = 0
+    #: As in jsonbus.Explanation: sent, held or suppressed, and the names of the subscribers.
+    verdict: str = ""
+    wanted_by: tuple[str, ...] = ()
+
+    @property
+    def suppressed(self) -> int:
+        return self.published - self.sent
+
+
+@dataclass(slots=True)
+class Report:
+    """The counts of one node so far."""
+
+    #: Of a sensor, by topic.
+    topics: dict[str, TopicReport] = field(default_factory=dict)
+    #: Of a sensor that was told what shall go wrong.
     anomalies: int = 0
     late: int = 0
     has_stopped: bool = False
+    #: Of a subscriber: the last value of each topic, the messages delivered, and the time from
+    #: opening the bus to the first of them.
+    seen: dict[str, float] = field(default_factory=dict)
+    delivered: int = 0
+    first_value_ms: float | None = None
+    #: Counters of Bus.stats().
+    lost: int = 0
+    unwanted: int = 0
+    shares: int = 0
+
+    @property
+    def sent(self) -> int:
+        return sum(each.sent for each in self.topics.values())
 
     def to_line(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_line(cls, line: str) -> SensorReport:
-        """ValueError for a line that is no report."""
+    def from_line(cls, line: str) -> Report:
+        """Raises ValueError if the line is not a report."""
         try:
-            return cls(**json.loads(line))
-        except TypeError as error:
+            fields = json.loads(line)
+            topics = {
+                topic: TopicReport(**{**each, "wanted_by": tuple(each["wanted_by"])})
+                for topic, each in fields["topics"].items()
+            }
+            return cls(**{**fields, "topics": topics})
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no report: {line!r}") from error
 
 
 class Readings:
-    """What a sensor measures, and which of its windows have enough readings to judge by."""
+    """The readings of one topic, and which windows have enough of them to judge by."""
 
-    def __init__(self, part: SensorPart) -> None:
+    def __init__(self, part: Part, topic: str) -> None:
         self._part = part
-        self._dice = random.Random(part.name)
+        self._value = part.publishes[topic]
+        self._dice = random.Random(topic)
         self._by_window: Counter[int] = Counter()
         self._taken_until: float | None = None
 
     def take(self, now: float) -> Iterator[tuple[float, float]]:
-        """The readings that are due, as (time, value)."""
+        """Yield the readings that are due, as (time, value)."""
         step_s = 1 / self._part.per_s
-        at = max(now - CATCH_UP_S, self._taken_until or now - step_s)
+        if self._taken_until is None:
+            # Sensors that start together do not measure together.
+            self._taken_until = now - step_s * self._dice.random()
+        at = max(now - CATCH_UP_S, self._taken_until)
         while at + step_s <= now:
             at += step_s
             self._by_window[int(at // self._part.window_s)] += 1
@@ -123,37 +174,48 @@ class Readings:
     def value_at(self, at: float) -> float:
         noise = max(-3.0, min(3.0, self._dice.gauss(0.0, 1.0)))
         wave = math.sin(2 * math.pi * at / WAVE_S)
-        return round(self._part.value + WAVE * wave + NOISE * noise, 2)
+        return round(self._value + WAVE * wave + NOISE * noise, 2)
 
     def can_be_judged(self, at: float) -> bool:
-        """Whether the window that a reading is compared with has enough readings."""
+        """Return True if the window that a reading is compared with has enough readings."""
         part = self._part
-        # The one that ended between lateness and lateness plus a window before.
+        # The window that ended between lateness and lateness plus a window before.
         window = int((at - part.lateness_s) // part.window_s) - 1
         return self._by_window[window] >= 2 * part.baseline_readings_min
 
 
-class Sensor:
-    """Publishes until it is over."""
+class DemoNode:
+    """Publishes, subscribes and reports, with the same loop for every part."""
 
-    def __init__(self, part: SensorPart) -> None:
+    def __init__(self, part: Part) -> None:
         self._part = part
-        self._readings = Readings(part)
-        self._report = SensorReport(part.value)
-        self._wishes: list[dict[str, Any]] = []
+        self._readings = {topic: Readings(part, topic) for topic in part.publishes}
+        self._report = Report(
+            topics={topic: TopicReport(value) for topic, value in part.publishes.items()}
+        )
+        self._wishes: list[Wish] = []
+        self._opened_at = time.monotonic()
 
-    def run(self, heard: queue.SimpleQueue[dict[str, Any] | None]) -> None:
-        """Until None is heard."""
+    def run(self, heard: Wishes) -> None:
+        """Run until None is heard."""
+        part = self._part
         settings: BusSettings = {
-            "group": self._part.group,
-            "port": self._part.port,
+            "group": part.group,
+            "port": part.port,
             "interface": LOOPBACK,
             "ttl": TTL,
-            "name": self._part.name,
-            "reliable": True,
+            "name": part.name,
+            "mode": part.mode,
+            "master": part.is_master,
+            "reliable": part.is_reliable,
         }
         with Bus(**settings) as bus:
-            bus.wait_for_subscribers(self._part.topic, timeout=SUBSCRIBER_S)
+            for pattern in part.subscribes:
+                bus.subscribe(pattern, self._take)
+            if part.is_reliable:
+                bus.wait_for_subscribers(next(iter(part.publishes)), timeout=SUBSCRIBER_S)
+            elif part.publishes:
+                bus.wait_until_sure(timeout=SURE_S)
             report_at = 0.0
             while True:
                 try:
@@ -162,7 +224,7 @@ class Sensor:
                     pass
                 else:
                     if wish is None:
-                        return
+                        break
                     if wish["wish"] == "stop":
                         bus.flush()
                         self._report.has_stopped = True
@@ -172,54 +234,72 @@ class Sensor:
                 if not self._report.has_stopped:
                     self._publish_due(bus, time.time())
                 if time.monotonic() >= report_at:
-                    self._tell()
+                    self._write_report(bus)
                     report_at = time.monotonic() + REPORT_S
+            bus.flush()
+            self._write_report(bus)
 
     def _publish_due(self, bus: Bus, now: float) -> None:
-        for at, value in self._readings.take(now):
-            self._publish(bus, at, value)
+        for topic, readings in self._readings.items():
+            for at, value in readings.take(now):
+                self._publish(bus, topic, at, value)
         self._wishes = [wish for wish in self._wishes if not self._fulfil(bus, wish, now)]
 
-    def _fulfil(self, bus: Bus, wish: dict[str, Any], now: float) -> bool:
-        """Whether the wish could be fulfilled now."""
+    def _fulfil(self, bus: Bus, wish: Wish, now: float) -> bool:
+        """Return False if it has to wait."""
+        topic, readings = next(iter(self._readings.items()))
         if wish["wish"] == "late":
-            self._publish(bus, at := wish.get("at", now - wish.get("by_s", 0.0)), self._value(at))
+            at = wish.get("at", now - wish.get("by_s", 0.0))
+            self._publish(bus, topic, at, readings.value_at(at))
             self._report.late += 1
             return True
         if wish["wish"] == "spike":
-            if not self._readings.can_be_judged(now):
+            if not readings.can_be_judged(now):
                 return False
-            self._publish(bus, now, round(self._value(now) + SPIKE, 2))
+            self._publish(bus, topic, now, round(readings.value_at(now) + SPIKE, 2))
         else:
-            self._publish(bus, now, BROKEN)
+            self._publish(bus, topic, now, BROKEN)
         self._report.anomalies += 1
         return True
 
-    def _value(self, at: float) -> float:
-        return self._readings.value_at(at)
+    def _publish(self, bus: Bus, topic: str, at: float, value: float) -> None:
+        report = self._report.topics[topic]
+        report.value = value
+        report.published += 1
+        report.sent += bus.publish(topic, {"value": value, "at": round(at, 6)})
 
-    def _publish(self, bus: Bus, at: float, value: float) -> None:
-        if bus.publish(self._part.topic, {"value": value, "at": round(at, 6)}):
-            self._report.value = value
-            self._report.published += 1
+    def _take(self, message: Message) -> None:
+        """Handle a message; there is one worker, so this never runs twice at once."""
+        if self._report.first_value_ms is None:
+            self._report.first_value_ms = (time.monotonic() - self._opened_at) * 1000
+        # A copy: the main thread may be reading the old one.
+        self._report.seen = {**self._report.seen, message.topic: message.value["value"]}
+        self._report.delivered += 1
 
-    def _tell(self) -> None:
+    def _write_report(self, bus: Bus) -> None:
+        for topic, report in self._report.topics.items():
+            explanation = bus.explain(topic)
+            report.verdict, report.wanted_by = explanation.verdict, explanation.wanted_by
+        stats = bus.stats()
+        self._report.lost = stats["messages_lost"]
+        self._report.unwanted = stats["messages_unwanted"]
+        self._report.shares = stats["list_shares_sent"]
         sys.stdout.write(self._report.to_line() + "\n")
         sys.stdout.flush()
 
 
 def main() -> None:
-    heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    heard: Wishes = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(heard,), daemon=True).start()
     try:
-        Sensor(SensorPart.from_line(sys.argv[1])).run(heard)
+        DemoNode(Part.from_line(sys.argv[1])).run(heard)
     except BrokenPipeError:
         # Nobody reads the reports any more. Python would try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _listen(heard: queue.SimpleQueue[dict[str, Any] | None]) -> None:
-    # Not through sys.stdin: its lock, held by a thread that waits, would be in the way at the end.
+def _listen(heard: Wishes) -> None:
+    # Not through sys.stdin: a waiting thread would hold its lock and block the exit.
     rest = b""
     while data := os.read(0, 1024):
         *lines, rest = (rest + data).split(b"\n")

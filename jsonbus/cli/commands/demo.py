@@ -1,32 +1,17 @@
-"""`jsonbus demo`: the product at work on this machine.
-
-process.py       processes of their own, started, heard and ended
-loopback.py      where its buses are
-sensor.py        a process: publishes readings, and does wrong when told to
-leash.py         a process: any command, here the bridge, that ends with the demo
-pipeline_*.py    sensors, bus, bridge and Spark: stage, commands, scene, script, view
-counts.py        what has to be equal in the end
-sharing_*.py     --bus: the modes of sharing subscriptions, without Spark
-"""
+"""`jsonbus demo`: watch the product at work on this machine."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from jsonbus.config import MODES
 
+from .. import signals
 from ..command import note
 from ..exit_codes import FAILED, INTERRUPTED
-from ..lib.output import Output
-
-if TYPE_CHECKING:
-    from jsonbus.demo.sharing_report import Tally
-    from jsonbus.demo.sharing_view import DemoView
 
 #: With Spark's start and the end of everything, less than two minutes.
 SECONDS = 60.0
@@ -102,14 +87,22 @@ def command(
             raise click.UsageError("--rate and --keep are for the demo with Spark, not for --bus")
         if is_forever and len(modes) > 1:
             raise click.UsageError("--forever stays in one mode: give one --mode, or none")
-        _show_sharing(seconds or SECONDS_PER_MODE, modes, is_forever)
-        return
-    if modes:
-        raise click.UsageError("--mode is for the demo without Spark: give --bus, too")
-    if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise click.UsageError(f"{keep} is not empty: --keep needs a folder of its own")
-    _check_spark()
-    _show_pipeline(seconds or SECONDS, rate or RATE_PER_S, is_forever, keep)
+    elif modes:
+        raise click.UsageError("--mode is for the demo without Spark: add --bus")
+    elif keep is not None and keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"{keep} is not empty: --keep needs a new or empty folder")
+    else:
+        _check_spark()
+
+    from jsonbus.demo.processes import DemoError
+
+    try:
+        if is_bus:
+            _show_bus(seconds or SECONDS_PER_MODE, modes, is_forever)
+        else:
+            _show_pipeline(seconds or SECONDS, rate or RATE_PER_S, is_forever, keep)
+    except DemoError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _check_spark() -> None:
@@ -121,66 +114,28 @@ def _check_spark() -> None:
         )
 
 
-def _show_pipeline(seconds: float, rate: float, is_forever: bool, keep: Path | None) -> None:
-    from jsonbus.demo.counts import verify
-    from jsonbus.demo.pipeline_stage import PipelineStage
-    from jsonbus.demo.pipeline_view import LineView, LiveView, PipelineView
+def _show_bus(seconds: float, modes: tuple[str, ...], is_forever: bool) -> None:
+    from jsonbus.demo.bus_show import show_bus
+    from jsonbus.demo.view import View
 
-    view: PipelineView = LiveView() if _has_screen() else LineView(Output())
-    view.introduce()
+    modes = modes or (("delayed",) if is_forever else MODES)
+    show_bus(modes, seconds, View(), signals.check, is_forever=is_forever)
+
+
+def _show_pipeline(seconds: float, rate: float, is_forever: bool, keep: Path | None) -> None:
+    from jsonbus.demo.pipeline_show import show_pipeline
+    from jsonbus.demo.view import View
+
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    stage = PipelineStage(seconds, rate, view, is_forever=is_forever, keep=keep)
     try:
-        with stage:
-            stage.run()
+        is_equal = show_pipeline(
+            seconds, rate, View(), signals.check, is_forever=is_forever, keep=keep
+        )
     except KeyboardInterrupt:
-        view.end(stage.scene)
-        note("interrupted: everything has ended, the counts were not compared")
+        note("interrupted: all processes have ended; the counts were not compared")
         raise click.exceptions.Exit(0 if is_forever else INTERRUPTED) from None
-    except BaseException:
-        view.end(stage.scene)
-        raise
-    view.end(stage.scene)
-    checks = verify(stage.scene.counts())
-    view.summarize(stage.scene, checks)
     if keep is not None:
         note(f"{keep} has the log of the bridge, the Parquet files and the checkpoints")
-    if not all(check.holds for check in checks):
+    if not is_equal:
         raise click.exceptions.Exit(FAILED)
-
-
-def _show_sharing(seconds: float, modes: tuple[str, ...], is_forever: bool) -> None:
-    from jsonbus.demo.sharing_view import LineView, LiveView
-
-    view: DemoView = LiveView() if _has_screen() else LineView(Output())
-    view.introduce()
-    tallies: list[Tally] = []
-    try:
-        for mode in modes or (("delayed",) if is_forever else MODES):
-            _run_mode(mode, seconds, is_forever, view, tallies)
-    except KeyboardInterrupt:
-        note("interrupted: what follows is what there was to see so far")
-    view.summarize(tallies)
-
-
-def _run_mode(
-    mode: str, seconds: float, is_forever: bool, view: DemoView, tallies: list[Tally]
-) -> None:
-    """One mode to its end, whatever that is; its tally is added in any case."""
-    from jsonbus.demo.sharing_stage import Stage
-
-    stage = Stage(mode, seconds, view)
-    try:
-        view.begin(stage.scene)
-        with stage:
-            stage.run(is_forever=is_forever)
-    finally:
-        view.end(stage.scene)
-        tallies.append(stage.scene.tally())
-
-
-def _has_screen() -> bool:
-    """Whether a table can change in place."""
-    is_dumb = os.environ.get("TERM", "dumb") in ("dumb", "unknown")
-    return Output().is_terminal and not is_dumb

@@ -5,30 +5,46 @@ import os
 import queue
 import signal
 
-import click
 import pytest
 from rich.console import Console
 
-from jsonbus.demo import process as demo_process
-from jsonbus.demo.process import end_processes
-from jsonbus.demo.sharing_report import Part, Report, Tally, TopicReport, add_up
-from jsonbus.demo.sharing_stage import SENSORS, SUBSCRIBER, Inbox, NodeProcess, Scene, Stage
-from jsonbus.demo.sharing_view import LiveView, conclusions, draw
+from jsonbus.demo import processes as demo_processes
+from jsonbus.demo.bus_show import (
+    SENSORS,
+    SUBSCRIBER,
+    BusScene,
+    BusStage,
+    Tally,
+    add_up,
+    conclusions,
+    summarize,
+)
+from jsonbus.demo.processes import Child, DemoError, end_processes
+from jsonbus.demo.sensor import Part, Report, TopicReport
+from jsonbus.demo.view import View
 from tests.helpers import find_free_port, wait_until
 
 
-class SilentView:
-    """Remembers what it was told."""
+def make_view(*, is_terminal: bool = False) -> tuple[View, io.StringIO]:
+    file = io.StringIO()
+    return View(Console(file=file, width=100, height=30, force_terminal=is_terminal)), file
 
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.shown = 0
 
-    def show(self, scene: Scene) -> None:
-        self.shown += 1
+def never() -> None:
+    """No interrupt."""
 
-    def tell(self, scene: Scene, text: str) -> None:
-        self.told.append(text)
+
+def start(part: Part) -> tuple[Child, queue.SimpleQueue[Report]]:
+    reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+
+    def hear(line: str) -> bool:
+        try:
+            reports.put(Report.from_line(line))
+        except ValueError:
+            return False
+        return True
+
+    return Child(part.name, ["jsonbus.demo.sensor", part.to_line()], hear), reports
 
 
 def sensor_part(**changes: object) -> Part:
@@ -59,6 +75,9 @@ def test_parts_and_reports_survive_their_way_as_a_line() -> None:
         seen={"bath/temp": 22.0},
         delivered=4,
         first_value_ms=8.5,
+        anomalies=5,
+        late=6,
+        has_stopped=True,
         lost=1,
         unwanted=2,
         shares=3,
@@ -77,87 +96,85 @@ def test_a_tally_adds_up_sensors_and_subscribers() -> None:
         topics={"a/temp": TopicReport(1.0, 10, 4), "a/light": TopicReport(1.0, 10, 0)}, unwanted=5
     )
     first, second = Report(delivered=3, lost=1, shares=1), Report(delivered=2, first_value_ms=9.0)
-    together = add_up("delayed", [first.plus(second), sensor, sensor])
+    together = add_up("delayed", [first, second, sensor, sensor])
     assert together == Tally("delayed", 40, 8, 5, 1, 1, 10, 9.0)
     assert together.suppressed == 32
 
 
 def test_a_process_reports_and_ends_when_asked() -> None:
-    inbox: Inbox = queue.SimpleQueue()
-    process = NodeProcess(sensor_part(), inbox)
+    process, reports = start(sensor_part())
     try:
-        sender, report = inbox.get(timeout=60)
-        assert sender is process
+        report = reports.get(timeout=60)
         assert report.topics.keys() == {"attic/temp"}
+        while not report.sent:
+            report = reports.get(timeout=60)
     finally:
         end_processes([process])
-    assert process.has_ended
-    while not inbox.empty():
-        _, report = inbox.get()
+    assert process.exit_code == 0
+    while not reports.empty():
+        report = reports.get()
     assert report.topics["attic/temp"].published == report.topics["attic/temp"].sent > 0
 
 
 def test_a_process_that_does_not_react_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_process, "ASKED_S", 0.1)
-    monkeypatch.setattr(demo_process, "TERMINATED_S", 0.1)
-    process = NodeProcess(sensor_part(), queue.SimpleQueue())
+    monkeypatch.setattr(demo_processes, "ASKED_S", 0.1)
+    monkeypatch.setattr(demo_processes, "TERMINATED_S", 0.1)
+    process, _ = start(sensor_part())
     os.kill(process.pid, signal.SIGSTOP)
     end_processes([process])
     assert process.complaint == f"exit code -{signal.SIGKILL.value}"
 
 
 def test_the_last_words_of_a_process_that_fails_are_kept() -> None:
-    process = NodeProcess(sensor_part(port=0), queue.SimpleQueue())
-    assert wait_until(lambda: process.has_ended)
+    process, _ = start(sensor_part(port=0))
+    assert wait_until(lambda: process.exit_code is not None)
     end_processes([process])
     assert "port must be a whole number" in process.complaint
 
 
 @pytest.mark.parametrize("mode", ["basic", "delayed"])
 def test_a_stage_shows_what_is_sent_and_what_is_suppressed(mode: str) -> None:
-    view = SilentView()
-    with Stage(mode, 1.0, view) as stage:
+    view, shown = make_view()
+    with BusStage(mode, 1.0, view, never) as stage:
         stage.run()
-        processes = list(stage.scene.processes.values())
-        assert {each.name for each in processes} == {*SENSORS, SUBSCRIBER}
-    assert all(each.has_ended for each in processes)
+        processes = list(stage.children.values())
+        assert {each.name for each in processes} == set(SENSORS)
+        assert stage.scene.pids.keys() == {*SENSORS, SUBSCRIBER}
+    assert all(each.exit_code == 0 for each in processes)
     counted = stage.scene.tally()
     assert counted.delivered > 0
     assert counted.first_value_ms is not None
     assert counted.sent + counted.suppressed == counted.published
     assert (counted.suppressed == 0) == (mode == "basic")
-    assert view.shown > 0
-    assert any("first value" in text for text in view.told)
+    assert "first value" in shown.getvalue()
     for width in (80, 120):
-        screen = lines_of(draw(stage.scene), width)
+        screen = lines_of(stage.scene.draw(24), width)
         assert len(screen) <= 23, "it has to fit a small terminal"
         text = "\n".join(screen)
         assert "…" not in text
         assert "kitchen/temp" in text and "suppressed" in text and "has said goodbye" in text
 
 
-def test_a_stage_whose_process_fails_tells_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage("basic", 1.0, SilentView())
-    with pytest.raises(click.ClickException, match="bath failed: exit code -9"), stage:
-        stage._start("bath")
-        os.kill(stage.scene.processes["bath"].pid, signal.SIGKILL)
-        stage._wait_for(lambda: False, "never")
+def test_a_stage_whose_process_fails_says_which() -> None:
+    with pytest.raises(DemoError, match="bath failed: exit code -9"):
+        with BusStage("basic", 1.0, make_view()[0], never) as stage:
+            stage._start("bath")
+            os.kill(stage.children["bath"].pid, signal.SIGKILL)
+            stage.wait_for(lambda: False, "never")
 
 
-def test_the_live_table_follows_the_scene() -> None:
-    view = LiveView(Console(file=io.StringIO(), width=80, height=30, force_terminal=True))
-    scene = Scene("master", "239.255.24.16:1", 1.0)
-    view.introduce()
-    view.begin(scene)
-    view.tell(scene, "")
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_view_follows_the_scene(is_terminal: bool) -> None:
+    view, shown = make_view(is_terminal=is_terminal)
+    scene = BusScene(1.0, mode="master", address="239.255.24.16:1")
+    view.show(scene)
+    view.tell(scene, "something happened")
     scene.reports["bath"] = Report(topics={"bath/temp": TopicReport(20.0, 1234, 0)})
     view.show(scene)
     view.end(scene)
-    view.summarize([tally("basic"), tally("delayed", first_value_ms=None)])
-    assert isinstance(view.console.file, io.StringIO)
-    text = view.console.file.getvalue()
-    assert "1,234" in text
-    assert "woke a node for nothing" in text
+    summarize([tally("basic"), tally("delayed", first_value_ms=None)], view)
+    for text in ("1,234", "something happened", "woke a node for nothing"):
+        assert text in shown.getvalue()
 
 
 def test_the_conclusion_compares_basic_with_a_mode_that_suppresses() -> None:

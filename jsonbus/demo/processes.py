@@ -1,18 +1,25 @@
-"""A process of the demo: started, heard and, whatever happens, ended.
+"""Start, read and end the processes of the demo, and place its buses on this machine alone.
 
-Each has a session of its own, so that Ctrl-C reaches the demo alone, which then ends the others in
-order. A process is asked to end by closing its standard input; one that does not is terminated, and
-killed at last with its group, each after a bounded time and by its own process id.
+Each process has its own session, so Ctrl-C reaches the demo alone, which then ends the others in
+order. A process is asked to end by closing its standard input; if it does not, it is terminated,
+and finally killed with its process group. Each step takes a bounded time.
 
-One thread per process reads what it tells and hands it on line by line; it ends with the process
-and whatever that has started, since all of them hold the other end of the pipe. What is no report,
-the last words of a process that failed, is kept as complaint.
+One thread per process reads its output and passes it on line by line. The thread ends with the
+process and everything that process started, since all of them hold the other end of the pipe.
+Lines that are no report, such as a traceback, are kept for `Child.complaint`.
+
+As a program, this module runs another module and ends it together with standard input, so that
+the bridge never outlives the demo, not even if the demo is killed:
+
+    python -m jsonbus.demo.processes jsonbus bridge 'sensors/**'
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,24 +30,36 @@ from pathlib import Path
 
 from jsonbus.config import ENVIRONMENT_PREFIX
 
+#: By address, since loopback has different names (lo, lo0). TTL 0: no datagram can leave the
+#: machine.
+LOOPBACK = "127.0.0.1"
+TTL = 0
+
+#: Below the ports that operating systems hand out.
+PORTS = range(10_000, 32_000)
+
 #: A process that is asked to end says goodbye to the bus, which takes a moment on a busy machine.
 ASKED_S = 5.0
 TERMINATED_S = 1.0
-#: What a killed process has started ends by itself, a moment later.
+#: The children of a killed process end by themselves, a moment later.
 SILENT_S = 10.0
 
 #: Lines of a traceback that are kept.
 COMPLAINT_LINES_MAX = 50
 
-#: How commands tell what they fail of; it may be followed by less important words.
+#: How a command introduces its error; less important lines may follow.
 ERROR_PREFIX = "Error: "
 
 
-class Child:
-    """One running process: a module of ours. Methods are for the thread that made it.
+class DemoError(Exception):
+    """The demo cannot go on; the text is for people."""
 
-    `hear` is called for each line that it writes, in a thread, and returns False for a line that is
-    no report.
+
+class Child:
+    """A running Python module. Call its methods from the thread that created it.
+
+    `hear` is called in a thread with each line that the process writes. It returns False for a
+    line that is not a report.
     """
 
     def __init__(
@@ -56,7 +75,7 @@ class Child:
         self._hear = hear
         self._complaint: deque[str] = deque(maxlen=COMPLAINT_LINES_MAX)
         self._process = subprocess.Popen(
-            # -P and the path: the same modules as here, wherever this was started from.
+            # -P and PYTHONPATH: the same modules as here, whatever the current folder is.
             [sys.executable, "-P", "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,29 +95,26 @@ class Child:
         return self._process.pid
 
     @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    @property
     def exit_code(self) -> int | None:
+        """None while it runs."""
         return self._process.poll()
 
     @property
     def complaint(self) -> str:
-        """What it wrote about its failure: an error, or its last line, as of a traceback."""
-        told = [each for each in self._complaint if each.startswith(ERROR_PREFIX)]
-        if told:
-            return told[-1].removeprefix(ERROR_PREFIX)
+        """Why it failed: the error it reported, or else its last line, as of a traceback."""
+        errors = [each for each in self._complaint if each.startswith(ERROR_PREFIX)]
+        if errors:
+            return errors[-1].removeprefix(ERROR_PREFIX)
         return self._complaint[-1] if self._complaint else f"exit code {self._process.returncode}"
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         """Write a line to its standard input."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except OSError:
-            pass  # it has ended, which is noticed elsewhere
+            pass  # it has ended, which the stage notices
 
     def ask_to_end(self) -> None:
         assert self._process.stdin is not None
@@ -111,20 +127,19 @@ class Child:
         self._process.terminate()  # does nothing to a process that has ended
 
     def kill(self) -> None:
-        """With all processes of its group; nothing if it has ended."""
-        if self._process.poll() is None:  # else its number may be somebody else's
+        """Kill it and its process group. Does nothing if it has ended."""
+        if self._process.poll() is None:  # else another process may have its id
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether it ended in time."""
+    def wait(self, timeout_s: float | None = None) -> None:
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return False
-        return True
+            pass
 
-    def forget(self) -> None:
-        """After its end: nothing of it stays here."""
+    def release(self) -> None:
+        """Read its last words and close the pipes, after its end."""
+        self.ask_to_end()
         assert self._process.stdout is not None
         self._reader.join(SILENT_S)
         if not self._reader.is_alive():
@@ -138,10 +153,7 @@ class Child:
 
 
 def end_processes(processes: Sequence[Child]) -> None:
-    """End them all, in bounded time; Ctrl-C makes it quicker.
-
-    What they told last has been heard afterwards.
-    """
+    """End all of them in bounded time; Ctrl-C ends them at once. All their output has been read."""
     try:
         for each in processes:
             each.ask_to_end()
@@ -154,12 +166,26 @@ def end_processes(processes: Sequence[Child]) -> None:
 
 
 def kill_processes(processes: Sequence[Child]) -> None:
-    """End them all at once."""
+    """End all of them at once."""
     for each in processes:
         each.kill()
     for each in processes:
         each.wait()
-        each.forget()
+        each.release()
+
+
+def find_free_port() -> int:
+    """Return a UDP port that no socket uses, so that the demo has a bus to itself."""
+    start = int.from_bytes(os.urandom(2), "big")
+    for step in range(len(PORTS)):
+        port = PORTS[(start + step) % len(PORTS)]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.bind(("", port))  # without SO_REUSEADDR: refused if any socket has it
+            except OSError:
+                continue
+            return port
+    raise DemoError("no UDP port is free")
 
 
 def _wait_for_all(processes: Sequence[Child], timeout_s: float) -> None:
@@ -169,10 +195,22 @@ def _wait_for_all(processes: Sequence[Child], timeout_s: float) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without settings of the bus: the demo is the same for everybody."""
+    """Return this process's environment without settings of the bus: the demo has its own."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }
     environment["PYTHONPATH"] = os.pathsep.join(each or os.getcwd() for each in sys.path)
     environment["PYTHONIOENCODING"] = "utf-8"
     return environment
+
+
+def _terminate_after_input() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_terminate_after_input, daemon=True).start()
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,40 +1,39 @@
-"""What goes wrong in the demo, and when: spikes, broken sensors, and readings that come late."""
+"""What goes wrong in the pipeline, and when: spikes, broken sensors, and late readings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import cycle
-from typing import Any
 
 from .pipeline_scene import SENSORS, PipelineScene
+from .sensor import Wish
 
-#: The steps of a demo, and how far apart they are at most.
+#: The steps of a show, and the seconds between them at most.
 STEPS = 12
 STEP_S_MAX = 5.0
 
-#: A reading so late is in time for its window; windows stay open for longer.
+#: A reading this late is in time for its window; windows stay open for longer.
 LATE_S = 4.0
 
-#: One that is too late is so by far, and each belongs to a window of its own: Spark counts what it
-#: drops by topic and window.
+#: A reading that is too late is so by far, and each has a window to itself: Spark counts dropped
+#: rows by topic and window.
 TOO_LATE_S = 60.0
 APART_S = 10.0
 
-#: A sensor does at once what it is asked for, unless the machine was so slow that there is nothing
-#: to compare a spike with yet.
+#: A sensor does at once what it is told, unless the machine was so slow that there is nothing to
+#: compare a spike with yet.
 FULFILLED_S_MAX = 60.0
 
 SPIKE, BREAK, LATE, TOO_LATE = "spike", "break", "late", "too late"
-_STEPS = (SPIKE, LATE, BREAK, TOO_LATE)
 
 
 class Script:
-    """Goes through the steps as time goes by. `wish` tells a sensor, `tell` tells people."""
+    """Takes the steps as time passes. `wish` tells a sensor, `tell` the audience."""
 
     def __init__(
         self,
         scene: PipelineScene,
-        wish: Callable[[str, dict[str, Any]], None],
+        wish: Callable[[str, Wish], None],
         tell: Callable[[str], None],
     ) -> None:
         self._scene = scene
@@ -42,20 +41,20 @@ class Script:
         self._tell = tell
         self._step_s = STEP_S_MAX if scene.is_forever else min(STEP_S_MAX, scene.seconds / STEPS)
         self._next_s = 0.0
-        self._steps = cycle(_STEPS)
+        self._steps = cycle((SPIKE, LATE, BREAK, TOO_LATE))
         self._sensors = cycle(SENSORS)
         self._wishes = 0
-        self._early = scene.watermark - TOO_LATE_S
+        self._too_late_at = scene.watermark - TOO_LATE_S
 
-    def go_on(self) -> bool:
-        """Do what is due; True when it is over, and every sensor did what it was to do."""
+    def advance(self) -> bool:
+        """Do what is due. Return True when time is up and every sensor did what it was told."""
         scene = self._scene
         if scene.is_forever or scene.shown_s < scene.seconds:
             if scene.shown_s >= self._next_s:
                 self._next_s += self._step_s
                 self._do(next(self._steps), next(self._sensors))
             return False
-        done = sum(each.anomalies + each.late for each in scene.sensors.values())
+        done = sum(each.anomalies + each.late for each in scene.reports.values())
         return done >= self._wishes or scene.shown_s >= scene.seconds + FULFILLED_S_MAX
 
     def _do(self, step: str, sensor: str) -> None:
@@ -70,6 +69,6 @@ class Script:
             self._tell(f"{sensor} sends a reading {LATE_S:g} s late: its window is corrected")
         else:
             self._scene.too_late += 1
-            self._wish(sensor, {"wish": "late", "at": self._early})
-            self._early -= APART_S
+            self._wish(sensor, {"wish": "late", "at": self._too_late_at})
+            self._too_late_at -= APART_S
             self._tell(f"{sensor} sends a reading a minute late: its window is closed")

@@ -1,9 +1,8 @@
-"""The demo with Spark, as far as it goes without Spark: its verdict, its script, its looks."""
+"""The demo with Spark, as far as it goes without Spark: verdict, script, screen and sensor."""
 
 from __future__ import annotations
 
 import io
-import math
 import sys
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jsonbus.cli.lib.output import Output
 from jsonbus.demo.counts import Counts, verify
-from jsonbus.demo.pipeline_scene import SENSORS, PipelineScene, Rate, Seen
-from jsonbus.demo.pipeline_script import Script
-from jsonbus.demo.pipeline_view import LineView, LiveView, conclusions, draw
-from jsonbus.demo.sensor import CATCH_UP_S, NOISE, WAVE, Readings, SensorPart, SensorReport
+from jsonbus.demo.pipeline_scene import SENSORS, TOPIC_PREFIX, Alert, PipelineScene, Rate
+from jsonbus.demo.pipeline_show import conclusions, summarize
+from jsonbus.demo.script import Script
+from jsonbus.demo.sensor import CATCH_UP_S, NOISE, WAVE, Part, Readings, Report, TopicReport
+from jsonbus.demo.view import View
 
 EQUAL = Counts(
     published=1000, anomalies=4, late_in_time=2, too_late=3, recorded=1000, parquet_rows=1000,
@@ -38,14 +37,13 @@ def busy_scene() -> PipelineScene:
     scene.bridge_address = "127.0.0.1:45678"
     scene.bridge = {"recorder": {"rows_recorded": 1_234_000}, "log": {"bytes": 123_456_789}}
     for name in SENSORS:
-        scene.sensors[name] = SensorReport(21.5, 246_800, anomalies=1)
+        topic = TopicReport(21.5, 246_800, 246_800)
+        scene.reports[name] = Report(topics={TOPIC_PREFIX + name: topic}, anomalies=1)
         for minute in range(3):
             start = f"2026-01-31T12:0{minute}:00.000Z"
             window = {"start": start, "count": 500, "mean": 21.0, "min": -19.5, "max": 125.0}
             scene.note_window(name, window)
-        scene.alerts.append(Seen(0.0, f"alerts/sensors/{name}", 125.0, 21.0, 1.5))
-        scene.alert_counts[name] += 1
-        scene.alert_delays_s.append(1.5)
+        scene.note_alert(name, Alert(0.0, f"alerts/sensors/{name}", 125.0, 21.0, 1.5))
         scene.events.append((70.0, f"{name} sends a reading a minute late: its window is closed"))
     scene.queries = {name: query(1_200_000) for name in ("raw", "windows", "alerts")}
     return scene
@@ -95,17 +93,17 @@ def test_the_conclusion_says_that_counts_are_wrong() -> None:
     scene = busy_scene()
     assert "equal: of 1,234,000 readings" in conclusions(scene, verify(EQUAL))[0]
     wrong = verify(replace(EQUAL, alerts_seen=3))
-    assert conclusions(scene, wrong) == ["WRONG: 1 of 7 counts are not equal."]
+    assert conclusions(scene, wrong) == ["WRONG: 1 of 7 pairs of counts differ."]
 
 
 def test_a_scene_counts_windows_by_their_last_state_and_forgets_old_ones() -> None:
     scene = PipelineScene(1.0)
     for count in (1, 5, 7):
         scene.note_window("attic", {"start": "2026-01-31T12:00:00.000Z", "count": count})
-    assert scene.in_windows == 7
+    assert scene.counts.in_windows == 7
     for number in range(1000):
         scene.note_window("attic", {"start": f"2026-02-01T{number:06}", "count": 2})
-    assert scene.in_windows == 2007
+    assert scene.counts.in_windows == 2007
     assert len(scene.windows["attic"]) < 1000
 
 
@@ -121,31 +119,31 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
 def test_the_screen_fits_a_small_terminal(width: int) -> None:
     for scene in (PipelineScene(60.0), busy_scene()):
         for height, lines_max in ((24, 24), (40, 40)):
-            screen = lines_of(draw(scene, height), width)
+            screen = lines_of(scene.draw(height), width)
             assert len(screen) <= lines_max - 2, "the introduction stays above it"
             assert max(map(len, screen)) <= width
             text = "\n".join(screen)
             assert "kitchen" in text and "Parquet" in text
-    shown = "\n".join(lines_of(draw(busy_scene(), 24), width))
+    shown = "\n".join(lines_of(busy_scene().draw(24), width))
     for figure in ("1,234,000", "1,200,000", "246,800", "125.00", "3 too late", "4 alerts"):
         assert figure in shown
 
 
-def test_both_views_show_everything_and_the_verdict(capfdbinary: pytest.CaptureFixture) -> None:  # type: ignore[type-arg]
-    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
-    for view in (LiveView(console), LineView(Output())):
-        scene = busy_scene()
-        view.introduce()
-        view.show(scene)
-        view.tell(scene, "attic has a spike")
-        view.end(scene)
-        view.summarize(scene, verify(replace(EQUAL, alerts_seen=3)))
-    assert isinstance(console.file, io.StringIO)
-    printed = capfdbinary.readouterr().out.decode()
-    for text in (console.file.getvalue(), printed):
-        assert "alerts/sensors/cellar" in text
-        assert "≠" in text and "WRONG" in text
-    assert "\x1b" not in printed
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_screen_and_plain_lines_show_everything_and_the_verdict(is_terminal: bool) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100, height=24, force_terminal=is_terminal)
+    view = View(console)
+    scene = busy_scene()
+    view.show(scene)
+    view.log(scene, f"on the bus: {scene.alerts[-1]}")
+    view.tell(scene, "attic has a spike")
+    view.end(scene)
+    summarize(scene, verify(replace(EQUAL, alerts_seen=3)), view)
+    text = file.getvalue()
+    for part in ("alerts/sensors/cellar", "attic has a spike", "1,234,000", "≠", "WRONG"):
+        assert part in text
+    assert ("\x1b" in text) == is_terminal
 
 
 def test_the_script_asks_for_everything_and_waits_until_it_is_done() -> None:
@@ -155,7 +153,7 @@ def test_the_script_asks_for_everything_and_waits_until_it_is_done() -> None:
     script = Script(scene, lambda sensor, wish: wishes.append(wish), lambda text: None)
     for step in range(40):
         scene.shown_s = step * 0.05
-        assert not script.go_on()
+        assert not script.advance()
     kinds = [wish["wish"] for wish in wishes]
     assert {"spike", "break", "late"} == set(kinds)
     closed = [wish["at"] for wish in wishes if "at" in wish]
@@ -164,17 +162,14 @@ def test_the_script_asks_for_everything_and_waits_until_it_is_done() -> None:
     assert max(closed) < 1_700_000_000 - 30
     assert kinds.count("late") == scene.too_late + scene.late_in_time
     scene.shown_s = 2.0
-    assert not script.go_on(), "the sensors have not done it yet"
-    scene.sensors["attic"] = SensorReport(anomalies=len(wishes) - 1, late=1)
-    assert script.go_on()
+    assert not script.advance(), "the sensors have not done it yet"
+    scene.reports["attic"] = Report(anomalies=len(wishes) - 1, late=1)
+    assert script.advance()
 
 
 def test_readings_come_at_their_rate_and_judge_only_by_whole_windows() -> None:
-    part = SensorPart(
-        name="attic", group="", port=0, topic="sensors/attic", value=20.0, per_s=10.0,
-        window_s=5.0, lateness_s=10.0, baseline_readings_min=10,
-    )  # fmt: skip
-    readings = Readings(part)
+    part = Part(name="attic", group="", port=0, publishes={"sensors/attic": 20.0}, per_s=10.0)
+    readings = Readings(part, "sensors/attic")
     taken = [each for tenth in range(301) for each in readings.take(1000.0 + tenth / 10)]
     assert len(taken) in (300, 301)
     assert max(abs(value - 20.0) for _, value in taken) <= WAVE + 3 * NOISE + 0.01
@@ -183,14 +178,6 @@ def test_readings_come_at_their_rate_and_judge_only_by_whole_windows() -> None:
     after_pause = list(readings.take(1100.0))
     assert len(after_pause) <= 10 * CATCH_UP_S + 1
     assert not readings.can_be_judged(1100.0), "a pause is no window to judge by"
-
-
-def test_a_sensor_report_survives_its_way_as_a_line() -> None:
-    report = SensorReport(math.pi, 7, 1, 2, has_stopped=True)
-    assert SensorReport.from_line(report.to_line()) == report
-    for line in ("", "Traceback", "[1]", '{"oops": 1}'):
-        with pytest.raises(ValueError):
-            SensorReport.from_line(line)
 
 
 def test_without_spark_one_sentence_says_what_to_do(run, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,313 @@
+"""`jsonbus demo --bus`: how nodes learn who wants what, in each of the three modes, without Spark.
+
+    sensors (and a master) start ── alone ── the subscriber joins ── together ── it leaves ── alone
+
+Then a table compares the modes: what was sent, what was suppressed, what arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+from rich.text import Text
+
+from .sensor import Part, Report, TopicReport
+from .stage import Stage
+from .view import Scene, View, draw_events, draw_progress, figure, make_table
+
+SENSORS = ("kitchen", "bath", "garage", "attic")
+#: Each sensor publishes both, near these values: kitchen/temp, kitchen/light.
+QUANTITIES = {"temp": 21.0, "light": 55.0}
+SUBSCRIBER = "display"
+PATTERN = "*/temp"
+
+#: Fractions of a mode's seconds.
+ALONE_BEFORE = 0.35
+TOGETHER = 0.45
+ALONE_AFTER = 0.20
+
+EVENTS_SHOWN = 5
+
+WHAT_MODES_DO = {
+    "basic": "every value is sent, whether anybody wants it or not; receivers filter",
+    "master": "the master tells newcomers who wants what; unwanted values are not sent",
+    "delayed": "the same without a master: the node with the shortest random delay answers",
+}
+
+INTRODUCTION = (
+    f"{len(SENSORS)} sensors, each in its own process, publish on the loopback interface. "
+    f"{SUBSCRIBER} joins late, subscribes to {PATTERN}, and leaves again. There is no broker."
+)
+
+MEANINGS = {
+    "sent": "went out to every node on the network",
+    "suppressed": "not sent, since nobody wanted it",
+    "delivered": f"reached the handler of {SUBSCRIBER}",
+    "shares": "subscription lists sent to nodes that lacked something",
+    "unwanted": "arrived at a node that had no use for it, summed over all nodes",
+    "first": f"from opening the bus to the first value, in {SUBSCRIBER}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The counts of all processes of one mode together."""
+
+    mode: str
+    #: Values passed to publish(), and those of them that went out to the network.
+    published: int
+    sent: int
+    #: Values that the subscriber's handler got, and values that it knows it missed.
+    delivered: int
+    lost: int
+    #: Subscription lists sent in answer to a node that lacked something.
+    shares: int
+    #: Messages that arrived at a node without a subscription for them.
+    unwanted: int
+    #: From opening the bus to the first value, of the latest subscriber.
+    first_value_ms: float | None
+
+    @property
+    def suppressed(self) -> int:
+        return self.published - self.sent
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """A row of the summary, by heading."""
+        names = (
+            "published", "sent", "suppressed", "delivered", "lost", "shares", "unwanted",
+        )  # fmt: skip
+        counts = {name: f"{getattr(self, name):,}" for name in names}
+        return {"mode": self.mode, **counts, "first": _milliseconds(self.first_value_ms)}
+
+
+def add_up(mode: str, reports: Iterable[Report]) -> Tally:
+    """Return the sum of the reports; the last subscriber's first value counts."""
+    reports = list(reports)
+    topics = [topic for report in reports for topic in report.topics.values()]
+    first_values = [each.first_value_ms for each in reports if each.first_value_ms is not None]
+    return Tally(
+        mode=mode,
+        published=sum(topic.published for topic in topics),
+        sent=sum(topic.sent for topic in topics),
+        delivered=sum(report.delivered for report in reports),
+        lost=sum(report.lost for report in reports),
+        shares=sum(report.shares for report in reports),
+        unwanted=sum(report.unwanted for report in reports),
+        first_value_ms=first_values[-1] if first_values else None,
+    )
+
+
+@dataclass(slots=True)
+class BusScene(Scene):
+    """One mode while it runs."""
+
+    mode: str = "delayed"
+    address: str = ""
+    pids: dict[str, int] = field(default_factory=dict)
+    has_subscriber: bool = False
+    #: The last reports of subscribers that have left.
+    past: list[Report] = field(default_factory=list)
+
+    def tally(self) -> Tally:
+        return add_up(self.mode, [*self.past, *self.reports.values()])
+
+    def status(self) -> str:
+        names = ("published", "sent", "suppressed", "delivered", "lost")
+        cells = self.tally().cells
+        return "  ".join(f"{name} {cells[name]}" for name in names)
+
+    def draw(self, height: int) -> Table:
+        screen = Table.grid()
+        screen.add_row(
+            Text.assemble(
+                ("mode ", "bold"), (self.mode, "bold cyan"), (f"  {self.address}, loopback", "dim")
+            )
+        )
+        screen.add_row(Text(WHAT_MODES_DO[self.mode], "italic"))
+        screen.add_row(draw_progress(self))
+        screen.add_row(self._draw_topics())
+        screen.add_row(self._draw_subscriber())
+        for line in draw_events(self, EVENTS_SHOWN, is_cut=False):
+            screen.add_row(line)
+        return screen
+
+    def _draw_topics(self) -> Table:
+        headings = ("pid", "value", SUBSCRIBER, "published", "sent", "suppressed")
+        table = make_table("topic", headings)
+        table.add_column("now", no_wrap=True, min_width=11)
+        seen = self.reports.get(SUBSCRIBER, Report()).seen if self.has_subscriber else {}
+        for name in SENSORS:
+            for quantity, value in QUANTITIES.items():
+                topic = f"{name}/{quantity}"
+                report = self.reports.get(name, Report()).topics.get(topic, TopicReport(value))
+                table.add_row(
+                    topic,
+                    Text(str(self.pids.get(name, "")), "dim"),
+                    f"{report.value:.1f}" if report.published else "·",
+                    Text(f"{seen[topic]:.1f}", "bold green") if topic in seen else Text("·", "dim"),
+                    f"{report.published:,}",
+                    figure(report.sent, "yellow"),
+                    figure(report.suppressed, "green"),
+                    self._draw_verdict(report),
+                )
+        cells = self.tally().cells
+        figures = (cells[name] for name in ("published", "sent", "suppressed"))
+        table.add_row("all", "", "", "", *figures, "", style="bold")
+        return table
+
+    def _draw_verdict(self, report: TopicReport) -> Text:
+        if report.verdict == "sent" and self.mode == "basic":
+            return Text("→ everybody", "yellow")  # no node knows who wants it
+        if report.verdict == "sent":
+            return Text(f"→ {', '.join(report.wanted_by) or 'everybody'}", "bold green")
+        return Text({"suppressed": "not sent"}.get(report.verdict, report.verdict), "dim")
+
+    def _draw_subscriber(self) -> Text:
+        if SUBSCRIBER not in self.pids:
+            return Text(f"{SUBSCRIBER} is not there yet", "dim")
+        report = self.reports.get(SUBSCRIBER, Report())
+        return Text.assemble(
+            (SUBSCRIBER, "bold cyan" if self.has_subscriber else "dim"),
+            (f" (pid {self.pids[SUBSCRIBER]})", "dim"),
+            f" subscribes to {PATTERN}: " if self.has_subscriber else " has left: ",
+            (f"{report.delivered:,} delivered", "green"),
+            f", {report.lost:,} lost, first value after {_milliseconds(report.first_value_ms)}",
+        )
+
+
+class BusStage(Stage[BusScene]):
+    """Runs one mode."""
+
+    def __init__(
+        self,
+        mode: str,
+        seconds: float,
+        view: View,
+        check: Callable[[], None],
+        *,
+        is_forever: bool = False,
+    ) -> None:
+        super().__init__(BusScene(seconds, is_forever, mode=mode), view, check)
+        self.scene.address = f"{self.group}:{self.port}"
+
+    def run(self) -> None:
+        """Run the whole show. With `is_forever` the subscriber comes and goes until Ctrl-C."""
+        scene = self.scene
+        self.view.print("")
+        self.view.log(scene, f"mode {scene.mode}, {scene.address}: {WHAT_MODES_DO[scene.mode]}")
+        if scene.mode == "master":
+            self._start("master", is_master=True)
+        for name in SENSORS:
+            topics = {f"{name}/{quantity}": value for quantity, value in QUANTITIES.items()}
+            self._start(name, publishes=topics)
+        names = set(self.children)
+        self.tell(f"{self.describe(list(self.children))} start")
+        self.wait_for(lambda: scene.reports.keys() >= names, "the sensors are not ready")
+        self.begin_show()
+        topic_count = len(SENSORS) * len(QUANTITIES)
+        self.tell(f"{len(SENSORS)} sensors publish to {topic_count} topics; nobody subscribes")
+        self.play(ALONE_BEFORE * scene.seconds)
+        while True:
+            self._bring_subscriber()
+            self.play(TOGETHER * scene.seconds)
+            scene.has_subscriber = False
+            self.end(SUBSCRIBER)
+            self.tell(f"{SUBSCRIBER} has said goodbye")
+            self.play(ALONE_AFTER * scene.seconds)
+            if not scene.is_forever:
+                return
+
+    def _bring_subscriber(self) -> None:
+        scene = self.scene
+        if SUBSCRIBER in scene.reports:
+            scene.past.append(scene.reports.pop(SUBSCRIBER))
+        self._start(SUBSCRIBER, subscribes=(PATTERN,))
+        scene.has_subscriber = True
+        self.tell(f"{self.describe([SUBSCRIBER])} starts and subscribes to {PATTERN}")
+        self.wait_for(
+            lambda: scene.reports.get(SUBSCRIBER, Report()).first_value_ms is not None,
+            f"{SUBSCRIBER} got no value",
+        )
+        first_value_ms = scene.reports[SUBSCRIBER].first_value_ms
+        self.tell(f"{SUBSCRIBER} has its first value, {first_value_ms:.0f} ms after joining")
+
+    def _start(
+        self,
+        name: str,
+        *,
+        is_master: bool = False,
+        publishes: dict[str, float] | None = None,
+        subscribes: tuple[str, ...] = (),
+    ) -> None:
+        part = Part(
+            name=name,
+            group=self.group,
+            port=self.port,
+            mode=self.scene.mode,
+            is_master=is_master,
+            publishes=publishes or {},
+            subscribes=subscribes,
+        )
+        self.scene.pids[name] = self.start_node(part).pid
+
+
+def show_bus(
+    modes: Sequence[str], seconds: float, view: View, check: Callable[[], None], *, is_forever: bool
+) -> None:
+    """Show the modes one after the other, then compare them; Ctrl-C leads to the comparison.
+
+    Raises DemoError if a process fails.
+    """
+    view.print(INTRODUCTION)
+    tallies: list[Tally] = []
+    try:
+        for mode in modes:
+            stage = BusStage(mode, seconds, view, check, is_forever=is_forever)
+            try:
+                with stage:
+                    stage.run()
+            finally:
+                view.end(stage.scene)
+                tallies.append(stage.scene.tally())
+    except KeyboardInterrupt:
+        view.print("interrupted: these are the figures so far")
+    summarize(tallies, view)
+
+
+def summarize(tallies: Sequence[Tally], view: View) -> None:
+    """Print the comparison of the modes."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    styles = {"mode": "bold", "sent": "yellow", "suppressed": "green"}
+    for heading in tallies[0].cells:
+        justify = "left" if heading == "mode" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True, style=styles.get(heading))  # type: ignore[arg-type]
+    for tally in tallies:
+        table.add_row(*tally.cells.values())
+    view.print("", table, "")
+    view.print(*(f"[bold]{word}[/]: {meaning}" for word, meaning in MEANINGS.items()), style="dim")
+    view.print("", *conclusions(tallies))
+
+
+def conclusions(tallies: Sequence[Tally]) -> list[str]:
+    """Return what the figures mean, in a few sentences."""
+    lines = []
+    by_mode = {tally.mode: tally for tally in tallies if tally.sent}
+    basic, other = by_mode.get("basic"), by_mode.get("delayed") or by_mode.get("master")
+    for tally in filter(None, (basic, other)):
+        lines.append(
+            f"In mode {tally.mode} the sensors sent {100 * tally.sent / tally.published:.0f} % of "
+            f"what they published, and {tally.unwanted:,} messages woke a node for nothing."
+        )
+    if other is not None and other.first_value_ms is not None:
+        lines.append(
+            "A suppressed value costs nothing, and nobody misses it: a newcomer had its first "
+            f"value after {_milliseconds(other.first_value_ms)}."
+        )
+    return lines
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"
