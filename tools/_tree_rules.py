@@ -80,7 +80,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/sync/receiving.py: Receiving.__init__ has too many parameters",
         "jsonbus/sync/subscription.py: Subscription.__init__ has too many parameters",
         "jsonbus/sync: map",
-        "jsonbus/transport: map",
         "jsonbus: map",
     }
 )

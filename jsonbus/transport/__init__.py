@@ -1,7 +1,19 @@
 """Datagrams in and out: the network under a front end.
 
 `open_multicast` joins a real group; `MemoryNetwork` is the same without a network, for tests, and
-imported at its first use.
+is imported at its first use. Nothing here knows what is in a datagram.
+
+base.py        the interface that front ends use
+multicast.py   a group joined for real
+interfaces.py  which network interfaces are used; the only import of netifaces
+outlets.py     the sending half: one socket per interface
+congestion.py  how much waits in the receive queues of this host
+platforms.py   everything about sockets that differs between systems
+refusals.py    why the system refused, in one sentence
+tcp.py         TCP connections for channels
+memory.py      a group without a network
+
+The two `loop` modules of sync and aio drive a transport; the core never meets it.
 """
 
 from __future__ import annotations

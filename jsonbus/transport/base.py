@@ -1,4 +1,4 @@
-"""What a front end may ask of a network, whichever network it is."""
+"""The interface of a network for a front end, whichever network it is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TransportInfo(NamedTuple):
     receive_buffer_asked_bytes: int
     receive_buffer_obtained_bytes: int
     #: How far the queue of this transport's own socket may grow, counted like `queued_bytes`; None
-    #: where that is not told.
+    #: where the system does not report it.
     queue_bytes_max: int | None = None
 
 
@@ -45,25 +45,28 @@ class Transport(Protocol):
     """Datagrams to and from one group.
 
     `receive`, `send` (with its `wait_writable`) and `rejoin` may run in three threads at once, each
-    in one at a time. `close` releases what they use: it needs the caller's own exclusion.
+    in one at a time. `close` releases what they use: the caller must make sure that none of them
+    runs.
     """
 
     @property
     def send_failures(self) -> int:
-        """How many times an interface refused a datagram, one failing beside others included."""
+        """How many times an interface refused a datagram, including one that fails beside
+        others.
+        """
 
     @property
     def own_addresses(self) -> frozenset[Sender]:
-        """Senders whose datagrams are this transport's own: multicast brings them back.
+        """Addresses from which this transport's own datagrams come back, as multicast returns them.
 
-        Not all of them need be here: who decodes a datagram finds out anyway, only later.
+        The set may be incomplete: the decoder recognizes the rest, only later.
         """
 
     def sockets(self) -> list[socket.socket]:
         """The sockets to watch for reading. They stay the same until `close`."""
 
     def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
-        """One waiting datagram, or None if there is none. Never blocks.
+        """Return one waiting datagram, or None if there is none. Never blocks.
 
         Raises TransportError if the socket is unusable.
         """
@@ -71,39 +74,41 @@ class Transport(Protocol):
     def send(self, datagram: bytes) -> bool:
         """Send to the group on every interface. Never blocks.
 
-        False: the kernel has no room now; call `wait_writable`, then give the same object again
-        (interfaces that already took it do not get it twice).
-        Raises TransportError if every interface refused.
+        Returns False if the kernel has no room now: call `wait_writable`, then pass the same object
+        again (interfaces that already took it do not get it twice). Raises TransportError if every
+        interface refused.
         """
 
     def wait_writable(self, timeout_s: float) -> bool:
-        """After `send` gave False: wait until trying again is worth it, or the time is over."""
+        """After `send` returned False: wait until trying again is worth it, or the time is
+        over.
+        """
 
     def rejoin(self) -> bool:
-        """Look at the interfaces anew and follow them; True if anything about them changed.
+        """Check the interfaces and follow them; return True if anything about them changed.
 
-        True also if a failing `send` has found the change since the last call. Cheap (some 0.1 ms)
-        compared with a few seconds between two calls.
+        Also True if a failing `send` has found the change since the last call. Takes some 0.1 ms;
+        meant to be called every few seconds.
         """
 
     def describe(self) -> TransportInfo:
-        """The facts as they are now."""
+        """Return the facts as they are now."""
 
     def kernel_drops(self) -> int:
-        """Datagrams that arrived but were thrown away because the receive buffer was full.
+        """Count datagrams that arrived but were dropped because the receive buffer was full.
 
-        Exact at the time of the call; 0 where the system does not tell. Costs the receive path
+        Exact at the time of the call; 0 where the system does not report it. Costs the receive path
         nothing.
         """
 
     def queued_bytes(self) -> int | None:
-        """What waits in the fullest receive queue of this host, of all sockets of the group.
+        """Return what waits in the fullest receive queue of this host, of all sockets of the group.
 
         This transport's own socket counts like the others: where the system cannot keep own
-        datagrams out of it, it loses what others send when this one sends more than it reads.
-        Bytes as the kernel counts them, some 40 µs per call; None where the system does not tell.
-        Belongs to the thread that sends.
+        datagrams out of it, it loses what others send when this one sends more than it reads. Bytes
+        as the kernel counts them, some 40 µs per call; None where the system does not report it.
+        Belongs to the sending thread.
         """
 
     def close(self) -> None:
-        """Leave the group and release the sockets. A second call does nothing."""
+        """Leave the group and release the sockets. Idempotent."""

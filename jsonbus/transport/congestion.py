@@ -34,7 +34,9 @@ _QUEUE_DIGITS = 8
 
 
 class ReceiveQueues:
-    """Looks at the queues of one group and port. One thread at a time; `close` when done."""
+    """Reads the queues of one group and port. Used by one thread at a time; call `close` when
+    done.
+    """
 
     def __init__(self, group: str, port: int, table: str = TABLE) -> None:
         address = struct.unpack("=I", socket.inet_aton(group))[0]
@@ -46,7 +48,7 @@ class ReceiveQueues:
             self._last_page_bytes_max = os.sysconf("SC_PAGE_SIZE") - _LINE_BYTES_MAX
 
     def largest_bytes(self) -> int | None:
-        """What waits in the fullest of the queues, 0 if there is none; None if not told."""
+        """Return what waits in the fullest of the queues, 0 if there is none; None if unknown."""
         descriptor = self._descriptor
         if descriptor is None:
             return None
@@ -58,7 +60,7 @@ class ReceiveQueues:
                 offset += len(page)
                 if len(page) < self._last_page_bytes_max:
                     return largest
-        except (OSError, ValueError):  # nothing that a send should fail for
+        except (OSError, ValueError):  # not a reason for a send to fail
             return None
 
     def close(self) -> None:

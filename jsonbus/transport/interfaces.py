@@ -41,7 +41,7 @@ class Candidate:
 
 
 def choose_interfaces(choices: Sequence[str]) -> tuple[Interface, ...]:
-    """The chosen interfaces, each once, in the order chosen.
+    """Return the chosen interfaces, each once, in the order chosen.
 
     Raises TransportError for a choice that cannot be met.
     """
@@ -53,9 +53,9 @@ def choose_interfaces(choices: Sequence[str]) -> tuple[Interface, ...]:
 def follow_interfaces(
     choices: Sequence[str], current: Sequence[Interface]
 ) -> tuple[Interface, ...]:
-    """What of the choices is there now; may be empty, never raises for a missing one.
+    """Return which of the choices exist now; may be empty, never raises for a missing one.
 
-    An interface that lost its address, but is still there, stays, as not up: what was joined on it
+    An interface that lost its address, but still exists, stays, as not up: what was joined on it
     works again when the address is back. "auto" moves only for a reason: to the default route's
     interface when there is one, else it stays where it is as long as that exists.
     """
@@ -84,7 +84,7 @@ def _choose_one(
             return _as_interface(candidate, candidate.addresses[0])
     for candidate in candidates:
         if choice in candidate.addresses:
-            # Chosen by address, perhaps one of several: it is also what to send from.
+            # Chosen by address, perhaps one of several: also the address to send from.
             return replace(_as_interface(candidate, choice), is_pinned=True)
     kind = "interface with the address" if _is_address(choice) else "interface"
     raise TransportError(f"there is no {kind} {choice!r}: use {_list_for_people(candidates)}")
@@ -182,7 +182,7 @@ def _is_loopback_address(address: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    import ipaddress  # only for an error's text: not worth its time in every start
+    import ipaddress  # only for the text of an error: not worth its time at every start
 
     try:
         ipaddress.ip_address(text)

@@ -33,7 +33,7 @@ class MemoryNetwork:
         self._numbers = itertools.count(1)
 
     def open(self, buffer_datagrams: int = BUFFER_DATAGRAMS) -> MemoryTransport:
-        """A new member, with an address of its own."""
+        """Return a new member with a unique address."""
         if not 1 <= buffer_datagrams <= BUFFER_DATAGRAMS:
             raise ValueError(f"buffer_datagrams must be 1 to {BUFFER_DATAGRAMS}")
         with self._lock:
@@ -44,8 +44,8 @@ class MemoryNetwork:
         return member
 
     def _spread(self, datagram: bytes, sender: Sender) -> None:
-        # Under the lock, so that all members see the datagrams of all in one order, and none is
-        # put into a member that has closed its sockets.
+        # Under the lock, so that all members see all datagrams in one order, and none is put into a
+        # member that has closed its sockets.
         with self._lock:
             for member in self._members:
                 member._put(datagram, sender)
@@ -56,10 +56,11 @@ class MemoryNetwork:
 
 
 class MemoryTransport:
-    """See `Transport` for what each method promises. Made by `MemoryNetwork.open`.
+    """A member of a MemoryNetwork, made by its `open`. See `Transport` for what each method
+    promises.
 
-    `is_plugged` and `is_jammed` are for tests to set: unplugged, sending fails and nothing is
-    heard, as with an interface that is down; jammed, `send` finds no room.
+    Tests may set `is_plugged` and `is_jammed`: unplugged, sending fails and nothing is heard, as
+    with an interface that is down; jammed, `send` finds no room.
     """
 
     def __init__(self, network: MemoryNetwork, address: str, buffer_datagrams: int) -> None:

@@ -35,11 +35,12 @@ from .outlets import Outlets
 
 _log = logging.getLogger("jsonbus.transport")
 
-# Python hands out a buffer of this size per call and shrinks it: measured cheaper (1.05 µs) than
-# receiving into one of our own and copying (1.4 µs).
+# Python allocates a buffer of this size per call and shrinks it: measured cheaper (1.05 µs) than
+# receiving into a buffer of ours and copying (1.4 µs).
 _RECEIVE_BYTES = 65_536
 
-# How often failing sends look for the reason; it takes some 0.1 ms, which a publisher would feel.
+# How often failing sends check the interfaces; it takes some 0.1 ms, which a publisher would
+# notice.
 _LOOK_AGAIN_S = 1.0
 
 
@@ -54,8 +55,8 @@ def open_multicast(
 ) -> MulticastTransport:
     """Join the group on the chosen interfaces ("auto", names, addresses).
 
-    With `hears_itself`, what it sends comes back to it: a sign that the group is joined.
-    Raises TransportError, in one sentence that says what to do, and leaves nothing open then.
+    With `hears_itself`, its own datagrams come back to it, which shows that the group is joined.
+    Raises TransportError, in one sentence that says what to do, and then leaves nothing open.
     """
     _check_numbers(group, port, ttl)
     chosen = interface_choice.choose_interfaces(interfaces)
@@ -72,7 +73,7 @@ def open_multicast(
 
 
 class MulticastTransport:
-    """See `Transport` for what each method promises. Made by `open_multicast`."""
+    """A joined group, made by `open_multicast`. See `Transport` for what each method promises."""
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class MulticastTransport:
         )
         self._outlets = Outlets(group, port, ttl, on_failure=self._look_again)
         self._queues = ReceiveQueues(group, port)
-        # The hottest call there is: not by way of a method of our own.
+        # The hottest call of all: bound directly, without a method of ours.
         self.send = self._outlets.send  # type: ignore[method-assign]
         self._hears_itself = hears_itself
-        # Datagrams that had come back before their kind was kept out; None while it is not.
+        # Own datagrams that came back before the filter was set; None while there is no filter.
         self._heard_looped: int | None = None
         self._rejoining = threading.Lock()  # a failing send and the owner may both want to
-        self._has_changed = False  # found by a failing send, not yet told by `rejoin`
+        self._has_changed = False  # found by a failing send, not yet reported by `rejoin`
         self._looked_at = -math.inf
         self._is_closed = False
 
@@ -121,7 +122,7 @@ class MulticastTransport:
         except BlockingIOError:
             return None
         except ConnectionResetError:
-            return None  # Windows reports an earlier send's ICMP answer here; nothing is wrong
+            return None  # Windows reports the ICMP answer to an earlier send here; nothing is wrong
         except OSError as error:
             if self._is_closed:
                 raise TransportError("the transport is closed") from error
@@ -160,8 +161,8 @@ class MulticastTransport:
         drops = platforms.count_kernel_drops(self._receiver)
         if self._heard_looped is None:
             return drops
-        # What was kept out counts as dropped. Looked at in this order, and counted before it is
-        # sent, a datagram under way can hide a drop for a moment, but never look like one.
+        # Filtered datagrams count as dropped. Read in this order, and counted before it is sent, a
+        # datagram in transit can hide a drop for a moment, but never look like one.
         kept_out = self._outlets.looped - self._heard_looped
         return max(0, _as_signed(drops - kept_out))
 
@@ -172,10 +173,12 @@ class MulticastTransport:
         self._is_closed = True
         self._outlets.close()
         self._queues.close()
-        self._receiver.close()  # leaves the group too
+        self._receiver.close()  # leaves the group, too
 
     def _look_again(self) -> None:
-        """A send failed: find out whether an interface was replaced, but not at each one."""
+        """Find out whether an interface was replaced, because a send failed; but not at each
+        failure.
+        """
         if self._is_closed:
             raise TransportError("the transport is closed")
         now = time.monotonic()
@@ -185,12 +188,12 @@ class MulticastTransport:
                 self._has_changed |= self._follow_interfaces()
 
     def _follow_interfaces(self) -> bool:
-        """Leave and join until what is joined is what is there; whether anything changed."""
+        """Leave and join until what is joined is what exists; return whether anything changed."""
         before = self._outlets.interfaces
         try:
             found = interface_choice.follow_interfaces(self._choices, before)
         except TransportError as error:
-            # They cannot be listed, for want of descriptors: nothing is known to have changed.
+            # They cannot be listed, for lack of descriptors: nothing is known to have changed.
             _log.debug("! %s", error)
             return False
         if found == before:
@@ -207,7 +210,7 @@ class MulticastTransport:
             try:
                 self._join(interface)
             except TransportError as error:
-                # It vanished again, or has not come up far enough: the next look tries anew.
+                # It vanished again, or is not up far enough: the next check tries again.
                 _log.debug("! %s", error)
         return self._outlets.interfaces != before
 
@@ -229,7 +232,7 @@ class MulticastTransport:
         self._ignore_own()
 
     def _ignore_own(self) -> None:
-        """Keep out what the outlets send; with another set of outlets, another filter."""
+        """Filter out what the outlets send; another set of outlets needs another filter."""
         if self._hears_itself or not platforms.ignore_own(self._receiver, self._outlets.ports):
             return
         if self._heard_looped is None:
@@ -237,7 +240,7 @@ class MulticastTransport:
 
 
 def _as_signed(count: int) -> int:
-    """The difference of two counts, of which one may have begun anew at 2**32."""
+    """Return the difference of two counters, one of which may have wrapped at 2**32."""
     return (count + 2**31) % 2**32 - 2**31
 
 

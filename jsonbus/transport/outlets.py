@@ -27,8 +27,8 @@ from .base import Interface
 _log = logging.getLogger("jsonbus.transport")
 
 _NO_ROOM = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS})
-# How long to wait when a device's queue is full: the socket itself stays "writable" then, so
-# there is no event to wait for.
+# How long to wait when a device's queue is full: the socket itself stays "writable" then, so there
+# is no event to wait for.
 _DEVICE_QUEUE_WAIT_S = 0.001
 
 _WAIT_SELECTOR: type[selectors.BaseSelector] = getattr(
@@ -49,7 +49,7 @@ class Failure(NamedTuple):
 class Outlets:
     """Sends datagrams to one group by every interface it was given.
 
-    `on_failure` is called by a `send` that an interface refused, or that found none.
+    `send` calls `on_failure` when an interface refused, or when there is none.
     """
 
     def __init__(self, group: str, port: int, ttl: int, on_failure: Callable[[], None]) -> None:
@@ -61,18 +61,20 @@ class Outlets:
         self._address = (group, port)
         self._ttl = ttl
         self._outlets: tuple[Outlet, ...] = ()
-        #: Where datagrams of these outlets come from, as far as can be foretold: an interface may
-        #: get another address. What is missing here is recognised by its node's id.
+        #: Where datagrams of these outlets come from, as far as can be predicted: an interface may
+        #: get another address. Datagrams from other addresses are recognized by their node's id.
         self.addresses: frozenset[tuple[str, int]] = frozenset()
         self._retired: list[socket.socket] = []
-        # The datagram some interface had no room for, and the outlets that still lack it.
+        # The datagram that some interface had no room for, and the outlets that still lack it.
         self._unsent: tuple[bytes, tuple[Outlet, ...]] | None = None
         self._is_device_queue_full = False
         self._warned: set[tuple[str, int | None]] = set()
 
     @property
     def ports(self) -> frozenset[int]:
-        """Where datagrams of these outlets come from, whatever address their interface has."""
+        """Ports from which datagrams of these outlets come, whatever address their interface
+        has.
+        """
         return frozenset(port for _, port in self.addresses)
 
     @property
@@ -94,7 +96,7 @@ class Outlets:
         self._set((*self._outlets, Outlet(interface, sock)))
 
     def remove(self, interfaces: Iterable[Interface]) -> None:
-        """Send by these no more."""
+        """Stop sending by these interfaces."""
         for sock in self._retired:
             sock.close()
         gone = set(interfaces)
@@ -103,11 +105,11 @@ class Outlets:
         self._unsent = None  # it may name them
 
     def update(self, before: Interface, now: Interface) -> None:
-        """The same interface has another address or state."""
+        """Note that an interface has another address or state."""
         outlets = []
         for outlet in self._outlets:
             if outlet.interface == before:
-                with contextlib.suppress(OSError):  # a send will tell
+                with contextlib.suppress(OSError):  # a send will show
                     platforms.send_through(outlet.sock, now)
                 outlet = Outlet(now, outlet.sock)
             outlets.append(outlet)

@@ -45,7 +45,7 @@ IS_LINUX = sys.platform.startswith("linux")
 IS_MACOS = sys.platform == "darwin"
 IS_WINDOWS = sys.platform == "win32"
 
-# Numbers the socket module does not name. Linux: asm-generic/socket.h and linux/in.h.
+# Numbers that the socket module does not name. Linux: asm-generic/socket.h and linux/in.h.
 _LINUX_SO_ATTACH_FILTER = 26
 _LINUX_SO_RCVBUFFORCE = 33
 _LINUX_SO_MEMINFO = 55
@@ -79,7 +79,7 @@ _INTERFACE_NAME_BYTES_MAX = 15
 
 
 class InterfaceFlags(NamedTuple):
-    """What the system says of an interface beyond its addresses."""
+    """What the system reports of an interface beyond its addresses."""
 
     is_up: bool
     has_carrier: bool
@@ -87,10 +87,10 @@ class InterfaceFlags(NamedTuple):
 
 
 def unanswered_s(sock: socket.socket) -> float:
-    """For how long a machine has not confirmed anything of what was sent to it by TCP.
+    """Return for how long a machine has not confirmed anything of what was sent to it by TCP.
 
-    0 if nothing waits to be confirmed, or the system does not tell. A machine confirms what its
-    programs do not read, too, until its buffers are full; then nothing more is sent to it.
+    0 if nothing waits to be confirmed, or the system does not report it. A machine also confirms
+    what its programs do not read, until its buffers are full; then nothing more is sent to it.
     """
     if not IS_LINUX:
         return 0.0
@@ -100,9 +100,9 @@ def unanswered_s(sock: socket.socket) -> float:
 
 
 def interface_flags(name: str) -> InterfaceFlags | None:
-    """The flags of the interface, or None if it is gone.
+    """Return the flags of the interface, or None if it is gone.
 
-    Windows does not tell: there an interface with an address is taken for up and capable.
+    Windows does not report them: there an interface with an address is considered up and capable.
     """
     if IS_WINDOWS:
         return InterfaceFlags(is_up=True, has_carrier=True, is_multicast=True)
@@ -127,7 +127,9 @@ def interface_flags(name: str) -> InterfaceFlags | None:
 
 
 def interface_index(name: str) -> int:
-    """The system's number of the interface; 0 if it has none (it is gone, or on Windows)."""
+    """Return the system's number of the interface; 0 if it has none (it is gone, or on
+    Windows).
+    """
     if IS_WINDOWS:
         return 0
     try:
@@ -137,17 +139,17 @@ def interface_index(name: str) -> int:
 
 
 def bind_to_group(sock: socket.socket, group: str, port: int) -> None:
-    """Bind so that the port is shared and other groups on it are not heard."""
+    """Bind so that several programs can use the port and other groups on it are not heard."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if IS_LINUX:
-        # Otherwise a datagram to our group that entered by an interface only another socket
-        # of the machine has joined would reach this one too.
+        # Otherwise a datagram to our group that entered by an interface which only another socket
+        # of the machine has joined would reach this one, too.
         sock.setsockopt(socket.IPPROTO_IP, _LINUX_IP_MULTICAST_ALL, 0)
     sock.bind(("" if IS_WINDOWS else group, port))
 
 
 def join(sock: socket.socket, group: str, interface: Interface) -> None:
-    """Hear the group on the interface."""
+    """Join the group on the interface."""
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _membership(group, interface))
 
 
@@ -159,9 +161,9 @@ def leave(sock: socket.socket, group: str, interface: Interface) -> None:
 def send_through(sock: socket.socket, interface: Interface) -> None:
     """Let multicast datagrams of the socket leave by the interface.
 
-    Linux chooses the source address at each send, from the addresses the interface then has, so
-    the socket outlives a change of address. Only a pinned interface fixes it: loopback must be,
-    since its address is of host scope and the kernel would take another interface's instead.
+    Linux chooses the source address at each send, from the addresses that the interface then has,
+    so the socket survives a change of address. Only a pinned interface fixes it: loopback must be,
+    because its address is of host scope and the kernel would take another interface's instead.
     """
     if IS_LINUX:
         source = interface.address if interface.is_pinned else "0.0.0.0"
@@ -175,7 +177,7 @@ def send_through(sock: socket.socket, interface: Interface) -> None:
 
 
 def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
-    """Ask for a receive buffer of that size; returns the size obtained.
+    """Request a receive buffer of that size, and return the size obtained.
 
     A burst is held here until the receive loop gets the processor: at 1,400 bytes and 100,000
     datagrams/s, 4 MiB last about 30 ms.
@@ -186,7 +188,7 @@ def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
             sock.setsockopt(socket.SOL_SOCKET, _LINUX_SO_RCVBUFFORCE, asked_bytes)
         except PermissionError:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, asked_bytes)
-        # Linux doubles what is asked, for its own bookkeeping, and reports the double.
+        # Linux doubles the request, for its own bookkeeping, and reports the double.
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     wanted_bytes = asked_bytes
     while wanted_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
@@ -199,12 +201,12 @@ def grow_receive_buffer(sock: socket.socket, asked_bytes: int) -> int:
 
 
 def ignore_own(sock: socket.socket, ports: Collection[int]) -> bool:
-    """Keep datagrams out that this host sent from these ports; whether the system can.
+    """Filter out datagrams that this host sent from these ports; return whether the system can.
 
-    Multicast brings back what a node sends. To be woken for it, and to read it, costs a publisher
-    half as much again as sending it, and delays whoever shares its processors. Ports are the
-    host's: a datagram is its own if the kernel looped it back, or if it came by loopback. What is
-    kept out the kernel counts as dropped.
+    Multicast returns what a node sends. Being woken for it, and reading it, costs a publisher half
+    as much again as sending it, and delays others on its processors. Ports belong to the host: a
+    datagram is its own if the kernel looped it back, or if it came by loopback. The kernel counts
+    filtered datagrams as dropped.
     """
     if not IS_LINUX or not 0 < len(ports) <= _BPF_PORTS_MAX:
         return False
@@ -221,28 +223,28 @@ def ignore_own(sock: socket.socket, ports: Collection[int]) -> bool:
         program.append((_BPF_RETURN, 0, 0, 0))
     program.append((_BPF_RETURN, 0, 0, _BPF_ALL_BYTES))
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
-    instructions = array("B", packed)  # which tells its address
+    instructions = array("B", packed)  # which has the address
     head = struct.pack("@HP", len(program), instructions.buffer_info()[0])
     try:
         sock.setsockopt(socket.SOL_SOCKET, _LINUX_SO_ATTACH_FILTER, head)
-    except OSError:  # a kernel that has no filters, or a sandbox that allows none
+    except OSError:  # a kernel without filters, or a sandbox that allows none
         return False
     return True
 
 
 def queue_bytes_max(obtained_bytes: int) -> int | None:
-    """Up to where the kernel fills a buffer of that size, in its own count; None if not known.
+    """Return how far the kernel fills a buffer of that size, in its own count; None if unknown.
 
-    Linux counts what its bookkeeping takes as well, and allows the double that it reports.
+    Linux also counts what its bookkeeping takes, and allows the double that it reports.
     """
     return 2 * obtained_bytes if IS_LINUX else None
 
 
 def count_kernel_drops(sock: socket.socket) -> int:
-    """Datagrams dropped at this socket since it was made, modulo 2**32; 0 if not told.
+    """Count datagrams dropped at this socket since it was made, modulo 2**32; 0 if unknown.
 
-    SO_RXQ_OVFL would tell the same, but as ancillary data of the next datagram: it makes every
-    receive dearer and is silent about drops after the last one.
+    SO_RXQ_OVFL would report the same, but as ancillary data of the next datagram: it makes every
+    receive more expensive and is silent about drops after the last one.
     """
     if not IS_LINUX:
         return 0
@@ -257,11 +259,12 @@ def count_kernel_drops(sock: socket.socket) -> int:
 
 
 def open_bystander(port: int) -> socket.socket | None:
-    """A socket that hears all that comes to the port and is told where it was sent to.
+    """Open a socket that hears everything that comes to the port, with its destination.
 
     Bound to no address, it gets the datagrams of every group that any program of this machine has
-    joined, and those to the machine itself: a program that shares the port and reads the latter
-    misses them meanwhile. None where the system cannot tell, or somebody has the port for itself.
+    joined, and those to the machine itself: a program that uses the port and reads the latter
+    misses them meanwhile. Returns None where the system cannot report destinations, or a program
+    has the port exclusively.
     """
     if not IS_LINUX:
         return None
@@ -278,7 +281,7 @@ def open_bystander(port: int) -> socket.socket | None:
 
 
 def receive_destination(sock: socket.socket) -> str | None:
-    """Take one datagram from a bystander: where it was sent to; None if there is none.
+    """Take one datagram from a bystander and return its destination; None if there is none.
 
     The bytes themselves are left unread. Never blocks.
     """

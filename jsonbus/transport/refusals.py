@@ -1,4 +1,4 @@
-"""Why the system refused, in one sentence that says what to do about it."""
+"""Explains why the system refused, in one sentence that says what to do about it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from ..errors import TransportError
 from . import platforms
 
-#: Connections that wait to be accepted: as many as Linux allows by default. A storm of callers
-#: beyond that is told to come again by TCP itself.
+#: Connections that wait to be accepted: as many as Linux allows by default. Further callers are
+#: told by TCP itself to come again.
 _BACKLOG = 4096
 
 #: How often a port that is free on one address may turn out to be taken on another.
@@ -42,13 +42,15 @@ class Stream:
             return "an unknown address"
 
     def finish_dialing(self) -> None:
-        """After `dial`, once it can be written to: raises TransportError if nobody is there."""
+        """Complete `dial`, once the socket is writable: raises TransportError if nobody is
+        there.
+        """
         code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise TransportError(os.strerror(code))
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """How many bytes came; 0: none will come any more; None: none are here now."""
+        """Return how many bytes came; 0: none will come any more; None: none are here now."""
         try:
             return self.sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -57,7 +59,7 @@ class Stream:
             raise TransportError(f"the connection broke: {error.strerror or error}") from error
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> int:
-        """How many bytes of the pieces the kernel took."""
+        """Return how many bytes of the pieces the kernel took."""
         try:
             if len(pieces) == 1:
                 return self.sock.send(pieces[0])
@@ -70,11 +72,11 @@ class Stream:
             raise TransportError(f"the connection broke: {error.strerror or error}") from error
 
     def unanswered_s(self) -> float:
-        """For how long the other machine has confirmed nothing, although it should."""
+        """Return for how long the other machine has confirmed nothing, although it should."""
         try:
             return platforms.unanswered_s(self.sock)
         except OSError:
-            return 0.0  # it broke: who reads or writes next is told
+            return 0.0  # it broke: the next read or write raises
 
     def hang_up(self) -> None:
         """End the connection for whoever waits for it, and close it later."""
@@ -86,7 +88,7 @@ class Stream:
 
 
 def dial(host: str, port: int) -> Stream:
-    """Begin to connect; whether that works, `finish_dialing` tells. Raises TransportError."""
+    """Begin to connect; `finish_dialing` completes it. Raises TransportError."""
     try:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
@@ -105,12 +107,12 @@ def dial(host: str, port: int) -> Stream:
 class Listener:
     """One TCP port, on the addresses by which a node is on the bus and on no others.
 
-    Nobody can call from a network that the node has not joined. The addresses may change; the port
-    stays the same, since others have been told.
+    Nobody can connect from a network that the node has not joined. The addresses may change; the
+    port stays the same, because others know it.
     """
 
     def __init__(self, addresses: Collection[str]) -> None:
-        """Raises TransportError if no port can be had."""
+        """Raises TransportError if no port is available."""
         self._sockets: dict[str, socket.socket] = {}
         self.port = 0
         if not addresses:
@@ -135,13 +137,13 @@ class Listener:
 
     @property
     def address(self) -> str:
-        """One at which this node can call itself."""
+        """An address at which this node can connect to itself."""
         return next(iter(self._sockets), "127.0.0.1")
 
     def follow(self, addresses: Collection[str]) -> tuple[list[socket.socket], list[str]]:
         """Listen on these addresses from now on.
 
-        Returns sockets that are of no more use, for the caller to close, and why some addresses
+        Returns sockets that are no longer needed, for the caller to close, and why some addresses
         cannot be listened on.
         """
         stale = [self._sockets.pop(each) for each in set(self._sockets) - set(addresses)]
@@ -155,7 +157,7 @@ class Listener:
         return stale, failures
 
     def accept(self, sock: socket.socket) -> Stream | None:
-        """Who called, if somebody did. Raises TransportError if there is no room for callers."""
+        """Return a new connection, if there is one. Raises TransportError if there is no room."""
         try:
             return Stream(sock.accept()[0])
         except (BlockingIOError, InterruptedError, ConnectionError):
