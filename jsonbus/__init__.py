@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .core.routing.topics import check_pattern, check_topic, topic_matches
     from .core.views import Explanation, NodeInfo
     from .core.wire.frames import Totals
-    from .frontend.gaps import GapEvent
-    from .frontend.presence import NodeEvent
+    from .frontend.watch import GapEvent, NodeEvent
     from .queues.tasks import AsyncTopicQueue
     from .queues.threads import TopicQueue
     from .subscription_store import SubscriptionStore
@@ -64,9 +63,9 @@ _HOMES = {
     "BusConfig": ".config",
     "Channel": ".sync.channel",
     "Explanation": ".core.views",
-    "GapEvent": ".frontend.gaps",
+    "GapEvent": ".frontend.watch",
     "Message": ".core.message",
-    "NodeEvent": ".frontend.presence",
+    "NodeEvent": ".frontend.watch",
     "NodeInfo": ".core.views",
     "Origin": ".core.message",
     "SubscriptionStore": ".subscription_store",

@@ -27,9 +27,9 @@ from jsonbus.frontend.channels.channel import (
 )
 from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
-from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.subscription import BATCH_MAX
+from jsonbus.frontend.limits import BATCH_MAX
+from jsonbus.frontend.log import BusLog
 
 H = TypeVar("H", bound=Handler)
 

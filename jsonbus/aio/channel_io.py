@@ -11,7 +11,7 @@ from jsonbus.aio.signal import Signal
 from jsonbus.aio.timer import Timer
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.manager import Exchange
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.log import BusLog
 
 
 class Operator:

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jsonbus.aio.outgoing import Outgoing
-from jsonbus.aio.publishing import HISTORY_WAIT_S, Publishing
+from jsonbus.aio.publishing import Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
@@ -25,37 +25,29 @@ from jsonbus.aio.timer import Timer
 from jsonbus.aio.workers import Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
-from jsonbus.errors import ClosedError, LocalError
-from jsonbus.frontend.channels.figures import NO_CHANNELS
-from jsonbus.frontend.events import Answers, BusLog, handle_events
+from jsonbus.errors import LocalError
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
-from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
-from jsonbus.frontend.subscription import DiscardCounter
-from jsonbus.frontend.watches import Watches
+from jsonbus.frontend.limits import (
+    CLOSE_RESERVE_S,
+    DEAF_S,
+    END_GRACE_S,
+    HISTORY_WAIT_S,
+    INTERFACES_S,
+)
+from jsonbus.frontend.loop import BaseLoop
+from jsonbus.frontend.opening import datagram_bytes, transport_figures
 from jsonbus.transport.base import Sender, Transport
 
 if TYPE_CHECKING:
-    # At run time where it is used: few programs watch.
-    from jsonbus.aio.channels import Channels
-    from jsonbus.aio.watch import EventHandler, Watch
-    from jsonbus.frontend.watch import E, Subject
+    from jsonbus.aio.channels import Channels  # noqa: F401 - in the base class
 
 T = TypeVar("T")
 
-#: A node that did not listen for this long may have missed what others announced.
-DEAF_S = 1.0
 
-CLOSE_S = 1.0
-
-#: What close() keeps of its time for saying goodbye.
-CLOSE_RESERVE_S = 0.2
-
-#: How much longer than it was given a second close() may wait for the first.
-END_GRACE_S = 0.5
-
-
-class Loop:
+class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. All methods are for the event loop's thread unless they say otherwise."""
+
+    workers: Workers
 
     def __init__(
         self,
@@ -64,15 +56,9 @@ class Loop:
         config: BusConfig,
         event_loop: asyncio.AbstractEventLoop,
     ) -> None:
-        name = node.settings.name
-        self.log = BusLog(name)
-        self.answers = Answers()
-        self.discards = DiscardCounter()
-        self.workers = Workers(name, config.workers, event_loop, self.log)
+        super().__init__(node, transport, config, nullcontext(), nullcontext())
+        self.workers = Workers(node.settings.name, config.workers, event_loop, self.log)
         self.event_loop = event_loop
-        self._config = config
-        self._node = node
-        self._transport = transport
         self._changed = Signal(event_loop)  # events came, or the bus is closing
         self._receiving = Receiving(
             transport,
@@ -88,17 +74,7 @@ class Loop:
         self.publishing = Publishing(
             node, self._outgoing, event_loop, self.check_here, self._set_timer
         )
-        self._subscriptions: set[Subscription] = set()
-        self._watches = Watches(nullcontext())
-        #: Made by the bus when it is first asked for a channel.
-        self.channels: Channels | None = None
-        self._takes_channels = True
-        self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
-        self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._timer = Timer(event_loop, self._handle_timer)
-        self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
-        self._is_closing = False
-        self._is_cut_off = False
         self._ended = asyncio.Event()
 
     def start(self) -> None:
@@ -107,10 +83,6 @@ class Loop:
         note_open(self)
         self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closing
 
     def check_here(self) -> None:
         """Raise unless this is the process, thread and event loop that the bus belongs to."""
@@ -133,11 +105,6 @@ class Loop:
         self._tend()
         return result
 
-    def look(self, see: Callable[[Node, float], T]) -> T:
-        """Ask the node something that changes nothing. Works on a closed bus, too."""
-        self.check_here()
-        return see(self._node, monotonic())
-
     async def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
         """Whether the condition came true in time; looked at after every event."""
         self.check_here()
@@ -158,85 +125,6 @@ class Loop:
         except TimeoutError:
             return False
         return True
-
-    def attach(self, subscription: Subscription, enter: Callable[[Node, float], None]) -> None:
-        """Begin a subscription; `enter` tells the node of it."""
-
-        def act(node: Node, now: float) -> None:
-            enter(node, now)
-            self._subscriptions.add(subscription)
-            self._changed.fire()  # it may be the subscriber that somebody waits for
-
-        self.call(act)
-
-    def amend(self, subscription: Subscription, change: Callable[[Node, float], bool]) -> bool:
-        """Change what an open subscription gets; raises ClosedError if it has ended."""
-
-        def act(node: Node, now: float) -> bool:
-            if subscription not in self._subscriptions:
-                raise ClosedError(f"the subscription to {subscription.pattern!r} is closed")
-            is_changed = change(node, now)
-            self._changed.fire()
-            return is_changed
-
-        return self.call(act)
-
-    def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
-        """End a subscription; nothing if it has ended."""
-        if subscription in self._subscriptions and not self._is_cut_off:
-            self.call(leave)
-            self._subscriptions.remove(subscription)
-            self._end_subscription(subscription)
-
-    def make_watch(
-        self, subject: Subject[E], handler: EventHandler[E], release: Callable[[Watch[E]], None]
-    ) -> Watch[E]:
-        """Tell the handler of all that the subject is, what is the case already first."""
-        from jsonbus.aio.watch import Watch
-
-        self.check_here()
-        if self._is_closing:
-            raise closed_error()
-        self._tend()  # what was not told yet happened before: it is for those who watch already
-        watch = Watch(subject, handler, self.log, schedule=self.workers.schedule, release=release)
-        watch.begin(self._node, monotonic())
-        self._watches.add(watch)
-        watch.rouse()
-        return watch
-
-    def end_watch(self, watch: Watch[Any]) -> None:
-        """Tell the handler no more; nothing if that has ended."""
-        if not (watch.is_closed or self._is_cut_off):
-            self.check_here()
-            self._watches.end(watch)
-
-    def stats(self) -> dict[str, int]:
-        """The figures of node, transport and mailboxes."""
-        self.check_here()
-        figures = self._node.stats()
-        figures |= self._outgoing.figures
-        figures["messages_dropped"] = (
-            self.discards.count
-            + self._overflowed
-            + sum(subscription.overflowed for subscription in self._subscriptions)
-        )
-        figures |= self._watches.figures()
-        figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
-        figures |= self._figures or transport_figures(self._transport)
-        return figures
-
-    def have_channels(self, make: Callable[[], Channels]) -> Channels:
-        """Those of the bus; made now if there are none. Raises ClosedError."""
-        self.check_here()
-        if not self._takes_channels:
-            raise closed_error()
-        if self.channels is None:
-            self.channels = make()
-        return self.channels
-
-    def addresses(self) -> list[str]:
-        """Those of this machine by which the node is on the bus."""
-        return [each.address for each in self._transport.describe().interfaces]
 
     def wake(self) -> None:
         """A mailbox that held up has room."""
@@ -313,18 +201,13 @@ class Loop:
     def close_at_exit(self) -> None:
         self.end_now()
 
-    def cut_off(self) -> None:
-        """See `lifetime.Openable`."""
-        # No remove_reader here: the parent's event loop has the same kernel object.
-        self._is_cut_off = True
-        self._is_closing = True
-        self._node.express.forget()
-        for subscription in tuple(self._subscriptions):
-            subscription.cut_off()
-        self._watches.cut_off()
-        if self.channels is not None:
-            self.channels.cut_off()
-        self._transport.close()
+    # `cut_off` calls no remove_reader: the parent's event loop has the same kernel object.
+
+    def _notify(self) -> None:
+        self._changed.fire()
+
+    def _outgoing_figures(self) -> dict[str, int]:
+        return self._outgoing.figures
 
     def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
         # Sinks are subscriptions.
@@ -333,13 +216,7 @@ class Loop:
     def _tend(self) -> None:
         """Pass on what a call to the node caused, and set the timer."""
         node = self._node
-        events = node.take_events()
-        if events:
-            self._changed.fire()
-            self._watches.put(events)
-            self._watches.rouse()
-            if self.channels is not None:
-                self.channels.look()
+        events = self._take_events()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
             self.publishing.deliver_own(deliveries)
@@ -348,7 +225,7 @@ class Loop:
         timer_at = node.timer_at()
         if timer_at is not None and not self._is_closing:
             self._timer.set(timer_at)
-        handle_events(events, self.answers, self.log)
+        self._report(events)
 
     def _set_timer(self, at: float) -> None:
         if not self._is_closing:
@@ -369,13 +246,11 @@ class Loop:
         # Whatever goes wrong below, the node's timers go on.
         self._timer.set(now + INTERFACES_S)
         try:
-            if now >= self._looks_at:
-                self._looks_at = now + INTERFACES_S
-                if self._transport.rejoin():
-                    self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
-                    self._node.interfaces_changed(now)
-                    if self.channels is not None:
-                        self.channels.follow_addresses()
+            if self._follow_interfaces(now):
+                self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
+                self._node.interfaces_changed(now)
+                if self.channels is not None:
+                    self.channels.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
                 self._node.wall_offset_s = time.time() - now  # somebody may have set the clock
@@ -404,10 +279,6 @@ class Loop:
         except TimeoutError:
             pass
 
-    def _end_subscription(self, subscription: Subscription) -> None:
-        subscription.end()
-        self._overflowed += subscription.overflowed
-
     def _say_goodbye(self) -> None:
         now = monotonic()
         self._node.close(now)
@@ -417,12 +288,7 @@ class Loop:
 
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""
-        subscriptions, self._subscriptions = self._subscriptions, set()
-        for subscription in subscriptions:
-            self._end_subscription(subscription)
-        self._watches.end_all()
-        self.answers.give_up()
-        self.workers.request_stop()
+        self._end_all()
         self._receiving.stop()
         self._outgoing.close()
         self._timer.cancel()

@@ -35,17 +35,10 @@ from time import monotonic
 from jsonbus.aio.signal import Signal
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import LINGER_S, OUTPUT_BYTES_MAX, RETRY_S, STALL_S
+from jsonbus.frontend.log import BusLog
 from jsonbus.frontend.throttle import Throttle
 from jsonbus.transport.base import Transport
-
-#: How long messages gather after a datagram left, if more keep coming: some twenty turns of an
-#: event loop that does little else, and short beside what any network takes to be noticed.
-LINGER_S = 0.0003
-
-#: Output that may wait while the kernel has no room. Some 750 datagrams: more than any socket
-#: buffer takes at once, little enough to leave within a second on a slow network.
-OUTPUT_BYTES_MAX = 1 << 20
 
 #: What may leave before a publisher has to yield. It takes half a millisecond or so to publish; a
 #: turn of the loop, beside that, costs next to nothing.
@@ -55,14 +48,9 @@ TURN_BYTES_MAX = 1 << 16
 #: messages that may be in it took theirs.
 DATAGRAM_BYTES_COUNTED = 1 << 11
 
-#: How long the kernel may have no room for a datagram before it counts as refused.
-STALL_S = 5.0
 
 #: An allowance is of no use after this time: a smaller receiver may have come meanwhile.
 ALLOWANCE_S = 0.1
-
-#: How soon to try again when the kernel had no room.
-RETRY_S = 0.001
 
 
 class Outgoing:

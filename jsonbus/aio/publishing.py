@@ -18,14 +18,12 @@ from jsonbus.aio.subscription import Subscription
 from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.message import Message
 from jsonbus.core.node import Node
+from jsonbus.frontend.limits import HISTORY_WAIT_S
 
 #: Publishes after which one yields, though little or nothing was sent. Awaiting alone does not: a
 #: task that publishes without a pause what nobody wants would keep the bus from ever hearing that
 #: somebody does. So many take half a millisecond, of which yielding is a twentieth.
 PUBLISHED_MAX = 1024
-
-#: A publisher that waits for room in the history looks at least this often whether there is some.
-HISTORY_WAIT_S = 0.02
 
 
 class Publishing:

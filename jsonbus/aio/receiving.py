@@ -20,22 +20,17 @@ from time import monotonic
 from jsonbus.aio.subscription import Subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
+from jsonbus.frontend.log import BusLog
 from jsonbus.transport.base import Sender, Transport
 
 Deliveries = list[tuple[Subscription, list[Message]]]
 
-#: Datagrams read per turn of the event loop: enough that a flood is not slowed by selecting, few
-#: enough (a millisecond or two) that everything else in the loop gets its turn.
-DRAIN_MAX = 64
 
 #: Messages brought to mailboxes per turn, by whole datagrams: two, if those are full of small
 #: values on loopback. With many hundreds alive at once, each takes fresh memory, and a mailbox of
 #: the usual size would overflow before its reader had its turn.
 MESSAGES_MAX = 128
-
-#: The pause after an error that would come again at once.
-TROUBLE_PAUSE_S = 0.1
 
 
 class Receiving:

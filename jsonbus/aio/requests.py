@@ -1,44 +1,71 @@
-"""Requests and pings: ask and wait for the answer; serve others."""
+"""Requests and pings with tasks: a request waits for a future of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from jsonbus.aio.loop import Loop
-from jsonbus.aio.subscription import Handler, Subscription
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
-from jsonbus.core.node import Node
 from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import RequestTimeoutError
-from jsonbus.frontend.events import Answer, Pong, describe_failure, read_answer
-from jsonbus.frontend.waits import ServiceWaits
+from jsonbus.frontend.requests import (
+    Answer,
+    BaseRequests,
+    Pong,
+    describe_failure,
+    make_reply,
+    read_answer,
+)
+from jsonbus.frontend.subscription import Handler
 
 
-class Requests:
-    """What `AsyncBus` offers about requests; `loop` is its loop."""
+class Requests(BaseRequests):
+    """The requests of one `AsyncBus`."""
 
     def __init__(self, loop: Loop, workers: int) -> None:
+        super().__init__(loop, workers, nullcontext())
         self._loop = loop
-        self._services: dict[str, Subscription] = {}
-        self._waits = ServiceWaits(workers)
 
-    def serve(self, service: Subscription, node: Node, now: float) -> None:
-        """Have the node bring requests to the service."""
-        node.serve(service.pattern, service, now)
-        self._services[service.pattern] = service
+    def make_service(self, handler: Handler) -> Handler:
+        """Return a handler of requests that sends what `handler` returns."""
+        return partial(self._answer, handler)
 
-    def stop_serving(self, service: Subscription, node: Node, now: float) -> None:
-        """The reverse."""
-        node.unserve(service.pattern, now)
-        del self._services[service.pattern]
+    async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
+        """See `AsyncBus.request`."""
+        answered: asyncio.Future[Answer] = self._loop.event_loop.create_future()
 
-    async def answer(self, handler: Handler, message: Message) -> None:
-        """Run the handler of a service, and send what it gives. In a worker."""
+        def give(answer: Answer) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        handler = current_subscription() if self._loop.workers.are_current() else None
+        with self._waiting_for(topic, handler):
+            request_id = self._loop.call(self._ask(topic, value, timeout_s, give))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    answer = await answered
+            except TimeoutError:
+                raise RequestTimeoutError(topic, timeout_s) from None
+            finally:
+                self._answers.forget_reply(request_id)
+                self._loop.look(lambda node, now: node.cancel_request(request_id))
+        return read_answer(answer, topic)
+
+    async def ping(self, timeout_s: float) -> list[Pong]:
+        """See `AsyncBus.ping`."""
+        ping_id = self._loop.call(self._start_ping)
+        try:
+            await self._loop.wait_for(lambda node: False, timeout_s)
+        finally:
+            pongs = self._answers.take_pongs(ping_id)
+        return pongs
+
+    async def _answer(self, handler: Handler, message: Message) -> None:
         assert isinstance(message, Request)
         value, failure = None, None
         try:
@@ -53,58 +80,4 @@ class Requests:
             self._loop.log.fail("the handler that serves %r failed", message.topic)
         finally:
             if not self._loop.is_closed:
-                self._loop.call(lambda node, now: node.reply(message, value, failure, now))
-
-    async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
-        """See `AsyncBus.request`."""
-        answered: asyncio.Future[Answer] = self._loop.event_loop.create_future()
-
-        def give(answer: Answer) -> None:
-            if not answered.done():
-                answered.set_result(answer)
-
-        def ask(node: Node, now: float) -> int:
-            request_id = node.request(topic, value, timeout_s, now)
-            self._loop.answers.expect_reply(request_id, give)
-            return request_id
-
-        with self._waiting_for(topic):
-            request_id = self._loop.call(ask)
-            try:
-                async with asyncio.timeout(timeout_s):
-                    answer = await answered
-            except TimeoutError:
-                raise RequestTimeoutError(topic, timeout_s) from None
-            finally:
-                self._loop.answers.forget_reply(request_id)
-                self._loop.look(lambda node, now: node.cancel_request(request_id))
-        return read_answer(answer, topic)
-
-    async def ping(self, timeout_s: float) -> list[Pong]:
-        """See `AsyncBus.ping`."""
-
-        def start(node: Node, now: float) -> int:
-            ping_id = node.ping(now)
-            self._loop.answers.expect_pongs(ping_id)
-            return ping_id
-
-        ping_id = self._loop.call(start)
-        try:
-            await self._loop.wait_for(lambda node: False, timeout_s)
-        finally:
-            pongs = self._loop.answers.take_pongs(ping_id)
-        return pongs
-
-    @contextmanager
-    def _waiting_for(self, topic: str) -> Iterator[None]:
-        """Note a wait for a service of this very bus; raises LocalError if it would not end."""
-        service = self._services.get(topic)
-        handler = current_subscription() if self._loop.workers.are_current() else None
-        if service is None or handler is None:
-            yield
-            return
-        self._waits.begin(handler, service, topic)
-        try:
-            yield
-        finally:
-            self._waits.end(handler)
+                self._loop.call(make_reply(message, value, failure))

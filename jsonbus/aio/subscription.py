@@ -9,27 +9,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
-from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
-from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
+from jsonbus.frontend.limits import READER_CHECK_S
+from jsonbus.frontend.subscription import BaseSubscription, Handler, SubscribeOptions
 
-#: Of a message; or of a list of messages, for who subscribes `in_batches`. Plain or async.
-Handler = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from jsonbus.aio.loop import Loop
 
 #: Messages that a worker gives to a handler before it lets others run. More than a turn of the loop
 #: brings (receiving.py), else a flood would fill the mailbox of a handler that keeps up.
 HANDLED_MAX = 256
-
-#: A publisher that waits for room looks this often whether the reader still lives.
-READER_CHECK_S = 0.5
 
 
 class Subscription(BaseSubscription):
@@ -43,48 +39,26 @@ class Subscription(BaseSubscription):
         self,
         pattern: str | Sequence[str],
         handler: Handler | None,
+        options: SubscribeOptions,
+        loop: Loop,
+        bus: object,
         *,
-        maxsize: int,
-        overflow: str,
-        as_type: Any,
-        in_batches: bool,
-        is_passive: bool,
-        log: BusLog,
-        discards: DiscardCounter,
-        event_loop: asyncio.AbstractEventLoop,
-        check_here: Callable[[], None],
-        schedule: Callable[[Subscription], None],
-        release: Callable[[Subscription], None],
-        change: Callable[[Subscription, str, bool], bool],
-        wake: Callable[[], None],
+        is_service: bool = False,
     ) -> None:
-        super().__init__(
-            pattern,
-            maxsize=maxsize,
-            overflow=overflow,
-            as_type=as_type,
-            is_passive=is_passive,
-            log=log,
-            discards=discards,
-        )
-        self._handler = handler
-        self._event_loop = event_loop
-        self._check_here = check_here  # raises in a wrong thread, loop or process
-        self._schedule = schedule
-        # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
-        # of use only as long as its bus is open.
-        self._release = release
-        self._change = change  # subscribes to a pattern more, or to one less
-        self._wake = wake  # makes the receiver look whether it may go on
+        """Raises ConfigError."""
+        super().__init__(pattern, handler, options, loop, bus, is_service=is_service)
+        self._event_loop = loop.event_loop
+        self._check_here = loop.check_here  # raises in a wrong thread, loop or process
+        self._schedule = loop.workers.schedule
         self._readers: deque[asyncio.Future[None]] = deque()  # tasks that wait in get()
-        self._left = Signal(event_loop)  # messages were taken that publishers wait for
+        self._left = Signal(loop.event_loop)  # messages were taken that publishers wait for
         self._last_reader: asyncio.Task[Any] | None = None
         # Takes the next message; raises IndexError if there is none. Most subscriptions want
         # nothing done with it.
         is_special = self._is_blocking or self._convert is not None
         self._pop = self._pop_special if is_special else self._mailbox.take
-        self._pop_for_handler = self._pop_batch if in_batches else self._pop
-        self._turns = 1 if in_batches else HANDLED_MAX
+        self._pop_for_handler = self._pop_batch if options.in_batches else self._pop
+        self._turns = 1 if options.in_batches else HANDLED_MAX
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
         """The next message; waits for one, at most `timeout` seconds.
@@ -131,39 +105,6 @@ class Subscription(BaseSubscription):
             return await self._wait_for_next()
         except ClosedError:
             raise StopAsyncIteration from None
-
-    def add_pattern(self, pattern: str) -> bool:
-        """Get the messages to one more topic or pattern from now on; False if it does already.
-
-        A message that several patterns match still comes once. Raises InvalidTopicError,
-        ClosedError, and LocalError if it serves requests.
-        """
-        return self._change(self, pattern, True)
-
-    def remove_pattern(self, pattern: str) -> bool:
-        """Get them no more; False if it did not. What came before can still be read.
-
-        One without patterns gets nothing until the next is added. Raises ClosedError.
-        """
-        return self._change(self, pattern, False)
-
-    def close(self) -> None:
-        """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.
-
-        A handler that is just running finishes. A second call does nothing.
-        """
-        self._release(self)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # What follows is for the loop and the workers.
 
@@ -220,8 +161,7 @@ class Subscription(BaseSubscription):
                     self._fail(message)
             lost = self._mailbox.take_overflow()
             if lost:
-                error = QueueFullError(self.pattern, lost)
-                self._log.warn_once(("overflow", self.pattern), "%s", error)
+                self._warn_of_overflow(lost)
             has_more = self._mailbox.pending > 0
         finally:
             self._is_scheduled = has_more
@@ -238,22 +178,9 @@ class Subscription(BaseSubscription):
         self._left.fire()
         self._wake()
 
-    def cut_off(self) -> None:
-        """This is a forked child."""
-        self._is_closed = True
-
     def _check_readable(self) -> None:
         self._check_here()
-        if self._handler is not None:
-            raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
-
-    def _check_end(self) -> None:
-        """Nothing is pending: raise if `get` has to."""
-        lost = self._mailbox.take_overflow()
-        if lost:
-            raise QueueFullError(self.pattern, lost)
-        if self._is_closed:
-            raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+        self._check_unhandled()
 
     def _pop_special(self) -> Message:
         """The next message of the type asked for; somebody may have waited for its place."""
@@ -294,7 +221,7 @@ class Subscription(BaseSubscription):
         """A message was taken: somebody may have waited for that."""
         if not self._excess:
             self._left.fire()
-        if self._lets_go():
+        if self._unblocks():
             self._wake()
 
     async def _wait_for_next(self) -> Message:

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from time import monotonic
 from typing import Protocol
 
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.log import BusLog
 
 #: How long a handler that was cancelled may take to clean up.
 CANCEL_S = 0.5

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar, get_args
 
 from jsonbus.errors import ConfigError
 
-OVERFLOW_POLICIES = ("drop_oldest", "drop_newest", "block", "error")
+#: What happens to messages that do not fit.
+Overflow = Literal["drop_oldest", "drop_newest", "block", "error"]
+
+OVERFLOW_POLICIES: tuple[Overflow, ...] = get_args(Overflow)
 
 M = TypeVar("M")
 
@@ -32,7 +35,7 @@ class Mailbox(Generic[M]):
 
     __slots__ = ("_lost", "_messages", "dropped", "maxsize", "overflow")
 
-    def __init__(self, maxsize: int, overflow: str = "drop_oldest") -> None:
+    def __init__(self, maxsize: int, overflow: Overflow = "drop_oldest") -> None:
         if type(maxsize) is not int or maxsize < 1:
             raise ConfigError(f"maxsize is {maxsize!r}: give the number of messages to keep")
         if overflow not in OVERFLOW_POLICIES:

@@ -1,21 +1,24 @@
-"""What both front ends share: everything about a bus that neither locks nor waits.
+"""What both front ends share: the face of a bus, and everything about it that does not wait.
 
-opening.py       a node and its transport, from the settings
-throttle.py      when a datagram may leave: pace, and a full send buffer
-checks.py        arguments of the public methods
-events.py        what the core tells: logged, or handed to whoever waits for it
-watch.py         handlers of what happens on the bus, as far as the same in both
-presence.py      what they are told of nodes
-gaps.py          what they are told of messages that were given up
-watches.py       all that one bus has of them
-subscription.py          the part of a subscription that is the same with threads and tasks
+A bus has one face and two engines. The face is `BaseBus`: the public methods that are plain calls
+with threads and with tasks. The engines, sync/ and aio/, differ where it matters: one locks and
+runs threads, the other does neither. Nothing here knows which of them it serves: where a lock is
+needed, it gets one that may do nothing.
+
+In the order in which a bus meets them:
+
+bus.py           BaseBus: the public methods that do not wait
+checks.py        arguments of public methods
+opening.py       a node and its transport, made from the settings
+loop.py          BaseLoop: subscriptions, watches, channels and counters of one bus
+throttle.py      whether the next datagram may leave: rate limit, receivers on this host
+subscription.py  BaseSubscription: the messages of one subscription, and their fate
+watch.py         watches: handlers of `on_node` and `on_gap`
+requests.py      requests, pings, and handlers that would wait for themselves
+log.py           BusLog: events of the core, one line each
 lifetime.py      open buses when the process forks or ends
-waits.py         handlers that would wait for themselves
-manager.py      all channels of one bus: connections, memory, times
-channels/listener.py     who calls this node, and how it is answered
-channels/connector.py         its attempts to reach ports of other nodes
-channels/connection.py          one connection, and the end of a channel on it
-channels/channel.py       the part of a channel that is the same with threads and tasks
-binding.py       the same of a port that was bound
-figures.py   what stats() tells of channels
+limits.py        numbers that both front ends need
+channels/        channels, as far as they are the same in both
+
+Called by sync/ and aio/ only. Calls core/ (the protocol) and transport/ (sockets).
 """

@@ -20,8 +20,6 @@ from jsonbus.version import __version__
 #: same id with a probability of one in two million million.
 NODE_ID_BYTES = 10
 
-#: How often a bus looks whether interfaces came or went: it takes some 0.1 ms.
-INTERFACES_S = 3.0
 
 NAME_BYTES_MAX = 255
 

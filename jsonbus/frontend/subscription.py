@@ -3,34 +3,37 @@
 No lock and no waiting here. A method with a leading underscore is called under the subscription's
 lock (threads) or in its event loop (tasks).
 
-With overflow "block", messages that the mailbox cannot take are kept beside it, in order, and count
-as pending: the rest of one datagram, after which the receive loop reads no more, and what
-publishers of this process brought that cannot wait (`Subscription.wait_for_room` says who). Beyond
-EXCESS_MAX of them, new ones are dropped and counted.
+With overflow "block", messages that do not fit into the mailbox are kept beside it, in order, and
+count as pending: the rest of one datagram, after which the receiver reads no more, and messages of
+publishers of this process that cannot wait (`Subscription.wait_for_room` says which). Beyond
+EXCESS_MAX, new ones are dropped and counted.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from jsonbus.core.mailbox import Mailbox
+from jsonbus.core.mailbox import Mailbox, Overflow
 from jsonbus.core.message import Message, make_message
-from jsonbus.errors import PayloadError
+from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import EXCESS_MAX, MAXSIZE_DEFAULT
 
-MAXSIZE_DEFAULT = 1024
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
 
-#: Messages taken from a mailbox under one lock. Fewer cost more locking; with many more, other
-#: subscriptions would wait for a worker too long.
-BATCH_MAX = 128
+#: A function of one message; or, with `in_batches`, of a list of messages. AsyncBus also takes
+#: async functions.
+Handler = Callable[[Any], Any]
 
 
 class DiscardCounter:
-    """Messages that all subscriptions of a bus dropped, open or closed, but for want of room."""
+    """Counts messages dropped for reasons other than a full mailbox, over all subscriptions."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,41 +45,88 @@ class DiscardCounter:
             self.count += count
 
 
-#: Messages kept beside a full mailbox with overflow "block", when their publisher cannot wait. More
-#: than one datagram brings; a program that publishes to itself without ever reading fills it.
-EXCESS_MAX = 10_000
+class SubscribeOptions(NamedTuple):
+    """The keywords of `subscribe`."""
+
+    maxsize: int = MAXSIZE_DEFAULT
+    overflow: Overflow = "drop_oldest"
+    as_type: Any = None
+    in_batches: bool = False
+    passive: bool = False
 
 
-class BaseSubscription:
+class BaseSubscription(ABC):
     """The messages of one subscription; the base of `Subscription` in both front ends."""
 
     def __init__(
         self,
         pattern: str | Sequence[str],
+        handler: Handler | None,
+        options: SubscribeOptions,
+        loop: BaseLoop[Any, Any],
+        bus: object,
         *,
-        maxsize: int,
-        overflow: str,
-        as_type: Any,
-        is_passive: bool,
-        log: BusLog,
-        discards: DiscardCounter,
+        is_service: bool = False,
     ) -> None:
-        # What was subscribed to, nearly always one; a dict is an ordered set.
+        # The patterns, nearly always one; a dict is an ordered set.
         given = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
         self._patterns = dict.fromkeys(given)
-        self._is_passive = is_passive
-        self._log = log
-        self._discards = discards
-        self._mailbox: Mailbox[Message] = Mailbox(maxsize, overflow)
-        self._convert = None if as_type is None else _make_converter(as_type)
-        self._is_blocking = overflow == "block"
+        self._handler = handler
+        self._is_passive = options.passive
+        self._is_handled_in_batches = options.in_batches
+        self._loop = loop
+        # Keeps the bus alive: a subscription is of use only as long as its bus is open.
+        self._bus = bus
+        #: Whether it gets the requests to a topic that the bus serves.
+        self.is_service = is_service
+        self._log = loop.log
+        self._discards = loop.discards
+        self._wake = loop.wake  # makes the receiver check whether it may go on
+        self._mailbox: Mailbox[Message] = Mailbox(options.maxsize, options.overflow)
+        self._convert = None if options.as_type is None else _make_converter(options.as_type)
+        self._is_blocking = options.overflow == "block"
         self._excess: deque[Message] = deque()
-        self._discarded = 0  # pending when it was closed, or not of the type asked for
+        self._discarded = 0  # pending at the close, or not of the type asked for
         self._is_closed = False
-        self._is_scheduled = False  # for the handler: messages wait for it, or it runs
-        # Policy block: the receive loop reads nothing until this mailbox is half empty. At the
-        # first free place would be too early: the loop would stop and go for every message.
+        self._is_scheduled = False  # messages wait for the handler, or it runs
+        # With overflow "block": the receiver reads nothing until this mailbox is half empty. To go
+        # on at the first free place would be too early: it would stop and go for every message.
         self._blocks_receiving = False
+
+    def add_pattern(self, pattern: str) -> bool:
+        """Subscribe to one more topic or pattern; False if it was subscribed to already.
+
+        A message that several patterns match still arrives once. Raises InvalidTopicError,
+        ClosedError, and LocalError if this is what `serve` returned.
+        """
+        return self._loop.change_pattern(self, pattern, is_wanted=True)
+
+    def remove_pattern(self, pattern: str) -> bool:
+        """Unsubscribe from one topic or pattern; False if it was not subscribed to.
+
+        Messages that arrived before can still be read. A subscription without patterns receives
+        nothing until one is added. Raises ClosedError, and LocalError if this is what `serve`
+        returned.
+        """
+        return self._loop.change_pattern(self, pattern, is_wanted=False)
+
+    def close(self) -> None:
+        """Unsubscribe. Pending messages are dropped and counted, waiting readers are woken.
+
+        A call of the handler that has begun is not interrupted. Idempotent.
+        """
+        self._loop.detach(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -90,7 +140,7 @@ class BaseSubscription:
 
     @property
     def is_passive(self) -> bool:
-        """Whether it gets only what travels for others anyway."""
+        """Whether it gets only messages that are sent for other subscribers anyway."""
         return self._is_passive
 
     @property
@@ -105,12 +155,12 @@ class BaseSubscription:
 
     @property
     def overflowed(self) -> int:
-        """How many of the dropped ones there was no room for."""
+        """How many messages were dropped because the mailbox was full."""
         return self._mailbox.dropped
 
     @property
     def is_closed(self) -> bool:
-        """Whether it gets no more messages."""
+        """Whether it receives no more messages."""
         return self._is_closed
 
     @property
@@ -120,7 +170,7 @@ class BaseSubscription:
 
     @property
     def blocks_receiving(self) -> bool:
-        """Whether the receive loop has to wait for this mailbox."""
+        """Whether the receiver has to wait until this mailbox has room."""
         return self._blocks_receiving
 
     def __repr__(self) -> str:
@@ -128,15 +178,43 @@ class BaseSubscription:
         return f"<{type(self).__name__} {self.pattern} {state}>"
 
     def has_pattern(self, pattern: str) -> bool:
-        """Whether it is subscribed to exactly this."""
+        """Whether exactly this pattern is subscribed to."""
         return pattern in self._patterns
 
+    # What follows is for the loop.
+
     def note_pattern(self, pattern: str, *, is_wanted: bool) -> None:
-        """The bus subscribed to one pattern more for it, or to one less."""
+        """Note that the loop subscribed to a pattern, or unsubscribed from it."""
         if is_wanted:
             self._patterns[pattern] = None
         else:
             del self._patterns[pattern]
+
+    @abstractmethod
+    def end(self) -> None:
+        """Drop pending messages and wake all callers that wait."""
+
+    def cut_off(self) -> None:
+        """Close in a forked child. A thread that does not exist here may hold the lock."""
+        self._is_closed = True
+
+    def _check_unhandled(self) -> None:
+        """Raise LocalError if a handler gets the messages."""
+        if self._handler is not None:
+            raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
+
+    def _check_end(self) -> None:
+        """Raise what `get` raises when nothing is pending, if it has to."""
+        lost = self._mailbox.take_overflow()
+        if lost:
+            raise QueueFullError(self.pattern, lost)
+        if self._is_closed:
+            raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+
+    def _warn_of_overflow(self, lost: int) -> None:
+        """Log that messages for the handler are missing, with overflow "error"."""
+        error = QueueFullError(self.pattern, lost)
+        self._log.warn_once(("overflow", self.pattern), "%s", error)
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
@@ -163,21 +241,21 @@ class BaseSubscription:
             )
 
     def _take(self, count_max: int) -> list[Message]:
-        """Up to that many messages, oldest first."""
+        """Take up to that many messages, oldest first."""
         taken = self._mailbox.take_many(count_max)
         while self._excess and self._mailbox.room:
             self._mailbox.put_many((self._excess.popleft(),))
         return taken
 
-    def _lets_go(self) -> bool:
-        """Whether messages were just taken that the receive loop was waiting for."""
+    def _unblocks(self) -> bool:
+        """Whether the receiver may go on, now that messages were taken."""
         if self._blocks_receiving and self.pending <= self._mailbox.maxsize // 2:
             self._blocks_receiving = False
             return True
         return False
 
     def _end(self) -> None:
-        """No more messages; the pending ones are dropped."""
+        """Drop pending messages and take no more."""
         self._is_closed = True
         self._blocks_receiving = False
         self._discard(self._mailbox.clear() + len(self._excess))
@@ -188,10 +266,10 @@ class BaseSubscription:
         self._discards.add(count)
 
     def _converted(self, message: Message) -> Message | None:
-        """The message with its value as the type asked for; None, warned of once, if it is not.
+        """Return the message with its value as the type asked for; None if it does not fit.
 
-        What another node sends never raises here: the next message may be right. The message is
-        a new one, since other subscriptions have the same.
+        A message of another node never raises here: the next one may fit. The result is a new
+        message, because other subscriptions have the same one.
         """
         assert self._convert is not None
         try:

@@ -1,52 +1,140 @@
-"""Handlers of what happens on the bus: the part that is the same with threads and tasks.
+"""Watches: handlers of `on_node` and `on_gap`, as far as they are the same with threads and tasks.
 
-What a watch is about is its subject: nodes (presence.py) or gaps (gaps.py). It begins with what is
-the case already, where the subject has that; whatever the node tells from then on comes after.
-Both happen in one step, so nothing is missed and nothing is told twice. What waits for the handler
-is bounded, and counted where it is dropped.
+The subject of a watch is nodes or gaps. A watch starts with the current state of its subject, where
+there is one; the events that the node reports from then on follow. Both happen in one step, so
+nothing is missed and nothing comes twice. The number of events that wait for a handler is bounded;
+dropped ones are counted.
 
-No lock and no waiting here. A method with a leading underscore is called under the loop's lock
-(threads) or in the event loop (tasks).
+`lock` is the lock of the loop (threads) or one that does nothing (tasks). Methods take it
+themselves unless they say that it is held.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
-from jsonbus.core.events import Event
+from jsonbus.core.events import Event, GapFound, NodeJoined, NodeLeft
 from jsonbus.core.mailbox import Mailbox
 from jsonbus.core.node import Node
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import EVENTS_MAX
 
-#: Events that may wait for a handler, besides those that it began with: as many as the largest bus
-#: that was simulated has nodes.
-EVENTS_MAX = 10_000
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
 
 E = TypeVar("E")
 
+EventHandler = Callable[[E], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node joined or left the bus; what a handler of `on_node` gets."""
+
+    #: "left" if the node said goodbye, "expired" if it was silent for too long.
+    kind: Literal["joined", "left", "expired"]
+    #: The id of the node.
+    node: str
+    name: str
+    #: The name of its machine; None unless the node itself has announced it.
+    host: str | None
+    #: The version of its software; None unless the node itself has announced it.
+    version: str | None
+    #: When this was noticed, in seconds since 1970.
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GapEvent:
+    """Messages of a reliable topic are lost for good; what a handler of `on_gap` gets.
+
+    They were requested again in vain. Subscriptions go on with the messages that follow. `first`
+    and `last` are sequences of the topic: they count, from 1, what this node published reliably to
+    it. They are not `Message.sequence`, which counts all messages of a node.
+    """
+
+    #: The id of the publisher.
+    node: str
+    name: str
+    topic: str
+    first: int
+    last: int
+    #: When they were given up, in seconds since 1970.
+    at: float
+
+    @property
+    def count(self) -> int:
+        """How many messages are missing."""
+        return self.last - self.first + 1
+
 
 class Subject(NamedTuple, Generic[E]):
-    """What a watch is about; `E` is what its handler is given."""
+    """What a watch is about; `E` is what its handler gets."""
 
-    name: str  # in the log
-    counter: str  # of events that were dropped, in stats()
-    #: What is the case already; given the node, its time, and the time of day.
+    #: For the log.
+    name: str
+    #: The key of dropped events in stats().
+    counter: str
+    #: Returns the current state as events, given the node, its time, and the time of day.
     begin: Callable[[Node, float, float], list[E]]
-    #: What an event of the core is to the handler, given the time of day; None: nothing.
+    #: Converts an event of the core, given the time of day; None if it is not of this subject.
     read: Callable[[Event, float], E | None]
 
 
-class BaseWatch(Generic[E]):
-    """The events of one handler; the base of `Watch` in both front ends."""
+def _begin_nodes(node: Node, now: float, at: float) -> list[NodeEvent]:
+    return [
+        NodeEvent("joined", info.node, info.name, info.host, info.version, at)
+        for info in node.nodes(now)
+        if not info.is_self
+    ]
 
-    def __init__(self, subject: Subject[E], handler: Any, log: BusLog) -> None:
+
+def _read_node(event: Event, at: float) -> NodeEvent | None:
+    match event:
+        case NodeJoined(node, name, about):
+            return NodeEvent("joined", node, name, about.host, about.version, at)
+        case NodeLeft(node, name, reason, about):
+            kind: Literal["left", "expired"] = "left" if reason == "left" else "expired"
+            return NodeEvent(kind, node, name, about.host, about.version, at)
+        case _:
+            return None
+
+
+def _begin_gaps(node: Node, now: float, at: float) -> list[GapEvent]:
+    return []  # earlier gaps are in the counters
+
+
+def _read_gap(event: Event, at: float) -> GapEvent | None:
+    if type(event) is not GapFound:
+        return None
+    return GapEvent(event.node, event.name, event.topic, event.first, event.last, at)
+
+
+NODES = Subject("nodes", "node_events_dropped", _begin_nodes, _read_node)
+GAPS = Subject("gaps", "gap_events_dropped", _begin_gaps, _read_gap)
+
+
+class BaseWatch(Generic[E]):
+    """The events that wait for one handler; the base of `Watch` in both front ends."""
+
+    def __init__(
+        self,
+        subject: Subject[E],
+        handler: EventHandler[E],
+        loop: BaseLoop[Any, Any],
+        bus: object,
+    ) -> None:
         self._subject = subject
         self._handler = handler
-        self._log = log
+        self._loop = loop
+        self._bus = bus  # kept alive by its watches, as by its subscriptions
+        self._lock = loop.lock
+        self._log = loop.log
         self._mailbox: Mailbox[E] = Mailbox(EVENTS_MAX)
-        self._discarded = 0  # pending when it was closed
+        self._discarded = 0  # events that were pending at the close
         self._is_scheduled = False
         self._is_closed = False
 
@@ -67,24 +155,34 @@ class BaseWatch(Generic[E]):
 
     @property
     def counter(self) -> str:
-        """What stats() calls the events that were dropped."""
+        """The key of dropped events in stats()."""
         return self._subject.counter
 
+    def close(self) -> None:
+        """Stop calling the handler. Pending events are dropped and counted. Idempotent.
+
+        A call of the handler that has begun is not interrupted.
+        """
+        self._loop.end_watch(self)
+
     def __call__(self, event: E) -> Any:
-        """What the handler does: its name stays of use where this decorates it."""
+        """Call the handler, so that its name is still of use where `on_node` decorates it."""
         return self._handler(event)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{self.pending} pending"
         return f"<{type(self).__name__} of {self._subject.name}, {state}>"
 
-    def _begin(self, node: Node, now: float) -> None:
+    # What follows is for the loop and the workers.
+
+    def begin(self, node: Node, now: float) -> None:
+        """Start with the current state. Lock held."""
         events = self._subject.begin(node, now, time.time())
         self._mailbox = Mailbox(len(events) + EVENTS_MAX)
         self._mailbox.put_many(events)
 
-    def _put(self, events: Iterable[Event]) -> None:
-        """Add those that it is about."""
+    def put(self, events: Iterable[Event]) -> None:
+        """Add the events of this subject. Lock held."""
         read, at = self._subject.read, time.time()
         found = [each for event in events if (each := read(event, at)) is not None]
         if not found:
@@ -97,17 +195,78 @@ class BaseWatch(Generic[E]):
             )
         self._mailbox.put_many(found)
 
-    def _is_due(self) -> bool:
-        """Whether somebody has to see to the handler; then nobody else has to."""
-        if self._is_scheduled or self._is_closed or not self._mailbox.pending:
-            return False
-        self._is_scheduled = True
-        return True
+    def schedule(self) -> None:
+        """Have a worker run the handler, if events wait and no worker has them yet."""
+        with self._lock:
+            if self._is_scheduled or self._is_closed or not self._mailbox.pending:
+                return
+            self._is_scheduled = True
+        self._loop.workers.schedule(self)
 
-    def _end(self) -> None:
-        """No more events; the pending ones are dropped."""
+    def end(self) -> None:
+        """Drop pending events and take no more."""
+        with self._lock:
+            self._is_closed = True
+            self._discarded += self._mailbox.clear()
+
+    def cut_off(self) -> None:
+        """Close in a forked child. A thread that does not exist here may hold the lock."""
         self._is_closed = True
-        self._discarded += self._mailbox.clear()
 
     def _fail(self, event: E) -> None:
         self._log.fail("the handler of %s failed on %r", self._subject.name, event)
+
+
+class Watches:
+    """All watches of one bus."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._lock = lock
+        self._all: tuple[BaseWatch[Any], ...] = ()  # replaced, never changed
+        # Events that closed watches had dropped.
+        self._dropped = {NODES.counter: 0, GAPS.counter: 0}
+
+    def add(self, watch: BaseWatch[Any]) -> None:
+        """Give it events from now on. Lock held."""
+        self._all = (*self._all, watch)
+
+    def put(self, events: Iterable[Event]) -> None:
+        """Give the node's events to all watches. Lock held."""
+        for watch in self._all:
+            watch.put(events)
+
+    def schedule(self) -> None:
+        """Have handlers run, after `put`. Lock not held."""
+        for watch in self._all:
+            watch.schedule()
+
+    def end(self, watch: BaseWatch[Any]) -> None:
+        """Give it no more events. Idempotent."""
+        with self._lock:
+            is_first = watch in self._all
+            self._all = tuple(each for each in self._all if each is not watch)
+        if is_first:
+            self._end(watch)
+
+    def end_all(self) -> None:
+        with self._lock:
+            watches, self._all = self._all, ()
+        for watch in watches:
+            self._end(watch)
+
+    def cut_off(self) -> None:
+        """Close all in a forked child. A thread that does not exist here may hold the lock."""
+        for watch in self._all:
+            watch.cut_off()
+
+    def figures(self) -> dict[str, int]:
+        """Return the entries of stats(). Lock held."""
+        figures = self._dropped.copy()
+        for watch in self._all:
+            figures[watch.counter] += watch.dropped
+        return figures
+
+    def _end(self, watch: BaseWatch[Any]) -> None:
+        watch.end()
+        with self._lock:
+            self._dropped[watch.counter] += watch.dropped

@@ -27,8 +27,8 @@ from jsonbus.frontend.channels.channel import (
 from jsonbus.frontend.channels.connection import LENT_BYTES_MAX, Line
 from jsonbus.frontend.channels.manager import Exchange
 from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
-from jsonbus.frontend.events import BusLog
-from jsonbus.frontend.subscription import BATCH_MAX
+from jsonbus.frontend.limits import BATCH_MAX
+from jsonbus.frontend.log import BusLog
 from jsonbus.sync.direct_receive import CAN_WAIT, Seat, Seats
 
 H = TypeVar("H", bound=Handler)

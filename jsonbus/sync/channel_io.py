@@ -16,7 +16,7 @@ from time import monotonic
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.manager import Exchange
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.log import BusLog
 from jsonbus.sync.waker import Waker
 
 #: The pause after an error that would come again at once.

@@ -27,18 +27,16 @@ import threading
 import time
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
-from jsonbus.errors import ClosedError, TransportError
-from jsonbus.frontend.channels.figures import NO_CHANNELS
-from jsonbus.frontend.events import Answers, BusLog, handle_events
+from jsonbus.errors import TransportError
 from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
-from jsonbus.frontend.opening import INTERFACES_S, datagram_bytes, transport_figures
-from jsonbus.frontend.subscription import DiscardCounter
-from jsonbus.frontend.watches import Watches
+from jsonbus.frontend.limits import CLOSE_RESERVE_S, CLOSE_S, DEAF_S, END_GRACE_S
+from jsonbus.frontend.loop import BaseLoop
+from jsonbus.frontend.opening import datagram_bytes, transport_figures
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
@@ -47,24 +45,9 @@ from jsonbus.sync.thread_pool import ThreadPool
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
-    # At run time where it is used: few programs watch.
-    from jsonbus.frontend.watch import E, Subject
-    from jsonbus.sync.channels import Channels
-    from jsonbus.sync.watch import EventHandler, Watch
+    from jsonbus.sync.channels import Channels  # noqa: F401 - in the base class
 
 T = TypeVar("T")
-
-#: A node that did not listen for this long may have missed what others announced.
-DEAF_S = 1.0
-
-CLOSE_S = 1.0
-
-#: What close() keeps of its time for saying goodbye.
-CLOSE_RESERVE_S = 0.2
-
-#: How much longer than it was given close() may wait for the receive thread, which ends within
-#: milliseconds unless somebody's log handler holds it.
-END_GRACE_S = 0.5
 
 
 class _Outcome(NamedTuple):
@@ -75,19 +58,15 @@ class _Outcome(NamedTuple):
     has_turn: bool
 
 
-class Loop:
+class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
+    workers: ThreadPool
+
     def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
-        name = node.settings.name
-        self.log = BusLog(name)
-        self.answers = Answers()
-        self.discards = DiscardCounter()
-        self.workers = ThreadPool(name, config.workers, self.log)
-        self._config = config
-        self._node = node
-        self._transport = transport
         self._lock = threading.Lock()
+        super().__init__(node, transport, config, self._lock, threading.Lock())
+        self.workers = ThreadPool(node.settings.name, config.workers, self.log)
         self._changed = threading.Condition(self._lock)  # events came, or the bus is closing
         self._receiving = Receiving(
             transport,
@@ -120,19 +99,8 @@ class Loop:
             tends_at=lambda: self._tends_at,
             will_wait=self.workers.will_wait,
         )
-        self._subscriptions: set[Subscription] = set()
-        self._watches = Watches(self._lock)
-        #: Made by the bus when it is first asked for a channel.
-        self.channels: Channels | None = None
-        self._channels_lock = threading.Lock()
-        self._takes_channels = True
-        self._overflowed = 0  # messages that subscriptions had no room for, until they were closed
-        self._figures: dict[str, int] | None = None  # the transport's, once it is closed
-        self._looks_at = monotonic() + INTERFACES_S
         self._tends_at = math.inf  # when the receive thread looks at the node's timers again
-        self._is_closing = False
         self._is_abandoned = False
-        self._is_cut_off = False
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -147,9 +115,10 @@ class Loop:
         self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closing
+    def check_here(self) -> None:
+        """Raise ForkedError in a forked child."""
+        if self._is_cut_off:
+            raise forked_error()
 
     def call(self, act: Callable[[Node, float], T]) -> T:
         """Do something with the node, and what that causes."""
@@ -169,20 +138,12 @@ class Loop:
             self._outgoing.let_go()
             raise
         deliver_own(outcome.deliveries)
-        self._pass_on(outcome.events)
+        self._report(outcome.events)
         return result
-
-    def look(self, see: Callable[[Node, float], T]) -> T:
-        """Ask the node something that changes nothing. Works on a closed bus, too."""
-        if self._is_cut_off:
-            raise forked_error()
-        with self._lock:
-            return see(self._node, monotonic())
 
     def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
         """Whether the condition came true in time; looked at after every event."""
-        if self._is_cut_off:
-            raise forked_error()
+        self.check_here()
         deadline = monotonic() + timeout_s
         self.workers.will_wait()
         with self._lock:
@@ -190,8 +151,7 @@ class Loop:
 
     def flush(self, timeout_s: float) -> bool:
         """Whether everything published so far left in time, what is held included."""
-        if self._is_cut_off:
-            raise forked_error()
+        self.check_here()
         deadline = monotonic() + timeout_s
         self.workers.will_wait()
         with self._lock:
@@ -199,111 +159,9 @@ class Loop:
                 lambda node: not node.held, deadline
             ) and self._outgoing.wait_until_sent(deadline)
 
-    def attach(self, subscription: Subscription, enter: Callable[[Node, float], None]) -> None:
-        """Begin a subscription; `enter` tells the node of it."""
-
-        def act(node: Node, now: float) -> None:
-            enter(node, now)
-            self._subscriptions.add(subscription)
-            self._changed.notify_all()  # it may be the subscriber that somebody waits for
-
-        self.call(act)
-
-    def amend(self, subscription: Subscription, change: Callable[[Node, float], bool]) -> bool:
-        """Change what an open subscription gets; raises ClosedError if it has ended."""
-
-        def act(node: Node, now: float) -> bool:
-            if subscription not in self._subscriptions:
-                raise ClosedError(f"the subscription to {subscription.pattern!r} is closed")
-            is_changed = change(node, now)
-            self._changed.notify_all()
-            return is_changed
-
-        return self.call(act)
-
-    def detach(self, subscription: Subscription, leave: Callable[[Node, float], object]) -> None:
-        """End a subscription; nothing if it has ended."""
-        if self._is_cut_off:
-            return
-
-        def act(node: Node, now: float) -> bool:
-            if subscription not in self._subscriptions:
-                return False
-            self._subscriptions.remove(subscription)
-            leave(node, now)
-            return True
-
-        if self.call(act):
-            self._end_subscription(subscription)
-
-    def make_watch(
-        self, subject: Subject[E], handler: EventHandler[E], release: Callable[[Watch[E]], None]
-    ) -> Watch[E]:
-        """Tell the handler of all that the subject is, what is the case already first."""
-        from jsonbus.sync.watch import Watch
-
-        if self._is_cut_off:
-            raise forked_error()
-        self.workers.start_workers()
-        watch = Watch(
-            subject,
-            handler,
-            self.log,
-            lock=self._lock,
-            schedule=self.workers.schedule,
-            release=release,
-        )
-        with self._lock:
-            if self._is_closing:
-                raise closed_error()
-            # What was not told yet happened before: it is for those who watch already.
-            events = self._take_events()
-            watch.begin(self._node, monotonic())
-            self._watches.add(watch)
-        watch.rouse()
-        self._pass_on(events)
-        return watch
-
-    def end_watch(self, watch: Watch[Any]) -> None:
-        """Tell the handler no more; nothing if that has ended."""
-        if not self._is_cut_off:
-            self._watches.end(watch)
-
-    def stats(self) -> dict[str, int]:
-        """The figures of node, transport and mailboxes."""
-        if self._is_cut_off:
-            raise forked_error()
-        with self._lock:
-            figures = self._node.stats()
-            figures |= self._outgoing.figures
-            figures["messages_dropped"] = (
-                self.discards.count
-                + self._overflowed
-                + sum(subscription.overflowed for subscription in self._subscriptions)
-            )
-            figures |= self._watches.figures()
-            figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
-            figures |= self._figures or transport_figures(self._transport)
-            return figures
-
     def wake(self) -> None:
         """Have the receive thread look at timers, output, and who holds it up."""
         self._receiving.wake()
-
-    def have_channels(self, make: Callable[[], Channels]) -> Channels:
-        """Those of the bus; made now if there are none. Raises ClosedError, TransportError."""
-        if self._is_cut_off:
-            raise forked_error()
-        with self._channels_lock:
-            if not self._takes_channels:
-                raise closed_error()
-            if self.channels is None:
-                self.channels = make()
-            return self.channels
-
-    def addresses(self) -> list[str]:
-        """Those of this machine by which the node is on the bus."""
-        return [each.address for each in self._transport.describe().interfaces]
 
     def close(self, timeout_s: float) -> None:
         """See `Bus.close`."""
@@ -343,39 +201,21 @@ class Loop:
         self.close(CLOSE_S)
 
     def cut_off(self) -> None:
-        """See `lifetime.Openable`. The lock may be held by a thread that is not here."""
-        self._is_cut_off = self.publishing.is_cut_off = True
-        self._is_closing = self.publishing.is_closing = True
-        self._node.express.forget()
-        for subscription in tuple(self._subscriptions):
-            subscription.cut_off()
-        self._watches.cut_off()
-        if self.channels is not None:
-            self.channels.cut_off()
-        self._transport.close()
+        super().cut_off()
+        self.publishing.is_cut_off = self.publishing.is_closing = True
         self._receiving.cut_off()
+
+    def _notify(self) -> None:
+        self._changed.notify_all()
+
+    def _outgoing_figures(self) -> dict[str, int]:
+        return self._outgoing.figures
 
     def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
         """Take what a call caused. Lock held."""
         events = self._take_events()
         deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
         return _Outcome(events, deliveries, take_turn(now))
-
-    def _take_events(self) -> list[Event]:
-        """What the node has to tell; whoever takes it passes it on, too. Lock held."""
-        events = self._node.take_events()
-        if events:
-            self._changed.notify_all()
-            self._watches.put(events)
-        return events
-
-    def _pass_on(self, events: list[Event]) -> None:
-        """The part that needs no lock, or must not have it."""
-        if events:
-            self._watches.rouse()
-            if self.channels is not None:
-                self.channels.look()
-            handle_events(events, self.answers, self.log)
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
         """Lock held, and released while waiting."""
@@ -389,20 +229,9 @@ class Loop:
                 return False
             self._changed.wait(remaining_s)
 
-    def _end_subscription(self, subscription: Subscription) -> None:
-        subscription.end()
-        with self._lock:
-            self._overflowed += subscription.overflowed
-
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""
-        with self._lock:
-            subscriptions, self._subscriptions = self._subscriptions, set()
-        for subscription in subscriptions:
-            self._end_subscription(subscription)
-        self._watches.end_all()
-        self.answers.give_up()
-        self.workers.request_stop()
+        self._end_all()
         self.wake()
         note_closed(self)
 
@@ -411,7 +240,7 @@ class Loop:
     def _tend(self) -> float:
         """Timers, output, events; returns when to come again."""
         node, outgoing = self._node, self._outgoing
-        has_moved = self._look_at_interfaces()
+        has_moved = self._follow_interfaces(monotonic())
         with self._lock:
             now = monotonic()
             if has_moved:
@@ -430,20 +259,12 @@ class Loop:
             outgoing.send(0.0)
         if outcome.deliveries:
             self._receiving.deliver(outcome.deliveries)
-        self._pass_on(outcome.events)
+        self._report(outcome.events)
         if self._is_abandoned:
             self.close(CLOSE_S)
         if outgoing.has_unsent:
             return now + outgoing.retry_s
         return min(self._tends_at, self._looks_at)
-
-    def _look_at_interfaces(self) -> bool:
-        """Follow interfaces that came or went; whether any did."""
-        now = monotonic()
-        if now < self._looks_at or self._is_closing:
-            return False
-        self._looks_at = now + INTERFACES_S
-        return self._transport.rejoin()
 
     def _flush(self, now: float) -> float:
         """Send what has gathered long enough; returns when to come again."""

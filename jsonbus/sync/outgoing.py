@@ -47,13 +47,10 @@ from threading import get_ident
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import LINGER_S, OUTPUT_BYTES_MAX, RETRY_S, STALL_S
+from jsonbus.frontend.log import BusLog
 from jsonbus.frontend.throttle import Throttle
 from jsonbus.transport.base import Transport
-
-#: How long messages gather after a datagram left. Long enough that a flood fills its datagrams (one
-#: of 1,400 bytes takes some 50 µs), short beside what any network takes to be noticed by a person.
-LINGER_S = 0.0003
 
 #: So many datagrams in a row are a flood.
 BURST_MIN = 3
@@ -62,15 +59,6 @@ BURST_MIN = 3
 #: because they are full; to look more often costs its publisher more than it gains.
 FLOOD_LINGER_S = 0.0007
 
-#: Output that may wait while another thread sends. Some 750 datagrams: more than any socket buffer
-#: takes at once, little enough to leave within a second on a slow network.
-OUTPUT_BYTES_MAX = 1 << 20
-
-#: How soon to try again when the kernel had none.
-RETRY_S = 0.001
-
-#: How long the kernel may have no room for a datagram before it counts as refused.
-STALL_S = 5.0
 
 #: A wait for room is this long at most before the thread looks whether the bus was closed.
 ROOM_WAIT_S = 0.05

@@ -17,11 +17,9 @@ from typing import Any
 from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.node import Node
 from jsonbus.frontend.lifetime import closed_error, forked_error
+from jsonbus.frontend.limits import HISTORY_WAIT_S
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries
-
-#: A publisher that waits for room in the history looks at least this often whether there is some.
-HISTORY_WAIT_S = 0.02
 
 
 class Publishing:

@@ -23,23 +23,18 @@ from time import monotonic
 
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
+from jsonbus.frontend.log import BusLog
 from jsonbus.sync.subscription import Subscription
 from jsonbus.sync.waker import Waker
 from jsonbus.transport.base import Sender, Transport
 
 Deliveries = list[tuple[Subscription, list[Message]]]
 
-#: Datagrams read before the thread looks at its timers again: enough that a flood is not slowed by
-#: selecting.
-DRAIN_MAX = 64
 
 #: How long it reads, and runs handlers in place, before that: heartbeats are on time, and so is
 #: what gathers, be it from these handlers or from other threads.
 DRAIN_S = 0.002
-
-#: The pause after an error that would come again at once.
-TROUBLE_PAUSE_S = 0.1
 
 
 class Receiving:

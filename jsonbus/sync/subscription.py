@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jsonbus.core.message import Message
-from jsonbus.errors import ClosedError, LocalError, QueueFullError
+from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
-from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.subscription import BATCH_MAX, BaseSubscription, DiscardCounter
+from jsonbus.frontend.limits import BATCH_MAX, READER_CHECK_S
+from jsonbus.frontend.subscription import BaseSubscription, Handler, SubscribeOptions
 from jsonbus.sync.thread_pool import current_subscription
 
-#: Of a message; or of a list of messages, for who subscribes `in_batches`.
-Handler = Callable[[Any], Any]
+if TYPE_CHECKING:
+    from jsonbus.sync.loop import Loop
 
 #: What a handler may take per message to be run in place: about what waking a thread for it takes.
 QUICK_S = 50e-6
@@ -33,9 +32,6 @@ QUICK_S = 50e-6
 QUICK_CREDIT = 3
 SLOW_COSTS = 3
 CREDIT_MAX = 8
-
-#: A publisher that waits for room looks this often whether the reader still lives.
-READER_CHECK_S = 0.5
 
 
 class Subscription(BaseSubscription):
@@ -49,38 +45,18 @@ class Subscription(BaseSubscription):
         self,
         pattern: str | Sequence[str],
         handler: Handler | None,
+        options: SubscribeOptions,
+        loop: Loop,
+        bus: object,
         *,
-        maxsize: int,
-        overflow: str,
-        as_type: Any,
-        in_batches: bool,
-        is_passive: bool,
-        log: BusLog,
-        discards: DiscardCounter,
-        schedule: Callable[[Subscription], None],
-        will_wait: Callable[[], None],
-        release: Callable[[Subscription], None],
-        change: Callable[[Subscription, str, bool], bool],
-        wake: Callable[[], None],
+        is_service: bool = False,
     ) -> None:
-        super().__init__(
-            pattern,
-            maxsize=maxsize,
-            overflow=overflow,
-            as_type=as_type,
-            is_passive=is_passive,
-            log=log,
-            discards=discards,
-        )
-        self._handler = handler
-        self._is_handled_in_batches = in_batches
-        self._schedule = schedule
-        self._will_wait = will_wait  # to be called before waiting for messages
-        # Tells the bus that this one was closed. It also keeps the bus alive: a subscription is
-        # of use only as long as its bus is open.
-        self._release = release
-        self._change = change  # subscribes to a pattern more, or to one less
-        self._wake = wake  # makes the receive loop look whether it may go on
+        """Raises ConfigError; TransportError if there is a handler and no worker can be started."""
+        super().__init__(pattern, handler, options, loop, bus, is_service=is_service)
+        if handler is not None:
+            loop.workers.start_workers()
+        self._schedule = loop.workers.schedule
+        self._will_wait = loop.workers.will_wait  # to be called before waiting for messages
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._readers = 0  # threads that wait in get()
@@ -133,39 +109,6 @@ class Subscription(BaseSubscription):
             return self.get()
         except ClosedError:
             raise StopIteration from None
-
-    def add_pattern(self, pattern: str) -> bool:
-        """Get the messages to one more topic or pattern from now on; False if it does already.
-
-        A message that several patterns match still comes once. Raises InvalidTopicError,
-        ClosedError, and LocalError if it serves requests.
-        """
-        return self._change(self, pattern, True)
-
-    def remove_pattern(self, pattern: str) -> bool:
-        """Get them no more; False if it did not. What came before can still be read.
-
-        One without patterns gets nothing until the next is added. Raises ClosedError.
-        """
-        return self._change(self, pattern, False)
-
-    def close(self) -> None:
-        """Unsubscribe. Pending messages are dropped and counted; waiting readers are woken.
-
-        A handler that is just running finishes. A second call does nothing.
-        """
-        self._release(self)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # What follows is for the loop and the workers.
 
@@ -240,8 +183,7 @@ class Subscription(BaseSubscription):
         if is_freed:
             self._wake()
         if lost:
-            error = QueueFullError(self.pattern, lost)
-            self._log.warn_once(("overflow", self.pattern), "%s", error)
+            self._warn_of_overflow(lost)
         return batch
 
     def end(self) -> None:
@@ -253,15 +195,13 @@ class Subscription(BaseSubscription):
         self._wake()
 
     def cut_off(self) -> None:
-        """This is a forked child; the lock may be held by a thread that is not here."""
         self._is_cut_off = True
-        self._is_closed = True
+        super().cut_off()
 
     def _check_readable(self) -> None:
         if self._is_cut_off:
             raise forked_error()
-        if self._handler is not None:
-            raise LocalError(f"the subscription to {self.pattern!r} has a handler: it is not read")
+        self._check_unhandled()
 
     def _next(self, deadline: float | None) -> Message | None:
         """The next message; None if it was not of the type asked for."""
@@ -273,11 +213,7 @@ class Subscription(BaseSubscription):
             if self._is_blocking:
                 self._last_reader = threading.current_thread()
             while not self._mailbox.pending:
-                lost = self._mailbox.take_overflow()
-                if lost:
-                    raise QueueFullError(self.pattern, lost)
-                if self._is_closed:
-                    raise ClosedError(f"the subscription to {self.pattern!r} is closed")
+                self._check_end()
                 self._wait_for_message(deadline)
             batch, is_freed = self._take_batch(count_max)
         if is_freed:
@@ -301,7 +237,7 @@ class Subscription(BaseSubscription):
         batch = self._take(count_max)
         if self._publishers and not self._excess:
             self._left.notify_all()
-        return batch, self._lets_go()
+        return batch, self._unblocks()
 
     def _handle_all(self, batch: list[Message]) -> None:
         handler, has_type = self._handler, self._convert is not None

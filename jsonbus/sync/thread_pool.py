@@ -38,7 +38,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jsonbus.errors import TransportError
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.log import BusLog
 
 if TYPE_CHECKING:
     from jsonbus.core.message import Message

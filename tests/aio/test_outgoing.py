@@ -9,6 +9,7 @@ import pytest
 
 import jsonbus
 from jsonbus.aio import loop, outgoing
+from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend.opening import LOOPBACK_DATAGRAM_BYTES
 from jsonbus.transport import TransportInfo
 from jsonbus.transport.base import Interface
@@ -259,6 +260,7 @@ async def test_datagrams_are_as_large_as_the_path_allows(monkeypatch: pytest.Mon
             return True
 
     monkeypatch.setattr(loop, "INTERFACES_S", 0.01)
+    monkeypatch.setattr(base_loop, "INTERFACES_S", 0.01)
     async with memory_buses() as (network, open_over):
         transport = Moving(network)
         bus = open_over(transport, mode="basic")

@@ -11,6 +11,7 @@ import pytest
 import jsonbus
 from jsonbus.aio import loop, receiving
 from jsonbus.core import pacing
+from jsonbus.frontend import loop as base_loop
 from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.sync.transports import RecordingTransport
@@ -260,6 +261,7 @@ async def test_interfaces_that_came_or_went_are_followed_and_announced_to() -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "INTERFACES_S", 0.01)
+        patch.setattr(base_loop, "INTERFACES_S", 0.01)
         async with memory_buses() as (network, open_over):
             transport = Moving(network)
             bus = open_over(transport)
@@ -285,6 +287,7 @@ async def test_a_timer_that_fails_is_logged_and_the_timers_go_on(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "INTERFACES_S", 0.01)
+        patch.setattr(base_loop, "INTERFACES_S", 0.01)
         async with memory_buses() as (network, open_over):
             transport = Broken(network)
             open_over(transport)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from jsonbus.core.events import (
     RequestUnserved,
     StateChanged,
 )
+from jsonbus.core.mailbox import Overflow
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.wire.names import is_host_name, is_software_version
 from jsonbus.errors import (
@@ -33,19 +36,17 @@ from jsonbus.errors import (
     RequestFailedError,
 )
 from jsonbus.frontend.checks import SECONDS_MAX, check_optional_seconds, check_seconds
-from jsonbus.frontend.events import (
-    WARNED_MAX,
+from jsonbus.frontend.log import WARNED_MAX, BusLog
+from jsonbus.frontend.opening import make_host, make_name, make_node
+from jsonbus.frontend.requests import (
     Answer,
     Answers,
-    BusLog,
     Pong,
+    ServiceWaits,
     describe_failure,
-    handle_events,
     read_answer,
 )
-from jsonbus.frontend.opening import make_host, make_name, make_node
-from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
-from jsonbus.frontend.waits import ServiceWaits
+from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter, SubscribeOptions
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
 
@@ -181,25 +182,27 @@ def test_a_cause_is_warned_of_once_and_the_memory_for_that_is_bounded(
 
 
 def test_answers_go_to_whoever_waits_for_them() -> None:
-    answers, log = Answers(), BusLog("kitchen")
+    answers = Answers()
     got: list[Answer] = []
     for request_id in (1, 2, 3):
         answers.expect_reply(request_id, got.append)
     answers.forget_reply(2)
     reply = ReplyReceived(1, "value", "id", "hall", None)
-    handle_events([reply, reply, ReplyReceived(2, 0, "id", "hall", None)], answers, log)
+    for event in (reply, reply, ReplyReceived(2, 0, "id", "hall", None)):
+        assert answers.give(event)
     assert got == [reply]
     answers.give_up()
     assert got == [reply, None]
 
 
 def test_pongs_are_collected_nearest_first_until_they_are_taken() -> None:
-    answers, log = Answers(), BusLog("kitchen")
+    answers = Answers()
     answers.expect_pongs(7)
     pongs = [PongReceived(7, "b", "far", 0.2), PongReceived(7, "a", "near", 0.1)]
-    handle_events([*pongs, PongReceived(8, "c", "stranger", 0.1)], answers, log)
+    for event in (*pongs, PongReceived(8, "c", "stranger", 0.1)):
+        assert answers.give(event)
     assert answers.take_pongs(7) == [Pong("a", "near", 0.1), Pong("b", "far", 0.2)]
-    handle_events(pongs, answers, log)
+    assert answers.give(pongs[0])
     assert answers.take_pongs(7) == []
 
 
@@ -221,19 +224,17 @@ def test_a_failure_is_told_in_bounded_length() -> None:
 # --- subscription ---------------------------------------------------------------------------------
 
 
-def make_subscription(maxsize: int, overflow: str) -> BaseSubscription:
-    return BaseSubscription(
-        "x",
-        maxsize=maxsize,
-        overflow=overflow,
-        as_type=None,
-        is_passive=False,
-        log=BusLog("kitchen"),
-        discards=DiscardCounter(),
-    )
+class PlainSubscription(BaseSubscription):
+    def end(self) -> None:
+        self._end()
 
 
-def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
+def make_subscription(maxsize: int, overflow: Overflow) -> BaseSubscription:
+    loop: Any = SimpleNamespace(log=BusLog("kitchen"), discards=DiscardCounter(), wake=lambda: None)
+    return PlainSubscription("x", None, SubscribeOptions(maxsize, overflow), loop, None)
+
+
+def test_a_subscription_that_blocks_keeps_what_does_not_fit_in_order() -> None:
     subscription = make_subscription(2, "block")
     subscription._put(make_messages(0))
     assert not subscription.blocks_receiving
@@ -246,19 +247,19 @@ def test_mail_that_blocks_keeps_what_does_not_fit_in_order() -> None:
     assert [m.value for m in subscription._take(10)] == [3, 4]
 
 
-def test_mail_lets_go_when_it_is_half_empty() -> None:
+def test_a_subscription_lets_receiving_go_on_when_it_is_half_empty() -> None:
     subscription = make_subscription(4, "block")
     subscription._put(make_messages(0, 1, 2, 3))
     assert subscription.blocks_receiving
     subscription._take(1)
-    assert not subscription._lets_go()
+    assert not subscription._unblocks()
     subscription._take(1)
-    assert subscription._lets_go()
+    assert subscription._unblocks()
     assert not subscription.blocks_receiving
-    assert not subscription._lets_go()
+    assert not subscription._unblocks()
 
 
-def test_mail_that_ended_counts_what_it_had_and_what_comes_late() -> None:
+def test_a_subscription_that_ended_counts_what_it_had_and_what_comes_late() -> None:
     subscription = make_subscription(2, "block")
     subscription._put(make_messages(0, 1, 2))
     subscription._end()

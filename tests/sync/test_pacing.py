@@ -12,8 +12,9 @@ import pytest
 
 import jsonbus
 from jsonbus.core import pacing
+from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend.opening import DATAGRAM_BYTES_DEFAULT, LOOPBACK_DATAGRAM_BYTES
-from jsonbus.sync import loop, outgoing
+from jsonbus.sync import outgoing
 from jsonbus.transport import MemoryNetwork, TransportInfo
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -243,7 +244,7 @@ def test_datagrams_on_the_loopback_interface_hold_more(
 def test_the_size_of_datagrams_follows_the_interface(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "INTERFACES_S", 0.01)
+    monkeypatch.setattr(base_loop, "INTERFACES_S", 0.01)
     monkeypatch.setattr(outgoing, "LINGER_S", 0.1)
     transport = MovingTransport(network)
     bus = open_over(transport, mode="basic")

@@ -19,8 +19,8 @@ NOT_FOR_OPENING = """
     asyncio click concurrent.futures email hashlib http importlib.metadata ipaddress rich ssl
     subprocess tempfile urllib
     jsonbus.aio jsonbus.cli jsonbus.core.values.typed msgspec
-    jsonbus.core.views jsonbus.doctor jsonbus.frontend.gaps jsonbus.frontend.presence
-    jsonbus.frontend.watch jsonbus.sync.watch jsonbus.sim jsonbus.queues.threads
+    jsonbus.core.views jsonbus.doctor
+    jsonbus.sim jsonbus.queues.threads
     jsonbus.queues.tasks jsonbus.queues.state jsonbus.subscription_store
     jsonbus.transport.memory jsonbus.core.channel.end jsonbus.core.channel.budget
     jsonbus.core.channel.limits jsonbus.core.channel.ports jsonbus.core.channel.wire

@@ -27,8 +27,8 @@ from jsonbus.errors import (
     LocalError,
     MessageTooLargeError,
 )
-from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import forked_error
+from jsonbus.frontend.log import BusLog
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.connection import Line

@@ -21,8 +21,8 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.connector import NodeDoor
-from jsonbus.frontend.events import BusLog
 from jsonbus.frontend.lifetime import closed_error
+from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import Listener
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.connector import Call, Calls, NodeDoor
 from jsonbus.frontend.channels.figures import Tally, channel_figures
 from jsonbus.frontend.channels.listener import Reception
-from jsonbus.frontend.events import BusLog
+from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import Stream
 
 #: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.

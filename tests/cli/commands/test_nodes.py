@@ -9,7 +9,7 @@ import pytest
 import jsonbus
 from jsonbus.cli.commands import nodes
 from jsonbus.cli.lib.output import Output
-from jsonbus.frontend.events import Pong
+from jsonbus.frontend.requests import Pong
 from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 

@@ -1,0 +1,304 @@
+"""The loop of a bus, as far as it is the same with threads and tasks.
+
+A loop is where transport, clock and core meet: it drives one node. This part keeps what belongs to
+the bus: subscriptions, watches, channels, counters, and whether it is closed. How calls reach the
+node, and how datagrams, timers and handlers are served, differs: sync/loop.py and aio/loop.py.
+
+`lock` guards the node. With threads it is a lock; with tasks it does nothing, because everything
+runs in one thread and between two awaits nothing else does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import monotonic
+from typing import Any, Generic, Protocol, TypeVar
+
+from jsonbus.config import BusConfig
+from jsonbus.core.events import Event
+from jsonbus.core.node import Node
+from jsonbus.errors import ClosedError, LocalError
+from jsonbus.frontend.channels.figures import NO_CHANNELS
+from jsonbus.frontend.lifetime import closed_error
+from jsonbus.frontend.limits import INTERFACES_S
+from jsonbus.frontend.log import BusLog
+from jsonbus.frontend.opening import transport_figures
+from jsonbus.frontend.requests import Answers
+from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
+from jsonbus.frontend.watch import BaseWatch, Watches
+from jsonbus.transport.base import Transport
+
+T = TypeVar("T")
+
+
+class _Workers(Protocol):
+    """What runs handlers: threads (sync/thread_pool.py) or tasks (aio/workers.py)."""
+
+    def schedule(self, handled: Any) -> None:
+        """Have the handler of a subscription, watch or channel run."""
+
+    def are_current(self) -> bool:
+        """Whether the caller is one of them."""
+
+    def request_stop(self) -> None:
+        """Let each end after the handler that it is running."""
+
+
+class _Channels(Protocol):
+    """The channels of one bus."""
+
+    def look(self) -> None:
+        """Notice that nodes came, went, or announced their addresses."""
+
+    def follow_addresses(self) -> None:
+        """Notice that the network changed."""
+
+    def figures(self) -> dict[str, int]:
+        """Return the entries of stats()."""
+
+    def cut_off(self) -> None:
+        """Release the descriptors in a forked child."""
+
+
+S = TypeVar("S", bound=BaseSubscription)
+C = TypeVar("C", bound=_Channels)
+
+
+class BaseLoop(ABC, Generic[S, C]):
+    """Drives one node; `S` are its subscriptions, `C` its channels."""
+
+    workers: _Workers
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        config: BusConfig,
+        lock: AbstractContextManager[Any],
+        channels_lock: AbstractContextManager[Any],
+    ) -> None:
+        self.lock = lock
+        self.log = BusLog(node.settings.name)
+        self.answers = Answers()
+        self.discards = DiscardCounter()
+        #: The topics that this bus serves.
+        self.services: dict[str, S] = {}
+        #: Made when the bus is first asked for a channel.
+        self.channels: C | None = None
+        self._config = config
+        self._node = node
+        self._transport = transport
+        self._channels_lock = channels_lock
+        self._takes_channels = True
+        self._subscriptions: set[S] = set()
+        self._watches = Watches(lock)
+        self._overflowed = 0  # messages for which subscriptions that are closed had no room
+        self._figures: dict[str, int] | None = None  # the transport's, once it is closed
+        self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
+        self._is_closing = False
+        self._is_cut_off = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closing
+
+    @abstractmethod
+    def check_here(self) -> None:
+        """Raise unless the bus may be used here: in this process, thread and event loop."""
+
+    @abstractmethod
+    def call(self, act: Callable[[Node, float], T]) -> T:
+        """Call the node, then send, deliver and report what that caused."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Have the receiver check whether a full mailbox still blocks it."""
+
+    @abstractmethod
+    def _notify(self) -> None:
+        """Wake the callers that wait for the node's state to change. Lock held."""
+
+    def look(self, see: Callable[[Node, float], T]) -> T:
+        """Read something from the node, changing nothing. Works on a closed bus, too."""
+        self.check_here()
+        with self.lock:
+            return see(self._node, monotonic())
+
+    def attach(self, subscription: S) -> None:
+        """Subscribe, or serve. Raises InvalidTopicError, ClosedError, LocalError."""
+
+        def act(node: Node, now: float) -> None:
+            if subscription.is_service:
+                node.serve(subscription.pattern, subscription, now)
+                self.services[subscription.pattern] = subscription
+            else:
+                node.subscribe_all(
+                    subscription.patterns, subscription, now, is_passive=subscription.is_passive
+                )
+            self._subscriptions.add(subscription)
+            self._notify()  # it may be the subscriber that a caller waits for
+
+        self.call(act)
+
+    def change_pattern(self, subscription: S, pattern: str, *, is_wanted: bool) -> bool:
+        """Add or remove a pattern of an open subscription; False if nothing changed.
+
+        Raises InvalidTopicError; ClosedError if the subscription has ended; LocalError for a
+        service.
+        """
+        if subscription.is_service:
+            raise LocalError(
+                f"{subscription.pattern!r} is served: serve another topic with another call"
+            )
+
+        def act(node: Node, now: float) -> bool:
+            if subscription not in self._subscriptions:
+                raise ClosedError(f"the subscription to {subscription.pattern!r} is closed")
+            if subscription.has_pattern(pattern) is is_wanted:
+                return False
+            if is_wanted:
+                node.subscribe(pattern, subscription, now, is_passive=subscription.is_passive)
+            else:
+                node.unsubscribe(pattern, subscription, now)
+            subscription.note_pattern(pattern, is_wanted=is_wanted)
+            self._notify()
+            return True
+
+        return self.call(act)
+
+    def detach(self, subscription: S) -> None:
+        """End a subscription or service. Idempotent."""
+        if self._is_cut_off or subscription.is_closed:
+            return
+
+        def act(node: Node, now: float) -> bool:
+            if subscription not in self._subscriptions:
+                return False
+            self._subscriptions.remove(subscription)
+            if subscription.is_service:
+                node.unserve(subscription.pattern, now)
+                del self.services[subscription.pattern]
+            else:
+                node.unsubscribe_all(subscription.patterns, subscription, now)
+            return True
+
+        if self.call(act):
+            self._end_subscription(subscription)
+
+    def begin_watch(self, watch: BaseWatch[Any]) -> None:
+        """Give a watch the current state of its subject, then all events."""
+        self.check_here()
+        with self.lock:
+            if self._is_closing:
+                raise closed_error()
+            # Events that were not reported yet happened before: they are for earlier watches.
+            events = self._take_events()
+            watch.begin(self._node, monotonic())
+            self._watches.add(watch)
+        watch.schedule()
+        self._report(events)
+
+    def end_watch(self, watch: BaseWatch[Any]) -> None:
+        """Give a watch no more events. Idempotent."""
+        if not (watch.is_closed or self._is_cut_off):
+            self.check_here()
+            self._watches.end(watch)
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters of node, transport, mailboxes, watches and channels."""
+        self.check_here()
+        with self.lock:
+            figures = self._node.stats()
+            figures |= self._outgoing_figures()
+            figures["messages_dropped"] = (
+                self.discards.count
+                + self._overflowed
+                + sum(subscription.overflowed for subscription in self._subscriptions)
+            )
+            figures |= self._watches.figures()
+            figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
+            figures |= self._figures or transport_figures(self._transport)
+            return figures
+
+    def have_channels(self, make: Callable[[], C]) -> C:
+        """Return the channels of the bus; make them first if there are none.
+
+        Raises ClosedError, TransportError.
+        """
+        self.check_here()
+        with self._channels_lock:
+            if not self._takes_channels:
+                raise closed_error()
+            if self.channels is None:
+                self.channels = make()
+            return self.channels
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of this machine by which the node is on the bus."""
+        return [each.address for each in self._transport.describe().interfaces]
+
+    def cut_off(self) -> None:
+        """Release the descriptors in a forked child (lifetime.py). Takes no lock.
+
+        A thread that does not exist here may hold the lock.
+        """
+        self._is_cut_off = True
+        self._is_closing = True
+        self._node.express.forget()
+        for subscription in tuple(self._subscriptions):
+            subscription.cut_off()
+        self._watches.cut_off()
+        if self.channels is not None:
+            self.channels.cut_off()
+        self._transport.close()
+
+    @abstractmethod
+    def _outgoing_figures(self) -> dict[str, int]:
+        """Return the entries of stats() about sending."""
+
+    def _take_events(self) -> list[Event]:
+        """Take the node's events, for the caller to `_report`. Lock held.
+
+        Watches get them here, under the lock, so that they are in order whichever thread takes
+        them from the node.
+        """
+        events = self._node.take_events()
+        if events:
+            self._notify()
+            self._watches.put(events)
+        return events
+
+    def _report(self, events: list[Event]) -> None:
+        """Run watches, answer callers and log. Lock not held: logging may block."""
+        if not events:
+            return
+        self._watches.schedule()
+        if self.channels is not None:
+            self.channels.look()
+        for event in events:
+            if not self.answers.give(event):
+                self.log.report(event)
+
+    def _follow_interfaces(self, now: float) -> bool:
+        """Join the group on interfaces that came, now and then; whether anything changed."""
+        if now < self._looks_at or self._is_closing:
+            return False
+        self._looks_at = now + INTERFACES_S
+        return self._transport.rejoin()
+
+    def _end_subscription(self, subscription: S) -> None:
+        subscription.end()
+        with self.lock:
+            self._overflowed += subscription.overflowed
+
+    def _end_all(self) -> None:
+        """End everything that waits or runs, without waiting for it. Lock not held."""
+        with self.lock:
+            subscriptions, self._subscriptions = self._subscriptions, set()
+        for subscription in subscriptions:
+            self._end_subscription(subscription)
+        self._watches.end_all()
+        self.answers.give_up()
+        self.workers.request_stop()

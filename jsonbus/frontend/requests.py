@@ -1,0 +1,185 @@
+"""Requests and pings, as far as they are the same with threads and tasks.
+
+A request waits for one answer; a ping collects pongs for a while. `Answers` knows who waits for
+what, and gets the core's events from the loop.
+
+A handler may send a request. If its own bus serves the topic, the reply needs a worker of the same
+bus, and the service must not itself be waiting for that handler. Both are known beforehand, so a
+request that could only time out is refused at once (`ServiceWaits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jsonbus.core.events import Event, PongReceived, ReplyReceived, RequestUnserved
+from jsonbus.core.node import Node
+from jsonbus.core.rpc.requests import Request
+from jsonbus.errors import ClosedError, LocalError, NobodyServesError, RequestFailedError
+
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
+
+#: The length of a failure's text. It travels in one datagram, where a character may take six bytes.
+FAILURE_CHARACTERS_MAX = 150
+
+#: What a request gets: a reply, the news that nobody serves it, or None when the bus is closed.
+Answer = ReplyReceived | RequestUnserved | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """A node that answered a ping."""
+
+    #: The id of the node.
+    node: str
+    name: str
+    round_trip_s: float
+
+
+class Answers:
+    """Maps requests and pings to the callers that wait for them.
+
+    Call `expect_…` in the same step as the node's `request` or `ping` (under the lock, or without
+    awaiting in between), before the node can report anything about it.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[int, Callable[[Answer], None]] = {}
+        self._pings: dict[int, list[Pong]] = {}
+
+    def expect_reply(self, request_id: int, give: Callable[[Answer], None]) -> None:
+        self._requests[request_id] = give
+
+    def expect_pongs(self, ping_id: int) -> None:
+        self._pings[ping_id] = []
+
+    def forget_reply(self, request_id: int) -> None:
+        self._requests.pop(request_id, None)
+
+    def take_pongs(self, ping_id: int) -> list[Pong]:
+        """Return the pongs so far, nearest node first, and ignore later ones."""
+        return sorted(self._pings.pop(ping_id, ()), key=lambda pong: pong.round_trip_s)
+
+    def give(self, event: Event) -> bool:
+        """Hand an answer to its caller; False if the event is not an answer."""
+        match event:
+            case ReplyReceived() | RequestUnserved():
+                give = self._requests.pop(event.request_id, None)
+                if give is not None:
+                    give(event)
+            case PongReceived(ping_id, node, name, round_trip_s):
+                pongs = self._pings.get(ping_id)
+                if pongs is not None:
+                    pongs.append(Pong(node, name, round_trip_s))
+            case _:
+                return False
+        return True
+
+    def give_up(self) -> None:
+        """End all waits because the bus is closed."""
+        while self._requests:
+            self._requests.popitem()[1](None)
+
+
+class ServiceWaits:
+    """Which handlers of one bus wait for which of its own services. Needs outside exclusion."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._waiting: dict[Hashable, Hashable] = {}
+
+    def begin(self, handler: Hashable, service: Hashable, topic: str) -> None:
+        """Note that a handler waits for a service; raise LocalError if the wait could not end.
+
+        Both are named by their subscriptions: the handler of one never runs twice at once.
+        """
+        reached: Hashable | None = service
+        while reached is not None:
+            if reached is handler:
+                raise LocalError(
+                    f"the handler that serves {topic!r} is waiting for this one, which cannot "
+                    "wait for it in turn: call its function instead"
+                )
+            reached = self._waiting.get(reached)
+        if len(self._waiting) + 1 >= self._workers:
+            raise LocalError(
+                f"all workers of this bus would wait for {topic!r}, which it serves itself: "
+                "give it more workers, or call the function instead"
+            )
+        self._waiting[handler] = service
+
+    def end(self, handler: Hashable) -> None:
+        self._waiting.pop(handler, None)
+
+
+class BaseRequests:
+    """The base of `Requests` in both front ends. `lock` guards the waits."""
+
+    def __init__(
+        self, loop: BaseLoop[Any, Any], workers: int, lock: AbstractContextManager[Any]
+    ) -> None:
+        self._answers = loop.answers
+        self._services = loop.services
+        self._waits = ServiceWaits(workers)
+        self._waits_lock = lock
+
+    def _ask(
+        self, topic: str, value: Any, timeout_s: float, give: Callable[[Answer], None]
+    ) -> Callable[[Node, float], int]:
+        """Return a call for the node that sends the request and returns its id."""
+
+        def act(node: Node, now: float) -> int:
+            request_id = node.request(topic, value, timeout_s, now)
+            self._answers.expect_reply(request_id, give)
+            return request_id
+
+        return act
+
+    def _start_ping(self, node: Node, now: float) -> int:
+        """Send a ping and return its id."""
+        ping_id = node.ping(now)
+        self._answers.expect_pongs(ping_id)
+        return ping_id
+
+    @contextmanager
+    def _waiting_for(self, topic: str, handler: Hashable | None) -> Iterator[None]:
+        """Note that a handler of this bus waits, if the bus serves the topic itself."""
+        service = self._services.get(topic)
+        if service is None or handler is None:
+            yield
+            return
+        with self._waits_lock:
+            self._waits.begin(handler, service, topic)
+        try:
+            yield
+        finally:
+            with self._waits_lock:
+                self._waits.end(handler)
+
+
+def make_reply(
+    request: Request, value: Any, failure: str | None
+) -> Callable[[Node, float], object]:
+    """Return a call for the node that answers a request."""
+    return lambda node, now: node.reply(request, value, failure, now)
+
+
+def read_answer(answer: Answer, topic: str) -> object:
+    """Return the value of a reply; raise the error that a request gets instead of one."""
+    if answer is None:
+        raise ClosedError(f"the bus was closed before a reply to {topic!r} came")
+    if isinstance(answer, RequestUnserved):
+        raise NobodyServesError(topic)
+    if answer.error is not None:
+        raise RequestFailedError(topic, answer.node, answer.error)
+    return answer.value
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return the text about a failed handler that the requesting node gets."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= FAILURE_CHARACTERS_MAX else text[: FAILURE_CHARACTERS_MAX - 1] + "…"
