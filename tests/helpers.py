@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -41,6 +43,22 @@ def need_program(name: str) -> None:
             subprocess.run(["apt-get", "-q", *command], env=environment, capture_output=True)
     if not shutil.which(name):
         pytest.skip(f"{name} is not installed (Debian: {PACKAGES[name]}), and cannot be here")
+
+
+@contextlib.contextmanager
+def heeding_hangup() -> Iterator[None]:
+    """Processes that are started in the block are ended by SIGHUP, also in a run under nohup.
+
+    Commands leave ignored what their caller ignores, and nohup ignores SIGHUP.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @contextlib.contextmanager

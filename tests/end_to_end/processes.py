@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import jsonbus
-from tests.helpers import find_free_port, wait_until
+from tests.helpers import find_free_port, heeding_hangup, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,16 +34,17 @@ class Process:
         stdin: int = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
     ) -> None:
-        self._popen = subprocess.Popen(
-            args,
-            cwd=ROOT,
-            env={**os.environ, "JSONBUS_PORT": str(port), "JSONBUS_INTERFACE": "lo"},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        with heeding_hangup():
+            self._popen = subprocess.Popen(
+                args,
+                cwd=ROOT,
+                env={**os.environ, "JSONBUS_PORT": str(port), "JSONBUS_INTERFACE": "lo"},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
         self.lines: list[str] = []
         self.complaints: list[str] = []
         streams = [(self._popen.stdout, self.lines), (self._popen.stderr, self.complaints)]

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from tests.end_to_end.processes import ROOT
-from tests.helpers import wait_until
+from tests.helpers import heeding_hangup, wait_until
 
 #: The alternate screen is entered and left; in between, whole lines are written.
 ENTER = b"\x1b[?1049h"
@@ -32,22 +32,23 @@ class ScreenProcess:
         self._far = far
         self.resize(*size, is_told=False)
         self.modes_before = self.modes
-        self.process = subprocess.Popen(
-            [sys.executable, *args],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "JSONBUS_PORT": str(port),
-                "JSONBUS_INTERFACE": "lo",
-                "TERM": "xterm",
-                **env,
-            },
-            stdin=far,
-            stdout=far,
-            stderr=far,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
-        )
+        with heeding_hangup():
+            self.process = subprocess.Popen(
+                [sys.executable, *args],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "JSONBUS_PORT": str(port),
+                    "JSONBUS_INTERFACE": "lo",
+                    "TERM": "xterm",
+                    **env,
+                },
+                stdin=far,
+                stdout=far,
+                stderr=far,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0) and None,
+            )
         self.written = b""
         self._reader = threading.Thread(target=self._read, name="test-screen")
         self._reader.start()
