@@ -1,10 +1,10 @@
-"""How much memory the messages of all channels may take, and who may go on reading.
+"""Bounds the memory that messages of all channels take, and decides which may go on reading.
 
 Each channel bounds the complete messages that wait for its application. But a message may have 64
 MiB, and a node thousands of channels: so all of them together have a bound, too. When it is
-reached, only channels that hold very little are read on. Should messages that are not complete take
-all of it, none could ever be completed: therefore one of them, the *favourite*, goes on until it
-is. What the applications have not taken yet is waited for.
+reached, only channels that hold very little are read. If incomplete messages took all of it, none
+could ever be completed: therefore one of them, the *favourite*, goes on until it is complete.
+Complete messages wait until applications take them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from jsonbus.core.channel.limits import MEMORY_BYTES_MAX, MEMORY_EACH_BYTES
 
 
 class Budget:
-    """What each channel holds, by whatever names it. One thread."""
+    """What each channel holds, by any key. One thread."""
 
     def __init__(
         self, bytes_max: int = MEMORY_BYTES_MAX, each_bytes: int = MEMORY_EACH_BYTES
     ) -> None:
         self._bytes_max = bytes_max
         self._each_bytes = each_bytes
-        self._held: dict[Hashable, tuple[int, int]] = {}  # of complete messages, of partial ones
+        self._held: dict[
+            Hashable, tuple[int, int]
+        ] = {}  # bytes of complete messages, of partial ones
         self._complete = 0
         self._partial = 0
         self._favourite: Hashable | None = None
@@ -33,11 +35,11 @@ class Budget:
 
     @property
     def is_short(self) -> bool:
-        """Whether not everybody may read."""
+        """True if not everybody may read."""
         return self._complete + self._partial >= self._bytes_max
 
     def note(self, channel: Hashable, complete: int, partial: int) -> bool:
-        """What it holds now; whether others that had to wait may go on because of that."""
+        """Note what a channel holds now; return whether others that had to wait may go on."""
         was_short, was_full = self.is_short, self._is_full
         had_complete, had_partial = self._held.get(channel, (0, 0))
         self._complete += complete - had_complete
@@ -46,8 +48,8 @@ class Budget:
             self._held[channel] = complete, partial
         else:
             self._held.pop(channel, None)
-        # What came may have begun the next message, too. That is no reason to stay the favourite,
-        # of whom nothing more is read if its application takes nothing.
+        # The bytes may have begun the next message, too. That is no reason to stay the favourite,
+        # of which nothing more is read if its application takes nothing.
         is_complete = not partial or partial < had_partial or complete > had_complete
         is_done = channel == self._favourite and is_complete
         if is_done:
@@ -55,7 +57,7 @@ class Budget:
         return was_short and (is_done or not self.is_short or (was_full and not self._is_full))
 
     def may_read(self, channel: Hashable) -> bool:
-        """Whether it may be read now."""
+        """Return whether a channel may be read now."""
         if not self.is_short:
             return True
         complete, partial = self._held.get(channel, (0, 0))
@@ -69,5 +71,5 @@ class Budget:
 
     @property
     def _is_full(self) -> bool:
-        """Whether complete messages take all of it: then even a favourite waits."""
+        """Return whether complete messages take everything: then even a favourite waits."""
         return self._complete >= self._bytes_max

@@ -1,15 +1,15 @@
 """From a name to a connection: one attempt to reach a port of another node.
 
     finding ──► dialing ──► done          what is known of a node may be old: if its address does
-       ▲          │  │                    not answer, or another node does, it is asked anew, once
+       ▲          │  │                    not answer, or another node does, it is asked once more
        └──────────┘  └──► resting ──► finding …    with retry, after a refusal
 
 Its owner calls `step` at the beginning, after each of the `…ed` methods, when a node introduced
-itself, joined or left, and at `timer_at`; and does what `step` says, until that is None:
+itself, joined or left, and at `timer_at`; and does what `step` returns, until that is None:
 
-    Ask     send a question for the node (`Node.ask_where`)
-    Dial    connect to that place, then say hello; tell how it went by one of the methods
-    Fail    that is all: the error for whoever wanted the channel
+    Ask     ask the group for the node
+    Dial    connect to that place and say hello; report the outcome by one of the methods
+    Fail    give up: the error for whoever wanted the channel
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jsonbus.errors import ChannelError, ChannelRefusedError, ChannelTimeoutErro
 
 FINDING, DIALING, RESTING, DONE = "finding", "dialing", "resting", "done"
 
-#: What may be otherwise in a moment.
+#: Reasons that may change in a moment.
 RETRIED = frozenset({"unknown", "unbound", "taken", "gone", "busy"})
 
 
@@ -42,7 +42,7 @@ class Dial(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """There will be no channel."""
+    """Give up: there will be no channel."""
 
     error: ChannelError
 
@@ -63,22 +63,24 @@ class Attempt:
         self._name = who  # what to call the node in errors
         self._refusal: ChannelRefusedError | None = None  # the last one
         self._rests_until = math.inf
-        self._known: list[Place] = []  # of the node, at the last step of a search; without times
+        self._known: list[
+            Place
+        ] = []  # places of the node, at the last step of a search; without times
         self._pause_s = RETRY_MIN_S
         self._must_ask = False  # what is known has proved wrong
-        self._is_fresh = False  # what was dialed was told because this attempt had asked
+        self._is_fresh = False  # the dialed place was announced because this attempt had asked
         self._begun_at = now
         self._asked = 0
         self._asked_at = math.inf  # first, in this search
-        self._failure: ChannelError | None = None  # not told yet
+        self._failure: ChannelError | None = None  # not reported yet
 
     def step(self, places: Sequence[Place], now: float) -> Step | None:
-        """What to do next, given what is known of the node; None: wait."""
+        """Return what to do next, given what is known of the node; None: wait."""
         if self.state == DONE:
             return self._take_failure()
         known = [place._replace(told_at=0.0, answered_at=0.0) for place in places]
-        # That a node tells the same again is no news: it does whenever somebody asks for it, and
-        # all who rest would try again because one of them did.
+        # A node that announces the same again is no news: it does so whenever somebody asks for it,
+        # and all pausing attempts would try again because one of them did.
         if self.state == RESTING and now < self._deadline:
             if now >= self._rests_until or known != self._known:
                 self._find(now)
@@ -92,7 +94,7 @@ class Attempt:
         return self._take_failure()
 
     def timer_at(self) -> float:
-        """When to call `step` next, at the latest."""
+        """Return when to call `step` next, at the latest."""
         if self.state == FINDING:
             ask_at = math.inf
             if self._asked < len(ASK_AFTER_S):
@@ -103,7 +105,7 @@ class Attempt:
         return self._deadline if self.state == DIALING else math.inf
 
     def dial_failed(self, detail: str, now: float) -> None:
-        """Nobody answers at that place; or who did ended the connection."""
+        """Note that nobody answers at that place, or that the connection ended."""
         if self.state != DIALING:
             return  # it has ended meanwhile
         if self._is_fresh:
@@ -112,7 +114,7 @@ class Attempt:
             self._find(now)
 
     def refused(self, refusal: Refusal, now: float) -> None:
-        """The node there does not want a channel."""
+        """Note that the node there refused."""
         if refusal.reason == "gone":
             self.dial_failed(refusal.detail, now)
             return
@@ -122,12 +124,12 @@ class Attempt:
         self._refuse(refusal.reason, now, refusal.detail)
 
     def connected(self) -> None:
-        """The node there has said welcome."""
+        """Note that the node there said welcome."""
         self.state = DONE
 
     def _step_finding(self, places: Sequence[Place], now: float) -> Step | None:
         if len(places) > 1:
-            # One of them may have crashed, and another have begun under its name: who is there
+            # One of them may have crashed, and another have begun under its name: the live one
             # answers, or has joined since.
             here = [each for each in places if each.is_self or each.told_at >= self._asked_at]
             if len(here) > 1:
@@ -147,8 +149,8 @@ class Attempt:
             if place.port is not None and (self._is_fresh or not self._must_ask):
                 self.state = DIALING
                 return Dial(place)
-            # Only an answer tells that nothing is bound: whatever else comes may be older than
-            # the question, as what it said when it joined is.
+            # Only an answer proves that nothing is bound: anything else may be older than the
+            # question, such as what the node announced when it joined.
             if self._has_answered(place):
                 self._refuse("unbound", now)
                 return None
@@ -169,7 +171,7 @@ class Attempt:
         return Ask(self._who)
 
     def _find(self, now: float) -> None:
-        """Look for the node again: what was known of it is not to be believed."""
+        """Look for the node again: what was known of it is wrong."""
         self.state = FINDING
         self._must_ask = True
         self._begun_at = now

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-#: One message, as bytes or as JSON. Four times a value on the bus; what is larger is cut by its
+#: One message, as bytes or as JSON. Four times a value on the bus; larger data is cut by its
 #: sender, who knows where.
 MESSAGE_BYTES_MAX = 64 << 20
 
-#: What the two sides say of themselves before they are connected: names of 255 bytes, escaped.
+#: What the two sides send about themselves before they are connected: names of 255 bytes, escaped.
 GREETING_BYTES_MAX = 4096
 
 #: A port's name.
 PORT_BYTES_MAX = 255
 
-#: Of a refusal's text.
+#: The text of a refusal.
 DETAIL_CHARACTERS_MAX = 200
 
-#: Messages that came and were not taken yet: with more, a channel is not read any more, and the
-#: kernels hold its sender up. Enough that reader and sender need not take turns.
+#: Messages that arrived and were not taken yet: with more, a channel is not read any more, and the
+#: kernels hold up its sender. Enough that reader and sender need not alternate.
 INBOX_BYTES_MAX = 1 << 20
 
-#: A message counts as so much more than its bytes: what Python keeps it in. So empty ones, too,
-#: fill an inbox.
+#: A message counts for this much more than its bytes: what Python keeps it in. So empty ones fill
+#: an inbox, too.
 MESSAGE_OVERHEAD_BYTES = 100
 
 #: What was sent and the kernel did not take yet: with more, senders wait.
 OUTPUT_BYTES_MAX = 1 << 20
 
-#: Bodies from here on are sent without being copied behind their prefix.
+#: Bodies from this size are sent without being copied behind their prefix.
 WHOLE_BYTES_MIN = 16 << 10
 
-#: What all channels of a bus may hold in memory of others' messages: with more, messages that have
-#: begun are completed one after the other, until complete ones alone take as much. So at worst it
-#: is twice that and a message more. Each channel may have MEMORY_EACH_BYTES in any case, so that
-#: small messages flow while large ones wait.
+#: What all channels of a bus may hold in memory of others' messages: with more, incomplete messages
+#: are completed one after the other, until complete ones alone take as much. So at worst it is
+#: twice that and one message. Each channel may always have MEMORY_EACH_BYTES, so that small
+#: messages flow while large ones wait.
 MEMORY_BYTES_MAX = 256 << 20
 MEMORY_EACH_BYTES = 64 << 10
 
@@ -49,15 +49,15 @@ GREETING_S = 5.0
 #: A side that has sent nothing for this long sends a beat.
 BEAT_S = 2.0
 
-#: A side that has heard nothing for this long, although it listens, takes the other for gone: as
+#: A side that has heard nothing for this long, although it listens, considers the other gone: as
 #: long as a node of a small bus may be silent before it is suspected.
 SILENCE_S = 7.0
 
-#: When to ask for a node that is not known, or did not tell where it is, and when to stop waiting
-#: for its answer. Twice again, in case a datagram is lost.
+#: When to ask for a node that is not known, or did not announce its port, and when to stop waiting
+#: for its answer. Twice more, in case a datagram is lost.
 ASK_AFTER_S = (0.0, 0.1, 0.3)
 FIND_S = 0.6
 
-#: The pauses of who tries again: short at first, as programs that belong together start together.
+#: Pauses between tries: short at first, because programs that belong together start together.
 RETRY_MIN_S = 0.05
 RETRY_MAX_S = 0.5

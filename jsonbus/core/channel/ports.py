@@ -1,4 +1,4 @@
-"""What a node has bound, and how it answers those who call."""
+"""The ports that a node has bound, and how it answers those who connect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ B = TypeVar("B")  # whoever has bound a port
 
 
 def check_port(port: object) -> str:
-    """A port as it travels: its name, or its number in decimal digits; raises ConfigError."""
+    """Return a port as it travels: its name, or its number in decimal digits; raises
+    ConfigError.
+    """
     if type(port) is int:
         if 0 <= port <= INTEGER_MAX:
             return str(port)
@@ -28,35 +30,35 @@ def check_port(port: object) -> str:
 
 
 def make_hello(own: NodeSettings, to: str, port: str) -> Hello:
-    """What this node says when it calls."""
+    """Make the hello of this node."""
     return Hello(own.node, own.incarnation, own.name, to, port, MESSAGE_BYTES_MAX)
 
 
 class Ports(Generic[B]):
-    """The ports of one node, each with who has bound it and how many channels it has."""
+    """The ports of one node, each with its owner and its number of channels."""
 
     def __init__(self, own: NodeSettings, channels_max: int = CHANNELS_MAX) -> None:
         self._own = own
         self._channels_max = channels_max
         self._bound: dict[str, tuple[B, bool]] = {}  # and whether it is exclusive
-        self._open: dict[str, int] = {}  # channels of ports, bound ones or not any more
+        self._open: dict[str, int] = {}  # channels by port, bound or no longer bound
         self._channels = 0
 
     def bind(self, port: str, binding: B, *, exclusive: bool) -> None:
-        """Raises LocalError if the port is bound."""
+        """Bind a port; raises LocalError if it is bound."""
         if port in self._bound:
             raise LocalError(f"port {port!r} is bound already: close that binding first")
         self._bound[port] = binding, exclusive
 
     def unbind(self, port: str) -> None:
-        """Take no more channels there; those that are open stay."""
+        """Accept no more channels there; open ones stay."""
         del self._bound[port]
 
     def bindings(self) -> list[B]:
         return [binding for binding, _ in self._bound.values()]
 
     def judge(self, hello: Hello) -> B | Refusal:
-        """Whose caller this is; or why it is refused."""
+        """Return the owner of the port that a caller wants, or the refusal."""
         if hello.version != VERSION:
             return self._refusal(
                 "version", f"the caller speaks {hello.version}, this node {VERSION}"
@@ -75,7 +77,7 @@ class Ports(Generic[B]):
         return binding
 
     def make_busy(self) -> Refusal:
-        """For a caller whose turn would not come."""
+        """Make the refusal for a caller that would wait too long."""
         return self._refusal("busy", "many wait to be accepted")
 
     def make_welcome(self) -> Welcome:
@@ -83,12 +85,12 @@ class Ports(Generic[B]):
         return Welcome(own.node, own.incarnation, own.name, MESSAGE_BYTES_MAX)
 
     def opened(self, port: str) -> None:
-        """A caller was welcomed."""
+        """Count a channel: a caller was welcomed."""
         self._channels += 1
         self._open[port] = self._open.get(port, 0) + 1
 
     def closed(self, port: str) -> None:
-        """Its channel has ended: an exclusive port is free again."""
+        """Uncount a channel that has ended: an exclusive port is free again."""
         self._channels -= 1
         self._open[port] -= 1
         if not self._open[port]:

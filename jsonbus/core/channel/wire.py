@@ -15,14 +15,14 @@ Both directions are sequences of frames. A frame is a prefix of five bytes, the 
     C   close: you have got all that I send, and I take no more.   empty
     E   end: I have read your C, and with it everything before.   empty
 
-Who connects says H first and then nothing until the other has answered with W or R. The listener is
-at the TCP port that a node tells in its presence as `ch`. Who sends C goes on reading, and throws
-away what it reads, until E comes; who reads C sends E, and no message any more. Both may send C at
-once: then both send E.
+The connecting side sends H first and then nothing until the other has answered with W or R. The
+listener is at the TCP port that a node announces in its presence as `ch`. A side that sends C goes
+on reading, and discards what it reads, until E comes; a side that reads C sends E, and no message
+any more. Both may send C at once: then both send E.
 
-Bodies of H, W and R have at most 4,096 bytes, those of messages as many as the other side told as
-"max". A longer message is skipped by who receives it, and the channel goes on. Keys that are not
-known are ignored, and so are kinds; `v` grows when a node of an older version would misunderstand.
+Bodies of H, W and R have at most 4,096 bytes, those of messages as many as the other side announced
+as "max". The receiver skips a longer message, and the channel goes on. Unknown keys and kinds are
+ignored; `v` grows when a node of an older version would misunderstand.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ BEAT, CLOSE, END = ord("-"), ord("C"), ord("E")
 GREETINGS = frozenset({HELLO, WELCOME, REFUSED})
 MESSAGES = frozenset({JSON, BYTES})
 
-#: What a message that was skipped is given out as; its body is its size in decimal digits. No byte
-#: has that value: nobody can send it.
+#: The kind given out for a message that was skipped; its body is its size in decimal digits. No
+#: byte has that value, so nobody can send it.
 SKIPPED = 256
 
 PREFIX = struct.Struct(">IB")
@@ -92,22 +92,23 @@ class Refusal(NamedTuple):
 
 
 class FrameReader:
-    """Frames out of bytes that come in pieces of any size.
+    """Parses frames from bytes that come in pieces of any size.
 
-    It is at a frame's *length*, that is within a prefix, or at its *body*. A body longer than
-    `body_bytes_max` is not kept: a message is given out as SKIPPED, another frame without it.
+    Its state is *length*, within a prefix, or *body*. A body longer than `body_bytes_max` is not
+    kept: a message is given out as SKIPPED, another frame without its body.
     """
 
     __slots__ = ("_begun", "_kind", "_missing", "_size", "body_bytes_max", "is_skipping")
 
     def __init__(self, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
-        self._kind = -1  # of the body that is being read; -1: at a length
+        self._kind = -1  # length of the body that is being read; -1: at a length
         self._size = 0
         self._missing = PREFIX_BYTES
-        #: Whether it is at a body that is not kept. Told when that begins: the limit may change.
+        #: True while a body is read that is not kept. Decided when it begins, because the limit may
+        #: change.
         self.is_skipping = False
-        # Not a list of the pieces: who sends single bytes would have each kept as an object.
+        # Not a list of pieces: for a sender of single bytes, each would be kept as an object.
         self._begun = bytearray()
 
     @property
@@ -122,11 +123,11 @@ class FrameReader:
 
     @property
     def held_bytes(self) -> int:
-        """What it has of a frame that is not complete."""
+        """Number of bytes held of an incomplete frame."""
         return len(self._begun)
 
     def feed(self, data: memoryview) -> Iterator[FrameItem]:
-        """The frames that these bytes complete; what is left of them is copied."""
+        """Return the frames that these bytes complete; the rest is copied."""
         at, end = 0, len(data)
         while at < end:
             # The usual case first: a whole frame lies ahead.
@@ -147,7 +148,9 @@ class FrameReader:
                 yield frame
 
     def _take(self, piece: memoryview) -> FrameItem | None:
-        """Go on with the prefix or body that has begun; the frame, if that completes it."""
+        """Continue with the prefix or body that has begun; return the frame if that completes
+        it.
+        """
         self._missing -= len(piece)
         if self._missing:
             if not self.is_skipping:
@@ -161,7 +164,7 @@ class FrameReader:
         return self._end_body(whole)
 
     def skip_bodies(self) -> None:
-        """Keep none from now on, and nothing of one that has begun."""
+        """Keep no bodies from now on, and nothing of one that has begun."""
         self.body_bytes_max = 0
         if self._kind >= 0:
             self._begun = bytearray()
@@ -219,7 +222,9 @@ def encode_refusal(refusal: Refusal) -> bytes:
 
 
 def decode_hello(body: bytes) -> Hello:
-    """Raises ValueError. Of a hello in another version, all but the version may be missing."""
+    """Parse a hello; raises ValueError. In another version, everything but the version may be
+    missing.
+    """
     fields = _read_fields(body)
     version = read_integer(fields.get("v"), "v")
     if version != VERSION:
@@ -235,7 +240,9 @@ def decode_hello(body: bytes) -> Hello:
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """Raises ValueError, for another version too: who speaks only that had to refuse."""
+    """Parse a welcome; raises ValueError, also for another version: such a node should have
+    refused.
+    """
     fields = _read_fields(body)
     if read_integer(fields.get("v"), "v") != VERSION:
         raise ValueError("a welcome is in another version than the hello")
@@ -248,7 +255,7 @@ def decode_welcome(body: bytes) -> Welcome:
 
 
 def decode_refusal(body: bytes) -> Refusal:
-    """Raises ValueError. Its version may be any: all have these fields."""
+    """Parse a refusal; raises ValueError. It may have any version: all have these fields."""
     fields = _read_fields(body)
     reason, text = fields.get("why"), fields.get("text", "")
     if type(reason) is not str or type(text) is not str or len(text) > DETAIL_CHARACTERS_MAX:
@@ -256,13 +263,13 @@ def decode_refusal(body: bytes) -> Refusal:
     return Refusal(
         read_node(fields.get("n")),
         read_name(fields.get("name")),
-        reason if reason in REASONS else "busy",  # of a later version: it may pass
+        reason if reason in REASONS else "busy",  # a reason of a later version: it may be temporary
         "".join(char if char.isprintable() else "?" for char in text),
     )
 
 
 def read_port(value: object) -> str:
-    """A port's name: 1 to 255 bytes without control characters. Raises ValueError."""
+    """Read a port's name: 1 to 255 bytes without control characters. Raises ValueError."""
     if value != "" and is_short_text(value, PORT_BYTES_MAX):
         return str(value)
     raise ValueError("a port must be text of 1 to 255 bytes without control characters")
