@@ -48,7 +48,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/receiver.py: Receiver.receive_messages too long",
         "jsonbus/core/receiver.py: too long",
         "jsonbus/core/reliable/reliable.py: Reliable.__init__ has too many parameters",
-        "jsonbus/core/reliable: map",
         "jsonbus/core/routing: map",
         "jsonbus/core/rpc: map",
         "jsonbus/core/values: map",

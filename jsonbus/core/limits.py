@@ -270,15 +270,15 @@ HISTORY_TOPICS_MAX = 1 << 17
 #: a first NAK (5 ms, 50 ms of delay, the way, two busy processes); at that a full history still
 #: takes 300 MB a second, and nobody waits. The longest covers all five tries and the ways: 8 MB a
 #: second, or 16,000 small messages, which any receiver can take.
-HISTORY_HOLD_MIN_S = 0.1
-HISTORY_HOLD_MAX_S = 2.0
+HISTORY_KEEP_MIN_S = 0.1
+HISTORY_KEEP_MAX_S = 2.0
 
-#: While messages are held for longer, publishing is spread over the hold time, but for so much that
-#: may go out in one go: at the longest hold time some 80 small messages.
+#: While messages are kept for longer, publishing is spread over the keep time, but for so much that
+#: may go out in one go: at the longest keep time some 80 small messages.
 PUBLISH_BURST_S = 0.005
 
-#: Without NAKs the hold time halves after each of these: back from the longest in five seconds.
-HISTORY_HOLD_FALL_S = 1.0
+#: Without NAKs the keep time halves after each of these: back from the longest in five seconds.
+HISTORY_KEEP_FALL_S = 1.0
 
 #: Streams, that is publishers' topics, with a place in them; some 500 bytes each, 30 MB. Only
 #: forged ones are as many.

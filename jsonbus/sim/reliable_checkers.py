@@ -133,7 +133,7 @@ class BuffersAreBounded(Checker):
         for what, size, bound in (
             ("messages for repair", len(history), limits.HISTORY_MESSAGES_MAX),
             ("bytes for repair", history.size_bytes, limits.HISTORY_BYTES_MAX),
-            ("streams", len(streams), limits.STREAMS_MAX),
+            ("streams", len(streams.by_key), limits.STREAMS_MAX),
             ("messages out of turn", streams.waiting.messages, limits.STREAMS_AHEAD_MAX),
             ("bytes out of turn", streams.waiting.size_bytes, limits.STREAMS_BYTES_MAX),
             ("bytes of slices", core._fragments.size_bytes, limits.FRAGMENTS_BYTES_MAX),

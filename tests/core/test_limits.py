@@ -34,10 +34,10 @@ def test_repeated_request_never_comes_while_repeats_are_ignored() -> None:
 
 
 def test_message_is_held_until_it_can_have_been_asked_for() -> None:
-    assert limits.GAP_WAIT_S + limits.NAK_DELAY_MAX_S < limits.HISTORY_HOLD_MIN_S
+    assert limits.GAP_WAIT_S + limits.NAK_DELAY_MAX_S < limits.HISTORY_KEEP_MIN_S
     all_tries_s = limits.GAP_WAIT_S + sum(limits.NAK_WAITS_S) + 5 * limits.NAK_DELAY_MAX_S
     assert len(limits.NAK_WAITS_S) == 5
-    assert all_tries_s < limits.HISTORY_HOLD_MAX_S < limits.HISTORY_AGE_S
+    assert all_tries_s < limits.HISTORY_KEEP_MAX_S < limits.HISTORY_AGE_S
 
 
 def test_history_has_room_for_the_largest_value_and_streams_for_a_history() -> None:

@@ -1,14 +1,19 @@
-"""What one stream misses, and how often it was asked for.
+"""One stream: the gaps in it, and the messages that wait behind them.
 
-Theory of operation. Sequences that are missing stand in *gaps*, ranges in order. A gap is asked for
-in *rounds*: when it has become ready, and some random delay later, the node sends a NAK, or hears
-that of another subscriber, which is as good. Then it is ready again after a wait that grows from
-round to round. NAKs that cross each other belong to one round: what comes within half the wait does
-not count.
+Theory of operation. A *stream* is what one incarnation of a publisher sends on one topic. `top` is
+one above the highest sequence known of. Sequences missing below it form *gaps*, ranges in order.
+Below `next`, the first missing sequence, everything was delivered or given up. Between `next` and
+`top` a sequence is in a gap, or its message waits, or it was given up while an earlier one is still
+missing. Nearly always there is no gap, and `next` is `top`.
+
+A node asks for a gap in *rounds*. In each round, a random delay after the gap is ready, it sends a
+NAK, or hears that of another subscriber, which serves as well. The gap is ready again after a wait
+that grows from round to round. NAKs that cross each other belong to one round: another one within
+half the wait does not count.
 
 A gap is given up after five rounds in a row without a sign of life from the publisher. A publisher
-that is heard may still have what is missing, and says so when it has not (core.history); so with
-such a one the rounds go on until the gap is older than any history.
+that is heard may still have the missing messages, and says so when it does not (history.py). With
+such a publisher the rounds go on until the gap is older than any history.
 """
 
 from __future__ import annotations
@@ -17,22 +22,29 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import Generic, TypeVar
 
 from jsonbus.core.limits import (
     GAP_WAIT_S,
     HISTORY_AGE_S,
     NAK_WAITS_S,
     STREAM_ASK_RANGES_MAX,
+    STREAM_BYTES_MAX,
     STREAM_GAPS_MAX,
+    STREAMS_AHEAD_MAX,
+    STREAMS_BYTES_MAX,
 )
 
+T = TypeVar("T")
+
+Key = tuple[str, int, str]  # node, incarnation, topic
 Range = tuple[int, int]  # first and last sequence
 
-_TRIES_MAX = len(NAK_WAITS_S)
+_ROUNDS_MAX = len(NAK_WAITS_S)
 
 
 class _Gap:
-    """Sequences first … last, all missing, all asked for alike."""
+    """The missing sequences first … last, all asked for alike."""
 
     __slots__ = ("asked_at", "first", "last", "noticed_at", "ready_at", "rounds", "silent_rounds")
 
@@ -43,142 +55,217 @@ class _Gap:
         self.ready_at = now + GAP_WAIT_S
         self.asked_at = -math.inf
         self.rounds = 0
-        self.silent_rounds = 0  # since the publisher was heard last
+        self.silent_rounds = 0  # since the publisher was last heard
 
-    def behind(self, sequence: int) -> _Gap:
-        """The part of it behind that sequence, of which something was heard just now."""
+    def split_after(self, sequence: int) -> _Gap:
+        """Cut the gap off after `sequence`; return the rest. The publisher was just heard."""
         rest = _Gap(sequence + 1, self.last, self.noticed_at)
         rest.ready_at = self.ready_at
         rest.asked_at = self.asked_at
         rest.rounds = self.rounds
+        self.last = sequence
         return rest
 
     @property
     def wait_s(self) -> float:
-        return NAK_WAITS_S[min(self.rounds, _TRIES_MAX) - 1]
+        return NAK_WAITS_S[min(self.rounds, _ROUNDS_MAX) - 1]
 
     def count_round(self, heard_at: float, now: float) -> None:
         is_silent = heard_at <= self.asked_at
         self.silent_rounds = self.silent_rounds + 1 if is_silent else 1
         self.rounds += 1
         self.asked_at = now
-        self.ready_at = now + self.wait_s
+        self.ready_at = now + NAK_WAITS_S[min(self.rounds, _ROUNDS_MAX) - 1]
 
     def is_hopeless(self, heard_at: float, now: float) -> bool:
         if now - self.noticed_at >= HISTORY_AGE_S:
             return True
-        return self.silent_rounds >= _TRIES_MAX and heard_at <= self.asked_at
+        return self.silent_rounds >= _ROUNDS_MAX and heard_at <= self.asked_at
 
 
 _first_of = attrgetter("first")
+_ready_at_of = attrgetter("ready_at")
 
 
-class Gaps:
-    """The gaps of one stream, in order; never empty while a stream holds on to it."""
+class Waiting:
+    """How much waits behind gaps, over all streams of a node."""
 
-    __slots__ = ("_gaps",)
+    __slots__ = ("messages", "size_bytes")
 
     def __init__(self) -> None:
-        self._gaps: list[_Gap] = []
+        self.messages = 0
+        self.size_bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._gaps)
+
+class Stream(Generic[T]):
+    """See the head of this file. `waiting` is shared by all streams."""
+
+    __slots__ = (
+        "_ahead",
+        "_ahead_bytes",
+        "_waiting",
+        "checked_at",
+        "far",
+        "floor",
+        "gaps",
+        "heard_at",
+        "key",
+        "top",
+    )
+
+    def __init__(self, key: Key, top: int, waiting: Waiting, now: float) -> None:
+        self.key = key
+        self.top = top
+        self.gaps: list[_Gap] = []
+        self._ahead: dict[int, tuple[T, int]] = {}  # messages that wait, with their sizes
+        self._ahead_bytes = 0
+        self._waiting = waiting
+        self.heard_at = now
+        self.checked_at = now  # for idleness
+        self.far: int | None = None  # a sequence that is not believed yet
+        self.floor = 0  # messages with a lower number count, but are not delivered
 
     @property
-    def first(self) -> int:
-        """The first sequence that is missing."""
-        return self._gaps[0].first
+    def next(self) -> int:
+        """The sequence to be delivered next."""
+        return self.gaps[0].first if self.gaps else self.top
 
     @property
     def is_full(self) -> bool:
-        return len(self._gaps) >= STREAM_GAPS_MAX
+        return len(self.gaps) >= STREAM_GAPS_MAX
 
-    def note(self, first: int, last: int, now: float) -> None:
-        """All of that is missing, and it is behind all that was."""
-        self._gaps.append(_Gap(first, last, now))
+    # --- Messages --------------------------------------------------------------------------------
+
+    def add(self, sequence: int, item: T, size_bytes: int) -> bool:
+        """Let a message wait behind a gap. False: there is no room, for the gap or the message.
+
+        A single message may wait, however large it is.
+        """
+        waiting = self._waiting
+        if len(self.gaps) >= STREAM_GAPS_MAX:
+            return False
+        if self._ahead and self._ahead_bytes + size_bytes > STREAM_BYTES_MAX:
+            return False
+        if waiting.messages and (
+            waiting.messages >= STREAMS_AHEAD_MAX
+            or waiting.size_bytes + size_bytes > STREAMS_BYTES_MAX
+        ):
+            return False
+        self._ahead[sequence] = (item, size_bytes)
+        self._ahead_bytes += size_bytes
+        waiting.messages += 1
+        waiting.size_bytes += size_bytes
+        return True
 
     def find(self, sequence: int) -> int:
-        """Which gap that sequence is in; -1: it is not missing."""
-        index = bisect_right(self._gaps, sequence, key=_first_of) - 1
-        return index if index >= 0 and sequence <= self._gaps[index].last else -1
+        """The index of the gap that the sequence is in; -1 if it is not missing."""
+        index = bisect_right(self.gaps, sequence, key=_first_of) - 1
+        return index if index >= 0 and sequence <= self.gaps[index].last else -1
 
     def fill(self, index: int, sequence: int) -> None:
-        """That sequence, of the gap at that place, has come."""
-        gap = self._gaps[index]
-        # The publisher answers: what else was asked for is under way, or must be asked for soon.
+        """Take a sequence that has come out of the gap at that index."""
+        gap = self.gaps[index]
+        # The publisher answers: the rest is under way, or must be asked for soon.
         gap.rounds = min(gap.rounds, 1)
         if gap.first == gap.last:
-            del self._gaps[index]
+            del self.gaps[index]
         elif sequence == gap.first:
             gap.first += 1
         elif sequence == gap.last:
             gap.last -= 1
         else:
-            self._gaps.insert(index + 1, gap.behind(sequence))
+            self.gaps.insert(index + 1, gap.split_after(sequence))
             gap.last = sequence - 1
 
-    def cut(self, sequence: int) -> list[Range]:
-        """Miss no more what is before that sequence; what that is."""
-        ranges = []
-        while self._gaps and self._gaps[0].first < sequence:
-            gap = self._gaps[0]
-            ranges.append((gap.first, min(gap.last, sequence - 1)))
-            if gap.last >= sequence:
-                gap.first = sequence
-            else:
-                del self._gaps[0]
+    def release(self, start: int, ready: list[T]) -> None:
+        """After gaps were closed: move messages from `start` up to the next gap to `ready`."""
+        ahead = self._ahead
+        if not ahead:
+            return
+        for sequence in range(start, self.gaps[0].first if self.gaps else self.top):
+            waited = ahead.pop(sequence, None)
+            if waited is not None:  # else given up
+                item, size_bytes = waited
+                self._ahead_bytes -= size_bytes
+                self._waiting.messages -= 1
+                self._waiting.size_bytes -= size_bytes
+                ready.append(item)
+
+    # --- Gaps ------------------------------------------------------------------------------------
+
+    def miss(self, last: int, now: float) -> None:
+        """Everything from `top` to `last` is missing."""
+        self.gaps.append(_Gap(self.top, last, now))
+        self.top = last + 1
+
+    def cut(self, sequence: int, ready: list[T]) -> list[Range]:
+        """Stop missing what is below the sequence; return it. What waited becomes ready."""
+        ranges: list[Range] = []
+        if self.gaps:
+            start = self.gaps[0].first
+            while self.gaps and self.gaps[0].first < sequence:
+                gap = self.gaps[0]
+                ranges.append((gap.first, min(gap.last, sequence - 1)))
+                if gap.last >= sequence:
+                    gap.first = sequence
+                else:
+                    del self.gaps[0]
+            self.release(start, ready)
+        if sequence > self.top:
+            first = self.top
+            if ranges and ranges[-1][1] + 1 == first:
+                first = ranges.pop()[0]
+            ranges.append((first, sequence - 1))
+            self.top = sequence
         return ranges
 
-    def touch(self, sequence: int, until: float) -> None:
-        """Do not ask for that sequence before then: it is on its way."""
+    def postpone(self, sequence: int, until: float) -> None:
+        """Do not ask for that sequence before `until`: it is on its way."""
         index = self.find(sequence)
         if index < 0:
             return
-        gap = self._gaps[index]
+        gap = self.gaps[index]
         if sequence > gap.first and not self.is_full:
-            self._gaps.insert(index + 1, gap.behind(sequence - 1))
-            gap.last = sequence - 1
-            index, gap = index + 1, self._gaps[index + 1]
+            index, gap = index + 1, gap.split_after(sequence - 1)
+            self.gaps.insert(index, gap)
         if sequence < gap.last and not self.is_full:
-            self._gaps.insert(index + 1, gap.behind(sequence))
-            gap.last = sequence
+            self.gaps.insert(index + 1, gap.split_after(sequence))
         gap.ready_at = max(gap.ready_at, until)
 
-    def hear_nak(self, ranges: Iterable[Range], heard_at: float, now: float) -> int:
-        """Another subscriber asked for these; how many gaps need not be asked for now."""
-        heard = 0
+    def hear_nak(self, ranges: Iterable[Range], now: float) -> bool:
+        """Count a round for gaps that another subscriber asked for; False if there are none."""
+        was_spared = False
         for first, last in ranges:
-            index = bisect_left(self._gaps, first, key=_first_of)
-            while index < len(self._gaps) and self._gaps[index].last <= last:
-                gap = self._gaps[index]
+            index = bisect_left(self.gaps, first, key=_first_of)
+            while index < len(self.gaps) and self.gaps[index].last <= last:
+                gap = self.gaps[index]
                 index += 1
                 if now - gap.asked_at >= gap.wait_s / 2:
-                    gap.count_round(heard_at, now)
-                    heard += 1
-        return heard
+                    gap.count_round(self.heard_at, now)
+                    was_spared = True
+        return was_spared
 
-    def ask(self, heard_at: float, now: float, due: float) -> tuple[list[Range], list[Range]]:
-        """What to ask for now, and what to give up, of the gaps that are ready."""
+    def ask(self, now: float, due: float) -> tuple[list[Range], list[Range]]:
+        """Return what to ask for now, and what to give up, of the gaps that are ready."""
         asked: list[Range] = []
-        hopeless: list[_Gap] = []
-        for gap in self._gaps:
+        hopeless: list[Range] = []
+        for gap in tuple(self.gaps):
             if gap.ready_at > due:
                 continue
-            if gap.is_hopeless(heard_at, now):
-                hopeless.append(gap)
+            if gap.is_hopeless(self.heard_at, now):
+                self.gaps.remove(gap)
+                hopeless.append((gap.first, gap.last))
                 continue
             if len(asked) >= STREAM_ASK_RANGES_MAX:
                 break
-            gap.count_round(heard_at, now)
+            gap.count_round(self.heard_at, now)
             if asked and asked[-1][1] + 1 == gap.first:
                 asked[-1] = (asked[-1][0], gap.last)
             else:
                 asked.append((gap.first, gap.last))
-        if hopeless:
-            gone = set(hopeless)
-            self._gaps = [gap for gap in self._gaps if gap not in gone]
-        return asked, [(gap.first, gap.last) for gap in hopeless]
+        return asked, hopeless
 
     def ready_at(self) -> float:
-        """When the first of them may be asked for, or given up."""
-        return min(gap.ready_at for gap in self._gaps)
+        """When the first gap may be asked for, or given up."""
+        at: float = min(map(_ready_at_of, self.gaps))
+        return at

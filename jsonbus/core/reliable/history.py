@@ -1,29 +1,29 @@
-"""What a publisher keeps of its reliable topics, to send it again.
+"""The publisher's side: reliable messages kept for repair, and what says how far a topic is.
 
-Theory of operation. Every message of a reliable topic has a sequence, from 1 on per topic. It is
-kept for a while, and whoever misses it asks for it by a NAK, which names ranges of sequences. What
-is still here is sent again, by multicast, once for all who miss it; a beat answers for the rest: it
-tells the last sequence of a topic and the first that is still here, so that subscribers give up at
-once what is gone. Beats also follow the last message of a topic, at growing intervals: nothing else
-would tell a subscriber that the last one was lost. Whoever is asked beats anew: a subscriber that
-misses the repair as well hears at least that its publisher is there.
+Theory of operation. Every message of a reliable topic has a sequence, counted from 1 per topic. It
+is kept for a while. A subscriber that misses it asks for it by a NAK, which names ranges of
+sequences. Messages still kept are sent again, by multicast, once for all who miss them. A *beat*
+answers for the rest: it states the last sequence of a topic and the first that is still kept, so
+that subscribers give up at once what is gone. Beats also follow the last message of a topic, at
+growing intervals: nothing else would reveal that the last message was lost. A NAK restarts the
+beats: a subscriber that misses the repair as well learns at least that its publisher is there.
 
-What is kept is bounded in messages and bytes, per topic and in all, and by age. A flood would run
-through any bound before the first NAK can come. So a message has a *hold time* before which it is
+The history is bounded in messages and bytes, per topic and in all, and by age. A flood would run
+through any bound before the first NAK can come. So a message has a *keep time* before which it is
 not pushed out to make room, and a publisher that finds no room waits (`room_at`). That is the flow
-control: the hold time is so short while no NAKs come that nobody waits; it doubles while they keep
-coming, up to the time that all tries of a subscriber take, and the rate, bound / hold time, falls
-until the subscribers keep up; without NAKs it falls back. Repairs keep a pace as well. A message
-that was asked for is held anew, as it may be asked for again.
+control: the keep time is so short while no NAKs come that nobody waits; it doubles while they keep
+coming, up to the time that all rounds of a subscriber take, and the rate, bound / keep time, falls
+until the subscribers keep up; without NAKs it falls back. Repairs are paced as well. The keep time
+of a message that was asked for starts again, as it may be asked for once more.
 
-Whoever does not wait is still bounded: the oldest are pushed out, and counted.
+A publisher that does not wait is still bounded: the oldest messages are pushed out, and counted.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from jsonbus.core.deadlines import Deadlines
 from jsonbus.core.limits import (
@@ -32,7 +32,7 @@ from jsonbus.core.limits import (
     BEATS_PER_CALL,
     HISTORY_AGE_S,
     HISTORY_BYTES_MAX,
-    HISTORY_HOLD_MIN_S,
+    HISTORY_KEEP_MIN_S,
     HISTORY_MESSAGES_MAX,
     HISTORY_TOPIC_BYTES_MAX,
     HISTORY_TOPIC_MESSAGES_MAX,
@@ -43,17 +43,66 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
     TIMER_SLACK_S,
 )
-from jsonbus.core.reliable.kept import KeptTopic, Record
-from jsonbus.core.reliable.pace import HoldTime, PublishPace, RepairCredit
+from jsonbus.core.reliable.pace import KeepTime, PublishPace, RepairCredit
 
 Range = tuple[int, int]  # first and last sequence
 Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is still kept
 
-_EXPIRY_INTERVAL_S = 1.0  # looking for the expired with every message would be a waste
+_EXPIRY_INTERVAL_S = 1.0  # looking for expired records with every message would be a waste
+
+
+class HistoryRecord:
+    """A kept message. `number`, `text` and `mark` belong to the caller."""
+
+    __slots__ = (
+        "is_asked",
+        "kept_at",
+        "mark",
+        "number",
+        "repaired_at",
+        "sequence",
+        "text",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
+    ) -> None:
+        self.topic = topic
+        self.sequence = sequence
+        self.number = number
+        self.text = text
+        self.mark = mark
+        self.kept_at = now
+        self.repaired_at = -math.inf
+        self.is_asked = False  # and will be sent again
+
+    def free_at(self, keep_s: float) -> float:
+        """When it may be pushed out."""
+        kept_until = max(self.kept_at, self.repaired_at) + keep_s
+        return min(kept_until, self.kept_at + HISTORY_AGE_S)
+
+
+class _Topic:
+    """The records of one topic: the sequences from `first` to `last`, without holes."""
+
+    __slots__ = ("beat_s", "beaten_at", "first", "last", "name", "records", "size_bytes")
+
+    def __init__(self, name: str, last: int) -> None:
+        self.name = name
+        self.first = last + 1
+        self.last = last
+        self.records: dict[int, HistoryRecord] = {}
+        self.size_bytes = 0
+        self.beat_s = BEAT_MIN_S
+        self.beaten_at = -math.inf
+
+    def in_order(self) -> Iterator[HistoryRecord]:
+        return map(self.records.__getitem__, range(self.first, self.last + 1))
 
 
 class History:
-    """All reliable topics of one node."""
+    """The reliable topics that one node publishes."""
 
     __slots__ = (
         "_asked",
@@ -61,10 +110,10 @@ class History:
         "_credit",
         "_expiry_at",
         "_floor",
-        "_hold",
+        "_keep_time",
         "_order",
         "_pace",
-        "_topics",
+        "topics",
         "pushed_out",
         "repaired",
         "size_bytes",
@@ -72,21 +121,21 @@ class History:
     )
 
     def __init__(self) -> None:
-        self._topics: dict[str, KeptTopic] = {}
-        #: All records, oldest first. Ordered, since those of one topic leave from the middle.
-        self._order: OrderedDict[Record, None] = OrderedDict()
-        self._beats: Deadlines[KeptTopic] = Deadlines()
-        #: The highest sequence of a topic that was forgotten: should it come back, it goes on above
-        #: it. From 1 again, its messages would be taken for repeats.
+        self.topics: dict[str, _Topic] = {}
+        #: All records, oldest first. An OrderedDict, as those of one topic leave from the middle.
+        self._order: OrderedDict[HistoryRecord, None] = OrderedDict()
+        self._beats: Deadlines[_Topic] = Deadlines()
+        #: The highest sequence of a forgotten topic. Should it come back, it goes on above: from 1
+        #: again, its messages would be taken for repeats.
         self._floor = 0
         self._expiry_at = -math.inf
-        self._hold = HoldTime()
+        self._keep_time = KeepTime()
         self._pace = PublishPace()
-        self._asked: deque[Record] = deque()
+        self._asked: deque[HistoryRecord] = deque()
         self._credit = RepairCredit()
-        #: What is kept, with what keeping it takes.
+        #: Bytes of all records, with the overhead of keeping them.
         self.size_bytes = 0
-        #: Messages sent again; asked for, but gone; pushed out before their hold time was over.
+        #: Messages sent again; asked for, but gone; pushed out before their keep time was over.
         self.repaired = self.unavailable = self.pushed_out = 0
 
     def __len__(self) -> int:
@@ -96,11 +145,11 @@ class History:
     # --- Publishing ------------------------------------------------------------------------------
 
     def next_sequence(self, topic: str) -> int:
-        """The sequence of the topic's next message; `keep`, the very next call, uses it up.
+        """Return the sequence of the topic's next message; `keep`, the very next call, uses it up.
 
-        Whoever fails in between, to encode the message, say, leaves no gap.
+        A caller that fails in between, to encode the message, say, leaves no gap.
         """
-        return (self._topics.get(topic) or self._begin(topic)).last + 1
+        return (self.topics.get(topic) or self._begin(topic)).last + 1
 
     def keep(
         self,
@@ -111,10 +160,10 @@ class History:
         now: float,
         mark: bytes = b"",
     ) -> None:
-        """Keep a message that is sent under the `next_sequence` of its topic."""
-        state = self._topics[topic]
+        """Keep a message that is sent with the `next_sequence` of its topic."""
+        state = self.topics[topic]
         assert sequence == state.last + 1
-        record = Record(topic, sequence, number, text, now, mark)
+        record = HistoryRecord(topic, sequence, number, text, now, mark)
         state.last = sequence
         state.records[sequence] = record
         self._order[record] = None
@@ -123,8 +172,8 @@ class History:
         self.size_bytes += size
         state.beat_s = BEAT_MIN_S
         self._beats.set(state, now + BEAT_MIN_S)
-        if self._hold.peak_s > HISTORY_HOLD_MIN_S:
-            self._pace.count(size, self._hold.at(now), now)
+        if self._keep_time.peak_s > HISTORY_KEEP_MIN_S:
+            self._pace.count(size, self._keep_time.at(now), now)
         if (
             self.size_bytes > HISTORY_BYTES_MAX
             or state.size_bytes > HISTORY_TOPIC_BYTES_MAX
@@ -137,9 +186,9 @@ class History:
 
     def room_at(self, topic: str, size_bytes: int, now: float) -> float:
         """When a message of that size may be published on that topic; `now` if at once."""
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         size = size_bytes + RECORD_OVERHEAD_BYTES
-        at = now if self._hold.peak_s == HISTORY_HOLD_MIN_S else self._pace.free_at(now)
+        at = now if self._keep_time.peak_s == HISTORY_KEEP_MIN_S else self._pace.free_at(now)
         over = self.size_bytes + size - HISTORY_BYTES_MAX
         count = len(self._order) + 1 - HISTORY_MESSAGES_MAX
         if over > 0 or count > 0:
@@ -155,18 +204,18 @@ class History:
     def is_full(self, topic: str, size_bytes: int, now: float) -> bool:
         return self.room_at(topic, size_bytes, now) > now
 
-    def hold_s(self, now: float) -> float:
-        """How long a message is not pushed out, as of now."""
-        return self._hold.at(now)
+    def keep_s(self, now: float) -> float:
+        """The keep time as of now."""
+        return self._keep_time.at(now)
 
     # --- Repairing -------------------------------------------------------------------------------
 
-    def take_nak(self, topic: str, ranges: Sequence[Range], now: float) -> list[Record]:
-        """A subscriber asks for these. What to send again now; see `repairs` for the rest.
+    def take_nak(self, topic: str, ranges: Sequence[Range], now: float) -> list[HistoryRecord]:
+        """Return what to send again now of these ranges; `repairs` returns the rest later.
 
         Beats answer for what is gone.
         """
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         if state is None:
             return []
         age_s = -1.0
@@ -180,26 +229,28 @@ class History:
                 record = state.records[sequence]
                 if not record.is_asked and now - record.repaired_at >= REPAIR_IGNORE_S:
                     record.is_asked = True
-                    record.repaired_at = now  # or soon: from here on it is held anew
+                    record.repaired_at = now  # or soon: its keep time starts again
                     age_s = max(age_s, now - record.kept_at)
                     self._asked.append(record)
         if gone or age_s >= 0:
-            self._hold.lengthen(age_s, now)
-            self._beat_anew(state, gone > 0, now)
+            self._keep_time.lengthen(age_s, now)
+            self._restart_beats(state, gone > 0, now)
         self.unavailable += min(gone, state.last)
         return self.repairs(now)
 
-    def repairs(self, now: float) -> list[Record]:
-        """What to send again by now, of all that was asked for."""
-        records: list[Record] = []
+    def repairs(self, now: float) -> list[HistoryRecord]:
+        """Return what to send again by now, of all that was asked for."""
         if not self._asked:
-            return records
-        self._credit.earn(self._hold.at(now), now)
+            return []
+        records: list[HistoryRecord] = []
+        credit = self._credit
+        credit.earn(self._keep_time.at(now), now)
         while self._asked:
             record = self._asked[0]
             if record in self._order:
-                if not self._credit.spend(len(record.text) + RECORD_OVERHEAD_BYTES):
+                if credit.size_bytes <= 0:
                     break
+                credit.size_bytes -= len(record.text) + RECORD_OVERHEAD_BYTES
                 record.is_asked = False
                 record.repaired_at = now
                 records.append(record)
@@ -215,9 +266,9 @@ class History:
         return min(beat_at, self._credit.back_at()) if self._asked else beat_at
 
     def beats(self, now: float) -> list[Beat]:
-        """The beats to send now: a few at most; while there are more, `timer_at` is not after now.
+        """Return the beats to send now, a few at most; if there are more, `timer_at` is not later.
 
-        What has expired goes: topics with a history always have a beat to come.
+        Expired records are removed: topics with a history always have a beat to come.
         """
         self._expire(now)
         due = now + TIMER_SLACK_S
@@ -232,49 +283,49 @@ class History:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _begin(self, topic: str) -> KeptTopic:
-        if len(self._topics) >= HISTORY_TOPICS_MAX:
+    def _begin(self, topic: str) -> _Topic:
+        if len(self.topics) >= HISTORY_TOPICS_MAX:
             self._forget_idle_topics()
-        state = self._topics[topic] = KeptTopic(topic, self._floor)
+        state = self.topics[topic] = _Topic(topic, self._floor)
         return state
 
     def _forget_idle_topics(self) -> None:
-        """All of them at once, at least half: a search for the oldest would cost more."""
+        """Forget all of them at once: a search for the oldest would cost more."""
         kept = {}
-        for name, state in self._topics.items():
+        for name, state in self.topics.items():
             if state.records:
                 kept[name] = state
             else:
                 self._floor = max(self._floor, state.last)
                 self._beats.remove(state)
-        self._topics = kept
+        self.topics = kept
 
-    def _free_at(self, records: Iterable[Record], over: int, count: int, at: float) -> float:
-        """When so many bytes and messages of them may go."""
-        hold_s = self._hold.at(at)
+    def _free_at(self, records: Iterable[HistoryRecord], over: int, count: int, at: float) -> float:
+        """When so many bytes and messages of them may be pushed out."""
+        keep_s = self._keep_time.at(at)
         for record in records:
             if over <= 0 and count <= 0:
                 break
             over -= len(record.text) + RECORD_OVERHEAD_BYTES
             count -= 1
-            at = max(at, record.free_at(hold_s))
+            at = max(at, record.free_at(keep_s))
         return at
 
-    def _push_out(self, state: KeptTopic, now: float) -> None:
-        """Make room; the message kept last stays, however large."""
-        hold_s = self._hold.at(now)
+    def _push_out(self, state: _Topic, now: float) -> None:
+        """Make room. The message that was kept last stays, however large it is."""
+        keep_s = self._keep_time.at(now)
         while len(state.records) > 1 and (
             state.size_bytes > HISTORY_TOPIC_BYTES_MAX
             or len(state.records) > HISTORY_TOPIC_MESSAGES_MAX
         ):
             oldest = state.records[state.first]
-            self.pushed_out += oldest.free_at(hold_s) > now
+            self.pushed_out += oldest.free_at(keep_s) > now
             self._remove(oldest)
         while len(self._order) > 1 and (
             self.size_bytes > HISTORY_BYTES_MAX or len(self._order) > HISTORY_MESSAGES_MAX
         ):
             oldest = next(iter(self._order))
-            self.pushed_out += oldest.free_at(hold_s) > now
+            self.pushed_out += oldest.free_at(keep_s) > now
             self._remove(oldest)
 
     def _expire(self, now: float) -> None:
@@ -285,9 +336,9 @@ class History:
                 break
             self._remove(oldest)
 
-    def _remove(self, oldest: Record) -> None:
-        """Of its topic, too, it is the oldest."""
-        state = self._topics[oldest.topic]
+    def _remove(self, oldest: HistoryRecord) -> None:
+        """Remove a record that is the oldest of its topic, too."""
+        state = self.topics[oldest.topic]
         size = len(oldest.text) + RECORD_OVERHEAD_BYTES
         del self._order[oldest]
         del state.records[oldest.sequence]
@@ -295,9 +346,9 @@ class History:
         state.size_bytes -= size
         self.size_bytes -= size
 
-    def _beat_anew(self, state: KeptTopic, is_urgent: bool, now: float) -> None:
+    def _restart_beats(self, state: _Topic, is_urgent: bool, now: float) -> None:
         state.beat_s = BEAT_MIN_S
         at = now + BEAT_MIN_S
-        if is_urgent:  # but once for all who ask
+        if is_urgent:  # but only once for all who ask
             at = max(now, state.beaten_at + REPAIR_IGNORE_S)
         self._beats.set(state, min(at, self._beats.at(state)))

@@ -1,6 +1,6 @@
-"""How a publisher slows down when NAKs come in: it holds messages for longer, and keeps a pace.
+"""How a publisher slows down when NAKs come in: it keeps messages for longer, and paces itself.
 
-core.history says what holding is good for.
+history.py explains the keep time.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from jsonbus.core.limits import (
-    HISTORY_HOLD_FALL_S,
-    HISTORY_HOLD_MAX_S,
-    HISTORY_HOLD_MIN_S,
+    HISTORY_KEEP_FALL_S,
+    HISTORY_KEEP_MAX_S,
+    HISTORY_KEEP_MIN_S,
     HISTORY_TOPIC_BYTES_MAX,
     HISTORY_TOPIC_MESSAGES_MAX,
     PUBLISH_BURST_S,
@@ -21,44 +21,44 @@ from jsonbus.core.limits import (
 )
 
 
-class HoldTime:
+class KeepTime:
     """How long a message is not pushed out of the history."""
 
     __slots__ = ("_doubled_at", "_nak_at", "peak_s")
 
     def __init__(self) -> None:
-        self.peak_s = HISTORY_HOLD_MIN_S  # as of the last NAK
+        self.peak_s = HISTORY_KEEP_MIN_S  # as of the last NAK
         self._nak_at = self._doubled_at = -math.inf
 
     def at(self, now: float) -> float:
-        """As of now: it halves while no NAKs come."""
-        if self.peak_s == HISTORY_HOLD_MIN_S:
-            return HISTORY_HOLD_MIN_S
-        halvings = int((now - self._nak_at) / HISTORY_HOLD_FALL_S)
-        hold_s = math.ldexp(self.peak_s, -halvings)
-        if hold_s > HISTORY_HOLD_MIN_S:
-            return hold_s
-        self.peak_s = HISTORY_HOLD_MIN_S
-        return HISTORY_HOLD_MIN_S
+        """Return the keep time as of now: it halves while no NAKs come."""
+        if self.peak_s == HISTORY_KEEP_MIN_S:
+            return HISTORY_KEEP_MIN_S
+        halvings = int((now - self._nak_at) / HISTORY_KEEP_FALL_S)
+        keep_s = math.ldexp(self.peak_s, -halvings)
+        if keep_s > HISTORY_KEEP_MIN_S:
+            return keep_s
+        self.peak_s = HISTORY_KEEP_MIN_S
+        return HISTORY_KEEP_MIN_S
 
     def lengthen(self, age_s: float, now: float) -> None:
-        """A NAK came, for a message of that age: the next ones must live to be asked for, too.
+        """A NAK came for a message of that age: later ones must be kept until they are asked for.
 
-        It doubles while NAKs keep coming. One burst of losses makes several at once, which count
-        as one.
+        The keep time doubles while NAKs keep coming. One burst of losses causes several NAKs at
+        once, which count as one.
         """
-        hold_s = self.at(now)
+        keep_s = self.at(now)
         if now - self._doubled_at >= REPAIR_IGNORE_S:
             self._doubled_at = now
-            hold_s *= 2
-        self.peak_s = min(max(hold_s, 2 * age_s), HISTORY_HOLD_MAX_S)
+            keep_s *= 2
+        self.peak_s = min(max(keep_s, 2 * age_s), HISTORY_KEEP_MAX_S)
         self._nak_at = now
 
 
 class PublishPace:
-    """Spreads messages evenly while the hold time is long.
+    """Spreads messages evenly while the keep time is long.
 
-    Holding alone would let a flood come in bursts, as fast as ever, with long pauses.
+    The keep time alone would let a flood come in bursts, as fast as ever, with long pauses.
     """
 
     __slots__ = ("_ahead_at",)
@@ -66,41 +66,37 @@ class PublishPace:
     def __init__(self) -> None:
         self._ahead_at = -math.inf
 
-    def count(self, size_bytes: int, hold_s: float, now: float) -> None:
-        """A message goes out, and takes its part of a history's worth per hold time."""
+    def count(self, size_bytes: int, keep_s: float, now: float) -> None:
+        """Count a message, which takes its part of one full history per keep time."""
         part = max(size_bytes / HISTORY_TOPIC_BYTES_MAX, 1 / HISTORY_TOPIC_MESSAGES_MAX)
-        self._ahead_at = max(self._ahead_at, now) + part * hold_s
+        self._ahead_at = max(self._ahead_at, now) + part * keep_s
 
     def free_at(self, now: float) -> float:
-        """When the next one may go."""
+        """When the next message may be sent."""
         return max(now, self._ahead_at - PUBLISH_BURST_S)
 
 
 class RepairCredit:
-    """Bytes that may be sent again: a burst, then as many a second, fewer while it is hard."""
+    """Bytes of repairs that may be sent: a burst, then a rate that falls with the keep time.
 
-    __slots__ = ("_bytes", "_bytes_per_s", "_earned_at")
+    `size_bytes` is what is left. A repair may overdraw it; that is made up for afterwards.
+    """
+
+    __slots__ = ("_bytes_per_s", "_earned_at", "size_bytes")
 
     def __init__(self) -> None:
-        self._bytes: float = REPAIR_BURST_BYTES
+        self.size_bytes: float = REPAIR_BURST_BYTES
         self._bytes_per_s: float = REPAIR_BYTES_PER_S
         self._earned_at = math.inf
 
-    def earn(self, hold_s: float, now: float) -> None:
-        """Time has passed."""
-        self._bytes_per_s = min(REPAIR_BYTES_PER_S, HISTORY_TOPIC_BYTES_MAX / hold_s)
+    def earn(self, keep_s: float, now: float) -> None:
+        """Add what was earned since the last call."""
+        self._bytes_per_s = min(REPAIR_BYTES_PER_S, HISTORY_TOPIC_BYTES_MAX / keep_s)
         earned = max(0.0, now - self._earned_at) * self._bytes_per_s
-        self._bytes = min(REPAIR_BURST_BYTES, self._bytes + earned)
+        self.size_bytes = min(REPAIR_BURST_BYTES, self.size_bytes + earned)
         self._earned_at = now
 
-    def spend(self, size_bytes: int) -> bool:
-        """Whether to send so many; more than what is left are sent, and paid for afterwards."""
-        if self._bytes <= 0:
-            return False
-        self._bytes -= size_bytes
-        return True
-
     def back_at(self) -> float:
-        """When some were earned again: not for every message an own awakening."""
-        wait_s = max(0.0, -self._bytes / self._bytes_per_s)
+        """When to go on: not so soon that every message would need its own wake-up."""
+        wait_s = max(0.0, -self.size_bytes / self._bytes_per_s)
         return self._earned_at + max(REPAIR_TICK_S, wait_s)

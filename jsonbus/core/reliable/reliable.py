@@ -1,18 +1,19 @@
-"""Reliable topics: how history, streams and the rest of a node go together.
+"""Reliable topics: connects history and streams with the rest of a node.
 
 Publishing side: a message gets its topic's next sequence, leaves like any other, and is kept
-(history.py). A NAK that names this node is answered with what is still kept, a beat with how far
-its topics are.
+(history.py). A NAK that names this node is answered with what is still kept, or with a beat, which
+says how far its topics are.
 
 Receiving side: a message with a sequence goes through its stream (streams.py) before it reaches
-inboxes. What a stream misses is asked for by NAKs, which all hear: publisher and fellow subscribers
-alike. Topics that nobody here subscribes to have no stream; passive subscriptions begin none.
+inboxes. A node asks for missing messages by NAKs, which everybody hears: the publisher and the
+other subscribers. Topics without a local subscription have no stream; passive subscriptions begin
+none.
 
 Where a stream begins. A subscriber has a claim to what was published since it subscribed, and hears
-of a stream for the first time at some sequence s. If nothing of that publisher got lost since, it
-has missed nothing. If L messages did, then at most L messages right before s are among them: so the
-stream begins at s - L. What comes of those and is older than the subscription is not delivered.
-Later subscriptions to other topics change nothing about that. A stream ends with the last
+of a stream for the first time at some sequence s. If nothing of that publisher was lost since, it
+has missed nothing. If L messages were lost, then at most the L messages right before s are among
+them: so the stream begins at s - L. Of those, messages older than the subscription are not
+delivered. Later subscriptions to other topics do not change this. A stream ends with the last
 subscription to its topic: the next one begins another.
 """
 
@@ -34,10 +35,9 @@ from jsonbus.core.limits import (
 )
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.reliable.history import History
-from jsonbus.core.reliable.kept import Record
-from jsonbus.core.reliable.stream import Key
-from jsonbus.core.reliable.streams import Streams
+from jsonbus.core.reliable.gaps import Key, Stream
+from jsonbus.core.reliable.history import History, HistoryRecord
+from jsonbus.core.reliable.streams import Nak, Streams
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.router import Deliveries, Route, Router
 from jsonbus.core.routing.topics import matches
@@ -60,7 +60,7 @@ IN_TURN, OUT_OF_TURN, REPEATED = "in turn", "out of turn", "repeated"
 
 
 class Reliable:
-    """See the head of this file. `subscribers` tells how many nodes may miss the same message."""
+    """See the head of this file. `subscribers` returns how many nodes may miss the same message."""
 
     def __init__(
         self,
@@ -84,24 +84,24 @@ class Reliable:
         self._counters = counters
         self._emit = emit
         self._fragments = fragments
-        #: Messages of others that came in part, by stream and sequence: under which key.
+        #: The fragments of messages that have come in part, by stream and sequence.
         self._partial: dict[tuple[str, int, str | None, int], FragmentKey] = {}
-        #: Own messages of which only some slices are to be sent again, by topic and sequence.
+        #: Slices to send again of own messages that are not asked for whole, by topic and sequence.
         self._wanted_slices: dict[tuple[str, int], set[int]] = {}
         self._history = History()
-        #: None: a message from before the subscription, which only keeps its place.
+        #: None stands for a message from before the subscription, which only keeps its place.
         self._streams: Streams[Message | None] = Streams(subscribers, rng)
-        self._subscriptions: dict[str, int] = {}  # the number of each pattern's oldest one
+        self._subscriptions: dict[str, int] = {}  # of each pattern, the number of its oldest
         self._subscribed = 0
         self._expires_at = 0.0
-        #: Until then somebody may still ask for what was sent last.
+        #: Until when somebody may still ask for the messages that were sent last.
         self.needed_until = -math.inf
-        self._is_used = False  # nodes without reliable topics pay for none
+        self._is_used = False  # nodes without reliable topics have no costs
 
     # --- Publishing ------------------------------------------------------------------------------
 
     def publish(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> int:
-        """Send a message and keep it; its number."""
+        """Send a message and keep it for repairs; return its number."""
         self._is_used = True
         history = self._history
         sequence = history.next_sequence(route.topic)
@@ -114,36 +114,39 @@ class Reliable:
         return number
 
     def room_at(self, topic: str, now: float) -> float:
-        """When the topic's next message may be published without pushing out one that is held."""
+        """When the topic's next message may be published without pushing out another too soon."""
         return self._history.room_at(topic, 0, now)
 
     def receive_nak(self, frame: NakFrame, now: float) -> None:
-        """Somebody misses messages, of this node or of another one."""
+        """Take a NAK: a node misses messages, of this node or of another one."""
         self._counters.naks_received += 1
         if (frame.node, frame.incarnation) == self._own:
             self.needed_until = max(self.needed_until, now + NEEDED_S)
             for missing in frame.topics:
-                self._note_slices(missing)
-                self._repair(self._history.take_nak(missing.topic, missing.ranges, now), now)
+                if missing.slices or self._wanted_slices:
+                    self._note_slices(missing)
+                records = self._history.take_nak(missing.topic, missing.ranges, now)
+                if records:
+                    self._repair(records, now)
             return
         for topic, ranges, slices in frame.topics:
-            if not slices:  # else others may miss other slices: they ask for themselves
+            if not slices:  # else this node may miss other slices, and asks for itself
                 self._streams.hear_nak((frame.node, frame.incarnation, topic), ranges, now)
 
     def _note_slices(self, missing: MissingOfTopic) -> None:
-        """Of which of its messages a subscriber needs some slices only."""
+        """Note of which messages a subscriber needs only some slices."""
         wanted = self._wanted_slices
-        told = {sequence: (start, bits) for sequence, start, bits in missing.slices}
+        named = {sequence: (start, bits) for sequence, start, bits in missing.slices}
         for topic, sequence in [key for key in wanted if key[0] == missing.topic]:
-            if sequence not in told and any(a <= sequence <= b for a, b in missing.ranges):
-                del wanted[topic, sequence]  # somebody else needs all of it
+            if sequence not in named and any(a <= sequence <= b for a, b in missing.ranges):
+                del wanted[topic, sequence]  # another subscriber needs all of it
         if len(wanted) > PARTIAL_MAX:
             wanted.clear()
-        for sequence, (start, bits) in told.items():
+        for sequence, (start, bits) in named.items():
             indexes = {start + bit for bit in range(NAK_SLICES_MAX) if bits >> bit & 1}
             wanted.setdefault((missing.topic, sequence), set()).update(indexes)
 
-    def _repair(self, records: Sequence[Record], now: float) -> None:
+    def _repair(self, records: Sequence[HistoryRecord], now: float) -> None:
         items: list[bytes] = []
         size, room = 0, self._outbox.repair_room_bytes
         for record in records:
@@ -159,8 +162,8 @@ class Reliable:
         if items:
             self._outbox.put_aside(encode_repair, now, items=b",".join(items))
 
-    def _repair_large(self, record: Record, now: float) -> None:
-        # To the byte what was sent first: slices of both make up the message.
+    def _repair_large(self, record: HistoryRecord, now: float) -> None:
+        # Byte for byte what was sent first: slices of both make up the message.
         text = b"%b,%d%b]" % (record.text, record.sequence, record.mark)
         wanted = self._wanted_slices.pop((record.topic, record.sequence), None)
         is_wanted = None if wanted is None else wanted.__contains__
@@ -169,7 +172,7 @@ class Reliable:
     # --- Receiving -------------------------------------------------------------------------------
 
     def subscribing(self, pattern: str) -> None:
-        """A subscription is about to be made: it has no claim to what was published before."""
+        """Called before a subscription is made: it has no claim to what was published before."""
         if pattern in self._subscriptions:
             return
         self._subscribed += 1
@@ -178,7 +181,7 @@ class Reliable:
             peer.mark(self._subscribed)
 
     def unsubscribed(self, pattern: str) -> None:
-        """A subscription has ended; others to the same pattern may be left."""
+        """Called after a subscription has ended; others to the same pattern may be left."""
         local = self._router.local
         if pattern not in local:
             del self._subscriptions[pattern]
@@ -186,27 +189,28 @@ class Reliable:
                 lambda topic: matches(pattern, topic) and not local.subscribers_of(topic)
             )
             if self._streams.ready:
-                self._router.forget()  # the subscription is not to get what it waited for
+                self._router.forget()  # the ended subscription must not get what it waited for
                 self._deliver_ready()
 
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
     ) -> str:
-        """Take a message that somebody here wants: it was IN_TURN, OUT_OF_TURN or REPEATED."""
+        """Take a message with a local subscriber: it was IN_TURN, OUT_OF_TURN or REPEATED."""
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
-        if key not in streams:
-            self._open(key, peer, sequence, now)
+        stream = streams.by_key.get(key) or self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
-        repeated = streams.repeated + streams.dropped
+        refused = streams.repeated + streams.dropped
         number: Any = message.sequence
-        item = message if number >= streams.floor_of(key) else None
-        if streams.receive(key, sequence, item, size_bytes, now):
-            self._deliver(item, route)
+        item = message if number >= stream.floor else None
+        if streams.receive(stream, sequence, item, size_bytes, now):
+            if item is not None and route.inboxes:
+                self._deliveries.add_to_all(route.inboxes, item)
+                self._counters.messages_delivered += 1
             return IN_TURN
         if streams.ready:
             self._deliver_ready()
-        is_new = streams.repeated + streams.dropped == repeated
+        is_new = streams.repeated + streams.dropped == refused
         return OUT_OF_TURN if is_new else REPEATED
 
     def receive_beat(self, frame: BeatFrame, peer: Peer, now: float) -> None:
@@ -215,15 +219,14 @@ class Reliable:
             if route is None or not route.subscribers:
                 continue
             key = (peer.node, peer.incarnation, topic)
-            if key not in self._streams:
-                self._open(key, peer, last + 1, now)
-            self._streams.hear_beat(key, last, first, now)
+            stream = self._streams.by_key.get(key) or self._open(key, peer, last + 1, now)
+            self._streams.hear_beat(stream, last, first, now)
         self._settle()
 
     def receive_repair(
         self, frame: RepairFrame, peer: Peer, now: float
     ) -> list[tuple[Message, bool]]:
-        """Take what was sent again; the messages that were missing here, and which are retained."""
+        """Take repairs; return the messages that were missing, and whether each is retained."""
         wall = now + self._outbox.wall_offset_s
         sent_at = frame.header.sent_us / 1_000_000
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_at, wall)
@@ -233,11 +236,12 @@ class Reliable:
                 self._counters.messages_malformed += 1
                 continue
             topic, value, sequence, number = item[:4]
-            route = self._router.find(topic)
-            if route is None or not _is_count(sequence) or not _is_count(number):
+            is_valid = type(sequence) is type(number) is int and sequence >= 1 and number >= 1
+            route = self._router.find(topic) if is_valid else None
+            if route is None:
                 self._counters.messages_malformed += 1
-            elif (peer.node, peer.incarnation, route.topic) in self._streams:
-                # Of a stream not heard of yet it tells nothing: what is old would be its begin.
+            elif (peer.node, peer.incarnation, topic) in self._streams.by_key:
+                # A repair must not begin a stream: it would begin with an old message.
                 message = make_message(route.topic, value, number, origin)
                 size = REPAIR_SIZE_BYTES
                 if self.receive(peer, route, message, sequence, size, now) is not REPEATED:
@@ -247,7 +251,7 @@ class Reliable:
     def touch(
         self, peer: Peer, topic: str | None, sequence: int, fragment: FragmentKey, now: float
     ) -> None:
-        """Slices of that message keep arriving; its topic is None until the first of them has."""
+        """Slices of that message keep arriving; its topic is None until the first slice is here."""
         self._partial[peer.node, peer.incarnation, topic, sequence] = fragment
         if len(self._partial) > PARTIAL_MAX:
             del self._partial[next(iter(self._partial))]
@@ -255,29 +259,30 @@ class Reliable:
             self._streams.touch((peer.node, peer.incarnation, topic), sequence, now)
 
     def forget(self, node: str) -> None:
-        """The node is no longer here: what waits for its repairs is delivered."""
+        """The node is gone: deliver the messages that wait for its repairs."""
         self._streams.forget(node)
         self._settle()
 
     # --- Being driven ----------------------------------------------------------------------------
 
     def timer_at(self) -> float:
+        if not self._is_used:
+            return math.inf
         at = min(self._history.timer_at(), self._streams.timer_at())
-        return min(at, self._expires_at) if self._is_used and len(self._streams) else at
+        return min(at, self._expires_at) if self._streams.by_key else at
 
     def handle_timer(self, due: float, now: float) -> None:
         if not self._is_used:
             return
-        if self._streams.timer_at() <= due:
-            self._streams.handle_timer(now)
-            for node, incarnation, topics in self._streams.take_naks():
-                missing = [self._missing(node, incarnation, *each) for each in topics]
-                fields = {"node": node, "incarnation": incarnation, "topics": missing}
-                self._outbox.put_aside(encode_nak, now, **fields)
-            self._settle()
-        if self._history.timer_at() <= due:
+        if self._streams.by_key:
+            naks = self._streams.handle_timer(now)
+            if naks:
+                self._send_naks(naks, now)
+            if self._streams.lost or self._streams.ready:
+                self._settle()
+        if self._history.topics and self._history.timer_at() <= due:
             self._repair(self._history.repairs(now), now)
-            self._beat(self._history.beats(now), now)
+            self._send_beats(self._history.beats(now), now)
         if self._expires_at <= due:
             self._expires_at = now + STREAMS_EXPIRY_S
             self._streams.expire(now)
@@ -285,11 +290,11 @@ class Reliable:
 
     @property
     def repaired(self) -> int:
-        """Own messages that were sent again."""
+        """How many own messages were sent again."""
         return self._history.repaired
 
     def figures(self) -> dict[str, int]:
-        """What stats() shows of it."""
+        """The entries of `Node.stats` for reliable topics."""
         history, streams = self._history, self._streams
         return {
             "messages_kept_for_repair": len(history),
@@ -300,7 +305,36 @@ class Reliable:
             "messages_waiting_for_repair": streams.waiting.messages,
         }
 
-    def _beat(self, beats: Sequence[tuple[str, int, int]], now: float) -> None:
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _send_naks(self, naks: Sequence[Nak], now: float) -> None:
+        for node, incarnation, topics in naks:
+            missing = []
+            for topic, ranges in topics:
+                slices = self._missing_slices(node, incarnation, topic, ranges)
+                missing.append(MissingOfTopic(topic, ranges, slices))
+            self._outbox.put_aside(
+                encode_nak, now, node=node, incarnation=incarnation, topics=missing
+            )
+
+    def _missing_slices(
+        self, node: str, incarnation: int, topic: str, ranges: list[tuple[int, int]]
+    ) -> list[MissingSlices]:
+        """Return what is missing of one message that came in part, if there is one."""
+        if not self._partial:
+            return []
+        for first, last in ranges:
+            # Of a message whose first slice is missing, only the sequence is known. Another topic
+            # may be at the same sequence: then the next round will ask for the right slices.
+            for known in (topic, None):
+                fragment = self._partial.get((node, incarnation, known, first))
+                assembly = None if fragment is None else self._fragments.get(fragment)
+                if assembly is not None and first == last:
+                    start, bits = assembly.missing_bits(NAK_SLICES_MAX)
+                    return [MissingSlices(first, start, bits)]
+        return []
+
+    def _send_beats(self, beats: Sequence[tuple[str, int, int]], now: float) -> None:
         part: list[tuple[str, int, int]] = []
         size, room = 0, self._outbox.repair_room_bytes
         for beat in beats:
@@ -313,53 +347,29 @@ class Reliable:
         if part:
             self._outbox.put_aside(encode_beat, now, beats=part)
 
-    # --- Inside ----------------------------------------------------------------------------------
-
-    def _missing(
-        self, node: str, incarnation: int, topic: str, ranges: list[tuple[int, int]]
-    ) -> MissingOfTopic:
-        """What to ask for; of one message that came in part, if there is one, the slices."""
-        for first, last in ranges:
-            # Of a message whose first slice is missing the sequence is all that is known. Another
-            # topic may be at the same: then the next try will ask for the right slices.
-            for known in (topic, None):
-                fragment = self._partial.get((node, incarnation, known, first))
-                assembly = None if fragment is None else self._fragments.get(fragment)
-                if assembly is not None and first == last:
-                    start, bits = assembly.missing_bits(NAK_SLICES_MAX)
-                    return MissingOfTopic(topic, ranges, [MissingSlices(first, start, bits)])
-        return MissingOfTopic(topic, ranges)
-
-    def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> None:
-        """Begin a stream that is heard of at that sequence: with what may have been missed."""
-        if not self._is_used or not len(self._streams):
+    def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> Stream[Message | None]:
+        """Begin a stream that is heard of at that sequence, with what may have been missed."""
+        if not self._is_used or not self._streams.by_key:
             self._is_used = True
             self._expires_at = now + STREAMS_EXPIRY_S
         topic = key[2]
         made = [number for each, number in self._subscriptions.items() if matches(each, topic)]
         floor, lost = peer.claim(min(made))
-        self._streams.open(key, max(1, sequence - min(lost, CLAIM_MESSAGES_MAX)), now, floor)
+        begin = max(1, sequence - min(lost, CLAIM_MESSAGES_MAX))
+        return self._streams.open(key, begin, now, floor)
 
     def _settle(self) -> None:
-        """Pass on what streams have given up, and what that released."""
-        for gap in self._streams.take_gaps():
-            peer = self._roster.get(gap.node)
-            name = gap.node if peer is None else peer.name
-            self._emit(GapFound(gap.node, name, gap.topic, gap.first, gap.last))
+        """Report what streams have given up, and deliver what that released."""
+        for lost in self._streams.take_lost():
+            peer = self._roster.get(lost.node)
+            name = lost.node if peer is None else peer.name
+            self._emit(GapFound(lost.node, name, lost.topic, lost.first, lost.last))
         if self._streams.ready:
             self._deliver_ready()
 
     def _deliver_ready(self) -> None:
         for message in self._streams.take_ready():
             route = None if message is None else self._router.find(message.topic)
-            if route is not None:
-                self._deliver(message, route)
-
-    def _deliver(self, message: Message | None, route: Route) -> None:
-        if message is not None and route.inboxes:
-            self._deliveries.add_to_all(route.inboxes, message)
-            self._counters.messages_delivered += 1
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 1
+            if message is not None and route is not None and route.inboxes:
+                self._deliveries.add_to_all(route.inboxes, message)
+                self._counters.messages_delivered += 1

@@ -1,27 +1,31 @@
-"""What a subscriber receives of reliable topics: in order, exactly once, or a gap that is told.
+"""The subscriber's side: messages in order and exactly once, or a reported gap.
 
-Theory of operation. A *stream* is one topic of one publisher's incarnation. Its place is `top`, one
-above the highest sequence known of, and its gaps: what is missing below. Nearly always there are
-none, and the message that comes is the one at `top`: it is delivered at once.
+Theory of operation. gaps.py has the state of one stream; here are all streams of a node. A message
+that is next in its stream is delivered at once. A message beyond a gap waits until the gap is
+filled or given up. What waits is bounded; a message that finds no room is dropped as if it had been
+lost, and asked for when its turn comes. The first missing message needs no room, so that a stream
+never stands still.
 
-A message beyond a gap waits until the gap is filled or given up. What waits is bounded; a message
-that finds no room is dropped as if it had been lost: it is asked for when its turn comes. The one
-that is missing first needs no room, so that a stream never stands still.
+Every stream with gaps has one timer: the instant at which its first gap is ready to be asked for,
+plus a random delay among all subscribers, so that one asks and the others, hearing it, need not
+(core.timers). All gaps that are ready by then go into one NAK.
 
-Every stream with gaps has one timer: the first of its gaps is ready to be asked for, plus a random
-delay among all subscribers, so that one asks and the others, hearing it, do not (core.timers). All
-gaps that are ready by then go into one NAK. core.gaps says how often, and when they are given up.
+A sequence so far away that no history could bridge it is believed when a second one confirms it: a
+single forged datagram would make everything that the real node sends look old.
 
-A sequence that no history could bridge is believed when a second one confirms it: a single forged
-datagram would make everything that the real node sends look old.
-
-Streams outlive their publisher for a while. It may have been unreachable only, and what it then
+Streams outlive their publisher for a while. It may only have been unreachable, and what it then
 repairs for others must not be delivered here a second time.
+
+The number of streams is bounded, and so is the time that a silent one is kept. A message must not
+pay for that: streams are not kept in the order in which they were heard. They are checked in turn,
+and dropped if nothing was heard since the last check. The same happens when room is needed: forged
+streams, heard once, go before those in use.
 """
 
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -29,22 +33,24 @@ from jsonbus.core.deadlines import Deadlines
 from jsonbus.core.limits import (
     NAK_BYTES_MAX,
     NAK_DELAY_MAX_S,
+    NAK_RANGES_MAX,
     SLICE_WAIT_S,
     STREAM_BACK_S,
+    STREAM_IDLE_S,
     STREAM_JUMP,
+    STREAMS_MAX,
     TIMER_SLACK_S,
 )
-from jsonbus.core.reliable.gaps import Range
-from jsonbus.core.reliable.naks import Nak, NakPacker
-from jsonbus.core.reliable.stream import Key, Stream
-from jsonbus.core.reliable.stream_table import StreamTable
+from jsonbus.core.reliable.gaps import Key, Range, Stream, Waiting
 from jsonbus.core.timers import suppression_delay_s
 
 T = TypeVar("T")
 
+_CHANCES = 16  # streams in use that are passed over when one must make room
 
-class Gap(NamedTuple):
-    """Messages first … last that will not come any more."""
+
+class LostRange(NamedTuple):
+    """Messages first … last, which were given up."""
 
     node: str
     incarnation: int
@@ -53,23 +59,31 @@ class Gap(NamedTuple):
     last: int
 
 
-class Streams(Generic[T]):
-    """All streams of one node. `subscribers` tells how many nodes may miss the same message.
+class Nak(NamedTuple):
+    """One datagram's worth of what this node misses of another node's topics."""
 
-    Items to deliver come out of `receive`, or out of `take_ready`, to be called whenever `ready` is
-    not empty, whatever was called before. The order holds even if that is late.
+    node: str
+    incarnation: int
+    topics: list[tuple[str, list[Range]]]
+
+
+class Streams(Generic[T]):
+    """All streams of one node. `subscribers` returns how many nodes may miss the same message.
+
+    Messages to deliver come out of `receive`, or out of `take_ready`, which the caller must call
+    whenever `ready` is not empty. The order holds even if that is late.
     """
 
     __slots__ = (
-        "_gaps",
+        "_by_node",
         "_naks",
         "_rng",
-        "_streams",
         "_subscribers",
-        "_table",
         "_timers",
+        "by_key",
         "dropped",
         "given_up",
+        "lost",
         "naks_sent",
         "naks_spared",
         "ready",
@@ -85,49 +99,41 @@ class Streams(Generic[T]):
     ) -> None:
         self._subscribers = subscribers
         self._rng = rng
-        self._table: StreamTable[T] = StreamTable(self._settle)
-        self._streams = self._table.streams
+        #: All streams, the one that was checked longest ago first.
+        self.by_key: OrderedDict[Key, Stream[T]] = OrderedDict()
+        self._by_node: dict[str, dict[Key, Stream[T]]] = {}
         self._timers: Deadlines[Stream[T]] = Deadlines()
         self._naks = NakPacker(nak_bytes_max)
-        self._gaps: list[Gap] = []
-        #: Messages and bytes that wait for their turn.
-        self.waiting = self._table.waiting
-        #: Items to be delivered, in order.
+        #: Messages and bytes that wait behind gaps.
+        self.waiting = Waiting()
+        #: Messages to be delivered, in order.
         self.ready: list[T] = []
+        #: Ranges that were given up and are still to be reported.
+        self.lost: list[LostRange] = []
         #: Messages that came again; that found no room, or were not believed; that were given up.
         self.repeated = self.dropped = self.given_up = 0
         #: Times that this node asked, and that another one asked first.
         self.naks_sent = self.naks_spared = 0
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._streams
-
     # --- Receiving -------------------------------------------------------------------------------
 
-    def open(self, key: Key, next_sequence: int, now: float, floor: int = 0) -> bool:
-        """Begin a stream: everything from that sequence on is wanted. False: it is there already.
+    def open(self, key: Key, next_sequence: int, now: float, floor: int = 0) -> Stream[T]:
+        """Begin a stream in which everything from `next_sequence` on is wanted.
 
-        Without this a stream begins with what is heard of it first. `floor_of` gives the floor
-        back, as long as the stream lasts.
+        Messages whose number is below `floor` only keep their place in it.
         """
-        if key in self._streams:
-            return False
-        self._table.begin(key, next_sequence, now).floor = floor
-        return True
+        if len(self.by_key) >= STREAMS_MAX:
+            self._make_room(now)
+        stream: Stream[T] = Stream(key, next_sequence, self.waiting, now)
+        stream.floor = floor
+        self.by_key[key] = stream
+        self._by_node.setdefault(key[0], {})[key] = stream
+        return stream
 
-    def floor_of(self, key: Key) -> int:
-        return self._streams[key].floor
-
-    def receive(self, key: Key, sequence: int, item: T, size_bytes: int, now: float) -> bool:
+    def receive(self, stream: Stream[T], sequence: int, item: T, size: int, now: float) -> bool:
         """Take a message. True: deliver it, there is nothing else. False: see what is `ready`."""
-        stream = self._streams.get(key)
-        if stream is None:
-            stream = self._table.begin(key, sequence, now)
-        if sequence != stream.top or stream.gaps is not None:
-            self._receive_out_of_turn(stream, sequence, item, size_bytes, now)
+        if sequence != stream.top or stream.gaps:
+            self._receive_out_of_turn(stream, sequence, item, size, now)
             return False
         stream.top = sequence + 1
         stream.heard_at = now
@@ -136,149 +142,137 @@ class Streams(Generic[T]):
             return False
         return True
 
-    def hear_beat(self, key: Key, last: int, first: int, now: float) -> None:
-        """The publisher's last message was `last`; `first` and later ones can be had again."""
+    def hear_beat(self, stream: Stream[T], last: int, first: int, now: float) -> None:
+        """The publisher's last message was `last`; `first` and later ones can still be repaired."""
         if not 0 <= last + 1 - first <= STREAM_JUMP:
             return  # no publisher of ours says so
-        stream = self._streams.get(key)
-        if stream is None:
-            self._table.begin(key, last + 1, now)
-            return
         if abs(last - stream.next) > STREAM_JUMP and not self._jump(stream, last, first, now):
             return
         stream.heard_at = now
         if first > stream.next:
             self._give_up_below(stream, first)
-        if last >= stream.top and not (stream.gaps is not None and stream.gaps.is_full):
-            self._note(stream, last, now)
+        if last >= stream.top and not stream.is_full:
+            self._miss(stream, last, now)
 
     def touch(self, key: Key, sequence: int, now: float) -> None:
         """Slices of that message keep arriving: it is not lost."""
-        stream = self._streams.get(key)
+        stream = self.by_key.get(key)
         if stream is not None:
             stream.heard_at = now
-            if stream.gaps is not None:
-                stream.gaps.touch(sequence, now + SLICE_WAIT_S)
+            stream.postpone(sequence, now + SLICE_WAIT_S)
 
     def take_ready(self) -> list[T]:
         ready = self.ready
         self.ready = []
         return ready
 
-    def take_gaps(self) -> list[Gap]:
-        """What was given up; each is told once."""
-        gaps = self._gaps
-        self._gaps = []
-        return gaps
+    def take_lost(self) -> list[LostRange]:
+        """Return what was given up since the last call."""
+        lost = self.lost
+        self.lost = []
+        return lost
 
     # --- Asking ----------------------------------------------------------------------------------
 
     def hear_nak(self, key: Key, ranges: Sequence[Range], now: float) -> None:
-        """Another subscriber asked for these: whoever misses the same need not."""
-        stream = self._streams.get(key)
-        if stream is None or stream.gaps is None:
-            return
-        # The timer stays: when it comes up there is nothing to ask for yet, and it is set anew.
-        if stream.gaps.hear_nak(ranges, stream.heard_at, now):
+        """Another subscriber asked for these: this node need not."""
+        stream = self.by_key.get(key)
+        # The timer stays: when it ends there is nothing to ask for yet, and it is set again.
+        if stream is not None and stream.hear_nak(ranges, now):
             self.naks_spared += 1
 
     def timer_at(self) -> float:
         return self._timers.next_at()
 
-    def handle_timer(self, now: float) -> None:
-        """Ask, or give up: see `take_naks`, `take_gaps` and `ready`."""
+    def handle_timer(self, now: float) -> list[Nak]:
+        """Ask, or give up: see `take_lost` and `ready`.
+
+        Returns the NAKs to send, to all nodes, so that the other subscribers hear them.
+        """
         due = now + TIMER_SLACK_S
         while (stream := self._timers.pop(due)) is not None:
-            assert stream.gaps is not None
-            start = stream.gaps.first
-            asked, hopeless = stream.gaps.ask(stream.heard_at, now, due)
+            start = stream.gaps[0].first
+            asked, hopeless = stream.ask(now, due)
             if asked:
                 self.naks_sent += 1
                 self._naks.add(stream.key, asked)
             if hopeless:
                 stream.release(start, self.ready)
                 self._report(stream, hopeless)
-            if stream.gaps is not None:
+            if stream.gaps:
                 self._arm(stream, now)
-
-    def take_naks(self) -> list[Nak]:
-        """What to send: to all, so that the other subscribers hear it."""
-        return self._naks.take()
+        return self._naks.take() if self._naks.naks else []
 
     # --- Ending ----------------------------------------------------------------------------------
 
     def forget(self, node: str) -> None:
-        """The node is gone: nothing more can be had from it. What waits is delivered."""
-        for stream in self._table.of_node(node):
+        """The node is gone and cannot repair anything. Messages that wait become ready."""
+        for stream in self._by_node.get(node, {}).values():
             self._settle(stream)
 
     def close(self, is_over: Callable[[str], bool]) -> None:
-        """Forget the streams of these topics; what is missing is nobody's loss.
+        """Forget the streams of these topics without reporting what they miss.
 
-        What waits is ready, for who looks on.
+        Messages that wait become ready, for passive subscriptions.
         """
-        for stream in [each for each in self._streams.values() if is_over(each.key[2])]:
+        for stream in [each for each in self.by_key.values() if is_over(each.key[2])]:
             stream.cut(stream.top, self.ready)
             self._disarm(stream)
-            self._table.drop(stream)
+            self._drop(stream)
 
     def expire(self, now: float) -> None:
         """Drop streams that were idle for long; to be called every few seconds."""
-        self._table.expire(now)
+        while self.by_key:
+            stream = next(iter(self.by_key.values()))
+            if stream.checked_at + STREAM_IDLE_S > now:
+                break
+            self._check(stream, now)
 
     # --- Inside ----------------------------------------------------------------------------------
 
     def _receive_out_of_turn(
         self, stream: Stream[T], sequence: int, item: T, size_bytes: int, now: float
     ) -> None:
-        distance = sequence - stream.next
+        gaps = stream.gaps
+        distance = sequence - (gaps[0].first if gaps else stream.top)
         if abs(distance) >= STREAM_JUMP:
             if not self._jump(stream, sequence, stream.far, now):
                 self.dropped += 1
                 return
             distance = sequence - stream.next
         stream.heard_at = now
-        if distance == 0 and stream.gaps is not None:
-            stream.fill_first(item, self.ready)
-            self._disarm(stream)
-        elif distance == 0:
-            stream.top += 1
+        if distance == 0:
             self.ready.append(item)
+            if not gaps:
+                stream.top += 1
+                return
+            stream.fill(0, sequence)
+            stream.release(sequence + 1, self.ready)
+            self._disarm(stream)
         elif sequence >= stream.top:
-            self._wait_at_top(stream, sequence, item, size_bytes, now)
+            if not stream.add(sequence, item, size_bytes):
+                self.dropped += 1
+                return
+            if sequence > stream.top:
+                self._miss(stream, sequence - 1, now)
+            stream.top = sequence + 1
         else:
-            self._wait_in_gap(stream, sequence, item, size_bytes)
-
-    def _wait_at_top(
-        self, stream: Stream[T], sequence: int, item: T, size_bytes: int, now: float
-    ) -> None:
-        if not stream.has_room(size_bytes):
-            self.dropped += 1
-            return
-        if sequence > stream.top:
-            self._note(stream, sequence - 1, now)
-        stream.top = sequence + 1
-        stream.wait(sequence, item, size_bytes)
-
-    def _wait_in_gap(self, stream: Stream[T], sequence: int, item: T, size_bytes: int) -> None:
-        index = stream.gaps.find(sequence) if stream.gaps is not None else -1
-        if index < 0:
-            self.repeated += 1
-        elif not stream.has_room(size_bytes):
-            self.dropped += 1
-        else:
-            assert stream.gaps is not None
-            stream.gaps.fill(index, sequence)
-            stream.wait(sequence, item, size_bytes)
+            index = stream.find(sequence)
+            if index < 0:
+                self.repeated += 1
+            elif not stream.add(sequence, item, size_bytes):
+                self.dropped += 1
+            else:
+                stream.fill(index, sequence)
 
     def _jump(self, stream: Stream[T], sequence: int, start: int | None, now: float) -> bool:
-        """Whether to believe a sequence that far away; then the stream goes on from `start`."""
+        """Whether to believe a sequence that far away; then the stream goes on at `start`."""
         far = stream.far
         stream.far = sequence
         if far is None or start is None or not 0 <= sequence - far < STREAM_JUMP:
             return False
         if sequence < stream.next:
-            # It was the stream's begin that was forged; or this is an echo from long ago.
+            # It was the stream's first sequence that was forged; or this is an echo from long ago.
             if now - stream.heard_at < STREAM_BACK_S:
                 return False
             self._settle(stream)
@@ -287,9 +281,10 @@ class Streams(Generic[T]):
             self._give_up_below(stream, start)
         return True
 
-    def _note(self, stream: Stream[T], last: int, now: float) -> None:
-        stream.note(last, now)
-        if stream not in self._timers:
+    def _miss(self, stream: Stream[T], last: int, now: float) -> None:
+        is_armed = bool(stream.gaps)
+        stream.miss(last, now)
+        if not is_armed:
             self._arm(stream, now)
 
     def _give_up_below(self, stream: Stream[T], sequence: int) -> None:
@@ -302,19 +297,85 @@ class Streams(Generic[T]):
     def _report(self, stream: Stream[T], ranges: Iterable[Range]) -> None:
         for first, last in ranges:
             self.given_up += last - first + 1
-            self._gaps.append(Gap(*stream.key, first, last))
+            self.lost.append(LostRange(*stream.key, first, last))
 
     def _arm(self, stream: Stream[T], now: float) -> None:
-        assert stream.gaps is not None
-        self._timers.set(stream, max(now, stream.gaps.ready_at()) + self._delay_s())
+        count = self._subscribers()
+        # Without other subscribers there is nobody whose NAK could be spared.
+        delay_s = 0.0
+        if count > 1:
+            delay_s = suppression_delay_s(NAK_DELAY_MAX_S, count, self._rng.random())
+        self._timers.set(stream, max(now, stream.ready_at()) + delay_s)
 
     def _disarm(self, stream: Stream[T]) -> None:
-        if stream.gaps is None:
+        if not stream.gaps:
             self._timers.remove(stream)
 
-    def _delay_s(self) -> float:
-        """None among one: there is nobody to be spared."""
-        count = self._subscribers()
-        if count <= 1:
-            return 0.0
-        return suppression_delay_s(NAK_DELAY_MAX_S, count, self._rng.random())
+    def _make_room(self, now: float) -> None:
+        for _ in range(_CHANCES):
+            if self._check(next(iter(self.by_key.values())), now):
+                return
+        self._drop(next(iter(self.by_key.values())))
+
+    def _check(self, stream: Stream[T], now: float) -> bool:
+        """Drop a stream, unless it was heard since the last check."""
+        if stream.heard_at <= stream.checked_at:
+            self._drop(stream)
+            return True
+        stream.checked_at = now
+        self.by_key.move_to_end(stream.key)
+        return False
+
+    def _drop(self, stream: Stream[T]) -> None:
+        self._settle(stream)
+        del self.by_key[stream.key]
+        of_node = self._by_node[stream.key[0]]
+        del of_node[stream.key]
+        if not of_node:
+            del self._by_node[stream.key[0]]
+
+
+class NakPacker:
+    """Packs missing ranges, stream by stream, into NAKs of at most `bytes_max` of JSON.
+
+    One range of one topic makes a NAK, however long the topic is.
+    """
+
+    __slots__ = ("_bytes_max", "_open", "naks")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.naks: list[Nak] = []
+        #: Per publisher its latest NAK, with the number of its ranges and its bytes.
+        self._open: dict[tuple[str, int], tuple[Nak, int, int]] = {}
+
+    def add(self, key: Key, ranges: Iterable[Range]) -> None:
+        node, incarnation, topic = key
+        topic_bytes = 2 * len(topic.encode()) + 8  # should all of it be escaped: ["…",[]],
+        nak, count, size = self._open.get((node, incarnation)) or self._begin(node, incarnation)
+        listed: list[Range] | None = None
+        for first, last in ranges:
+            range_bytes = len(f"[{first},{last}],")
+            needed = range_bytes + (topic_bytes if listed is None else 0)
+            if count and (count >= NAK_RANGES_MAX or size + needed > self._bytes_max):
+                nak, count, size = self._begin(node, incarnation)
+                listed = None
+                needed = range_bytes + topic_bytes
+            if listed is None:
+                listed = []
+                nak.topics.append((topic, listed))
+            listed.append((first, last))
+            count += 1
+            size += needed
+        self._open[node, incarnation] = (nak, count, size)
+
+    def take(self) -> list[Nak]:
+        naks = self.naks
+        self.naks = []
+        self._open.clear()
+        return naks
+
+    def _begin(self, node: str, incarnation: int) -> tuple[Nak, int, int]:
+        nak = Nak(node, incarnation, [])
+        self.naks.append(nak)
+        return nak, 0, 0

@@ -157,8 +157,8 @@ def test_a_publisher_waits_while_the_history_is_full(monkeypatch: pytest.MonkeyP
 
 def test_closing_ends_the_wait_of_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HISTORY_TOPIC_MESSAGES_MAX", 4)
-    monkeypatch.setattr(history, "HISTORY_HOLD_MIN_S", 1000.0)
-    monkeypatch.setattr(repair_pace, "HISTORY_HOLD_MIN_S", 1000.0)
+    monkeypatch.setattr(history, "HISTORY_KEEP_MIN_S", 1000.0)
+    monkeypatch.setattr(repair_pace, "HISTORY_KEEP_MIN_S", 1000.0)
 
     @asynctest
     async def run() -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import TypeVar
 
-from jsonbus.core.reliable.streams import Streams
+from jsonbus.core.reliable.gaps import Key, Stream
+from jsonbus.core.reliable.streams import Nak, Streams
+
+T = TypeVar("T")
 
 NOW = 1000.0
 KEY = ("n", 7, "a")
+
+
+def find_or_open(streams: Streams[T], key: Key, sequence: int, now: float) -> Stream[T]:
+    """The stream, which begins at that sequence if there is none yet."""
+    return streams.by_key.get(key) or streams.open(key, sequence, now)
 
 
 class Receiver:
@@ -22,27 +32,29 @@ class Receiver:
 
     def receive(self, *sequences: int, key: tuple[str, int, str] = KEY, size: int = 1) -> None:
         for sequence in sequences:
-            if self.streams.receive(key, sequence, sequence, size, self.now):
+            stream = find_or_open(self.streams, key, sequence, self.now)
+            if self.streams.receive(stream, sequence, sequence, size, self.now):
                 self.delivered.append(sequence)
             self.collect()
 
     def beat(self, last: int, first: int) -> None:
-        self.streams.hear_beat(KEY, last, first, self.now)
+        stream = find_or_open(self.streams, KEY, last + 1, self.now)
+        self.streams.hear_beat(stream, last, first, self.now)
         self.collect()
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while (at := self.streams.timer_at()) <= end:
             self.now = max(self.now, at)
-            self.streams.handle_timer(self.now)
-            self.collect()
+            naks = self.streams.handle_timer(self.now)
+            self.collect(naks)
         self.now = end
 
-    def collect(self) -> None:
+    def collect(self, naks: Sequence[Nak] = ()) -> None:
         self.delivered += self.streams.take_ready()
         at = round(self.now - NOW, 6)
-        for nak in self.streams.take_naks():
+        for nak in naks:
             assert (nak.node, nak.incarnation) == KEY[:2]
             for _, ranges in nak.topics:
                 self.naks.append((at, ranges))
-        self.gaps += [(at, gap.first, gap.last) for gap in self.streams.take_gaps()]
+        self.gaps += [(at, gap.first, gap.last) for gap in self.streams.take_lost()]

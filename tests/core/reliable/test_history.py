@@ -10,8 +10,8 @@ from jsonbus.core.limits import (
     BEATS_PER_CALL,
     HISTORY_AGE_S,
     HISTORY_BYTES_MAX,
-    HISTORY_HOLD_MAX_S,
-    HISTORY_HOLD_MIN_S,
+    HISTORY_KEEP_MAX_S,
+    HISTORY_KEEP_MIN_S,
     HISTORY_MESSAGES_MAX,
     HISTORY_TOPIC_BYTES_MAX,
     HISTORY_TOPIC_MESSAGES_MAX,
@@ -21,7 +21,7 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
 )
 from jsonbus.core.reliable import history as history_module
-from jsonbus.core.reliable.history import History, Record
+from jsonbus.core.reliable.history import History, HistoryRecord
 
 NOW = 1000.0
 MIB = 1 << 20
@@ -42,7 +42,7 @@ def publish_many(history: History, topic: str, count: int, now: float = NOW) -> 
         publish(history, topic, now=now)
 
 
-def sequences(records: list[Record]) -> list[int]:
+def sequences(records: list[HistoryRecord]) -> list[int]:
     return [record.sequence for record in records]
 
 
@@ -85,7 +85,7 @@ def test_topics_are_bounded_and_a_forgotten_one_never_goes_back(
     for number in range(100):
         at = NOW + 20 * (number + 2)
         publish(history, f"t{number}", now=at)
-        assert len(history._topics) <= 10
+        assert len(history.topics) <= 10
     assert history.next_sequence("long") > 5
     assert len(history._beats) <= 10
 
@@ -178,7 +178,7 @@ def test_requests_for_unknown_topics_and_for_the_future_are_nothing() -> None:
     publish_many(history, "a", 3)
     assert history.take_nak("b", [(1, 3)], NOW) == []
     assert history.take_nak("a", [(4, 2**53), (9, 2)], NOW) == []
-    assert (history.unavailable, history.hold_s(NOW)) == (0, HISTORY_HOLD_MIN_S)
+    assert (history.unavailable, history.keep_s(NOW)) == (0, HISTORY_KEEP_MIN_S)
 
 
 def test_request_for_what_is_gone_is_answered_by_a_beat_at_once() -> None:
@@ -273,7 +273,7 @@ def test_repairs_are_slower_while_messages_are_held_for_longer() -> None:
     history.take_nak("a", [(1, 1000)], NOW + 3)
     history.beats(NOW + 3)
     last_at = take_repairs(history, NOW + 4)[-1][0]
-    rate = HISTORY_TOPIC_BYTES_MAX / HISTORY_HOLD_MAX_S
+    rate = HISTORY_TOPIC_BYTES_MAX / HISTORY_KEEP_MAX_S
     seconds = (1000 * (1 + RECORD_OVERHEAD_BYTES) - REPAIR_BURST_BYTES) / rate
     assert seconds - 0.002 < last_at - NOW - 3 < seconds + 0.002
 
@@ -364,8 +364,8 @@ def test_there_is_room_until_the_history_is_full() -> None:
     assert not history.is_full("a", 1, NOW)
     publish(history, "a")
     assert history.is_full("a", 1, NOW)
-    assert history.room_at("a", 1, NOW) == approx(NOW + HISTORY_HOLD_MIN_S)
-    assert not history.is_full("a", 1, NOW + HISTORY_HOLD_MIN_S)
+    assert history.room_at("a", 1, NOW) == approx(NOW + HISTORY_KEEP_MIN_S)
+    assert not history.is_full("a", 1, NOW + HISTORY_KEEP_MIN_S)
     assert not history.is_full("b", 1, NOW)
 
 
@@ -373,7 +373,7 @@ def test_room_in_all_counts_too() -> None:
     history = History()
     fill(history)
     publish_many(history, "b", HISTORY_TOPIC_MESSAGES_MAX, NOW + 0.05)
-    assert history.room_at("c", 1, NOW + 0.05) == approx(NOW + HISTORY_HOLD_MIN_S)
+    assert history.room_at("c", 1, NOW + 0.05) == approx(NOW + HISTORY_KEEP_MIN_S)
 
 
 def test_room_for_a_large_message_waits_for_all_that_must_go() -> None:
@@ -382,8 +382,8 @@ def test_room_for_a_large_message_waits_for_all_that_must_go() -> None:
         publish(history, "a", bytes(MIB), NOW + number / 1000)
     now = NOW + 0.014
     assert history.room_at("a", 100, now) == now
-    assert history.room_at("a", 3 * MIB, now) == approx(NOW + 0.002 + HISTORY_HOLD_MIN_S)
-    assert history.room_at("a", 16 * MIB, now) == approx(NOW + 0.014 + HISTORY_HOLD_MIN_S)
+    assert history.room_at("a", 3 * MIB, now) == approx(NOW + 0.002 + HISTORY_KEEP_MIN_S)
+    assert history.room_at("a", 16 * MIB, now) == approx(NOW + 0.014 + HISTORY_KEEP_MIN_S)
 
 
 def test_whoever_waits_for_room_pushes_nothing_out_too_early() -> None:
@@ -393,7 +393,7 @@ def test_whoever_waits_for_room_pushes_nothing_out_too_early() -> None:
         now = history.room_at("a", 1, now)
         publish(history, "a", now=now)
     assert history.pushed_out == 0
-    assert now == approx(NOW + 2 * HISTORY_HOLD_MIN_S)
+    assert now == approx(NOW + 2 * HISTORY_KEEP_MIN_S)
 
 
 def test_whoever_does_not_wait_is_counted() -> None:
@@ -411,7 +411,7 @@ def test_messages_are_held_for_longer_while_requests_keep_coming() -> None:
         now = NOW + 0.06 * (number + 1)
         publish_many(history, "a", 100, now)
         history.take_nak("a", [(100 * number + 101, 100 * number + 101)], now)
-        holds.append(round(history.hold_s(now), 3))
+        holds.append(round(history.keep_s(now), 3))
     assert holds == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
 
 
@@ -420,22 +420,22 @@ def test_requests_of_one_burst_count_as_one() -> None:
     publish_many(history, "a", 100)
     for sequence in range(1, 50):
         history.take_nak("a", [(sequence, sequence)], NOW + 0.01)
-    assert history.hold_s(NOW + 0.01) == 2 * HISTORY_HOLD_MIN_S
+    assert history.keep_s(NOW + 0.01) == 2 * HISTORY_KEEP_MIN_S
 
 
 def test_messages_are_held_for_twice_the_age_at_which_they_are_asked_for() -> None:
     history = History()
     publish(history, "a")
     history.take_nak("a", [(1, 1)], NOW + 0.4)
-    assert history.hold_s(NOW + 0.4) == approx(0.8)
+    assert history.keep_s(NOW + 0.4) == approx(0.8)
 
 
 def test_hold_time_falls_back_without_requests() -> None:
     history = History()
     publish(history, "a")
     history.take_nak("a", [(1, 1)], NOW + 5)
-    holds = [history.hold_s(NOW + 5 + second) for second in (0, 0.9, 1, 2, 3, 4, 5, 5000)]
-    assert holds == [HISTORY_HOLD_MAX_S, 2.0, 1.0, 0.5, 0.25, 0.125, 0.1, HISTORY_HOLD_MIN_S]
+    holds = [history.keep_s(NOW + 5 + second) for second in (0, 0.9, 1, 2, 3, 4, 5, 5000)]
+    assert holds == [HISTORY_KEEP_MAX_S, 2.0, 1.0, 0.5, 0.25, 0.125, 0.1, HISTORY_KEEP_MIN_S]
 
 
 def test_what_was_asked_for_is_held_anew_but_not_for_ever() -> None:
@@ -459,7 +459,7 @@ def test_publishing_is_spread_while_messages_are_held_for_longer() -> None:
         publish(history, "a", now=now)
         instants.append(now)
     assert instants[50] == NOW + 3  # a burst, and then in step
-    per_message_s = HISTORY_HOLD_MAX_S / HISTORY_TOPIC_MESSAGES_MAX
+    per_message_s = HISTORY_KEEP_MAX_S / HISTORY_TOPIC_MESSAGES_MAX
     assert instants[-1] - instants[-101] == approx(100 * per_message_s)
 
 

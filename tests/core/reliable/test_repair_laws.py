@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonbus.core.limits import HISTORY_HOLD_MIN_S
+from jsonbus.core.limits import HISTORY_KEEP_MIN_S
 from jsonbus.core.reliable.history import History
 from jsonbus.core.reliable.streams import Streams
 from tests.core.generated import unhurried
+from tests.core.reliable.stream_receiver import find_or_open
 
 START = 1000.0
 Ranges = list[tuple[int, int]]
@@ -33,14 +34,15 @@ class Subscriber:
             self.streams.open(("p", 1, topic), 1, START)
 
     def receive(self, topic: str, sequence: int, now: float) -> None:
-        if self.streams.receive(("p", 1, topic), sequence, (topic, sequence), 1, now):
+        stream = find_or_open(self.streams, ("p", 1, topic), sequence, now)
+        if self.streams.receive(stream, sequence, (topic, sequence), 1, now):
             self.delivered[topic].append(sequence)
         self.collect()
 
     def collect(self) -> None:
         for topic, sequence in self.streams.take_ready():
             self.delivered[topic].append(sequence)
-        for gap in self.streams.take_gaps():
+        for gap in self.streams.take_lost():
             self.given_up[gap.topic] += range(gap.first, gap.last + 1)
 
 
@@ -88,7 +90,8 @@ class World:
         subscriber.streams.hear_nak(("p", 1, topic), ranges, self.now)
 
     def hear_beat(self, subscriber: Subscriber, topic: str, last: int, first: int) -> None:
-        subscriber.streams.hear_beat(("p", 1, topic), last, first, self.now)
+        stream = find_or_open(subscriber.streams, ("p", 1, topic), last + 1, self.now)
+        subscriber.streams.hear_beat(stream, last, first, self.now)
 
     def repair(self, topic: str, ranges: Ranges) -> None:
         for record in self.history.take_nak(topic, ranges, self.now):
@@ -102,8 +105,7 @@ class World:
             for subscriber in self.subscribers:
                 self.reach(self.hear_beat, subscriber, *beat)
         for subscriber in self.subscribers:
-            subscriber.streams.handle_timer(self.now)
-            for nak in subscriber.streams.take_naks():
+            for nak in subscriber.streams.handle_timer(self.now):
                 for topic, ranges in nak.topics:
                     self.reach(self.repair, topic, ranges)
                     for other in self.subscribers:
@@ -192,10 +194,10 @@ def test_flood_that_drowns_its_subscriber_ends_with_nothing_lost(buffer_messages
             sent.append(history.next_sequence("a"))
             history.keep("a", sent[-1], 0, b"1" * 100, now)
         for _, last, first in history.beats(now):
-            subscriber.streams.hear_beat(("p", 1, "a"), last, first, now)
+            stream = find_or_open(subscriber.streams, ("p", 1, "a"), last + 1, now)
+            subscriber.streams.hear_beat(stream, last, first, now)
         sent += [record.sequence for record in history.repairs(now)]
-        subscriber.streams.handle_timer(now)
-        for nak in subscriber.streams.take_naks():
+        for nak in subscriber.streams.handle_timer(now):
             for topic, ranges in nak.topics:
                 sent += [record.sequence for record in history.take_nak(topic, ranges, now)]
         for sequence in sent:
@@ -205,11 +207,11 @@ def test_flood_that_drowns_its_subscriber_ends_with_nothing_lost(buffer_messages
                 overflown += 1
         for _ in range(min(40, len(buffer))):
             subscriber.receive("a", buffer.popleft(), now)
-        holds.append(history.hold_s(now))
+        holds.append(history.keep_s(now))
     assert subscriber.delivered["a"] == list(range(1, 150_001))
     assert subscriber.given_up["a"] == []
     assert history.pushed_out == 0
     # It slowed down: no storm of repairs, and a fraction of what a flood without end would lose.
-    assert max(holds) > HISTORY_HOLD_MIN_S
+    assert max(holds) > HISTORY_KEEP_MIN_S
     assert overflown < 40_000
     assert now - START < 12

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 
 from jsonbus.core.reliable.history import History
-from jsonbus.core.reliable.streams import Streams
+from jsonbus.core.reliable.streams import Nak, Streams
+from tests.core.reliable.stream_receiver import find_or_open
 
 KEY = ("publisher", 1, "a")
 
@@ -58,15 +59,16 @@ class Crowd:
 
     def receive(self, number: int, sequence: int) -> None:
         streams = self.subscribers[number]
-        if streams.receive(KEY, sequence, sequence, 1, self.now):
+        stream = find_or_open(streams, KEY, sequence, self.now)
+        if streams.receive(stream, sequence, sequence, 1, self.now):
             self.delivered[number].append(sequence)
         self.after(number)
 
-    def after(self, number: int) -> None:
+    def after(self, number: int, naks: Sequence[Nak] = ()) -> None:
         """Whatever was called: take what came of it, and set the timer."""
         streams = self.subscribers[number]
         self.delivered[number] += streams.take_ready()
-        for nak in streams.take_naks():
+        for nak in naks:
             self.naks += 1
             for _, ranges in nak.topics:
                 self.reach(partial(self.repair, ranges))
@@ -84,8 +86,7 @@ class Crowd:
 
     def expire(self, number: int) -> None:
         self._armed.pop(number, None)
-        self.subscribers[number].handle_timer(self.now)
-        self.after(number)
+        self.after(number, self.subscribers[number].handle_timer(self.now))
 
     def repair(self, ranges: list[tuple[int, int]]) -> None:
         if self.is_dead:
@@ -110,7 +111,9 @@ class Crowd:
             self.await_beat()
 
     def hear_beat(self, number: int, last: int, first: int) -> None:
-        self.subscribers[number].hear_beat(KEY, last, first, self.now)
+        streams = self.subscribers[number]
+        stream = find_or_open(streams, KEY, last + 1, self.now)
+        streams.hear_beat(stream, last, first, self.now)
         self.after(number)
 
     def run_for(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ from jsonbus.core.limits import (
     SLICE_WAIT_S,
     STREAM_JUMP,
 )
-from jsonbus.core.reliable.streams import Gap, Streams
+from jsonbus.core.reliable.streams import LostRange, Streams
 from tests.core.reliable.stream_receiver import KEY, NOW, Receiver
 
 # --- In turn --------------------------------------------------------------------------------------
@@ -23,8 +23,9 @@ from tests.core.reliable.stream_receiver import KEY, NOW, Receiver
 
 def test_messages_in_turn_are_delivered_at_once() -> None:
     streams: Streams[str] = Streams(lambda: 1, random.Random(1))
-    assert streams.receive(KEY, 1, "one", 3, NOW)
-    assert streams.receive(KEY, 2, "two", 3, NOW)
+    stream = streams.open(KEY, 1, NOW)
+    assert streams.receive(stream, 1, "one", 3, NOW)
+    assert streams.receive(stream, 2, "two", 3, NOW)
     assert streams.ready == []
     assert streams.timer_at() == math.inf
 
@@ -39,8 +40,7 @@ def test_stream_begins_with_what_is_heard_first() -> None:
 
 def test_opened_stream_begins_where_it_was_told() -> None:
     receiver = Receiver()
-    assert receiver.streams.open(KEY, 39, NOW)
-    assert not receiver.streams.open(KEY, 1, NOW)
+    receiver.streams.open(KEY, 39, NOW)
     receiver.receive(41)
     receiver.run(GAP_WAIT_S)
     assert receiver.naks == [(0.005, [(39, 40)])]
@@ -55,8 +55,8 @@ def test_streams_are_apart() -> None:
         for key in keys:
             receiver.receive(sequence, key=key)
     assert receiver.delivered == [1] * 4 + [2] * 4
-    assert len(receiver.streams) == 4
-    assert ("n", 7, "b") in receiver.streams
+    assert len(receiver.streams.by_key) == 4
+    assert ("n", 7, "b") in receiver.streams.by_key
 
 
 def test_publisher_that_starts_anew_is_a_new_stream() -> None:
@@ -77,8 +77,9 @@ def test_repeats_are_dropped_and_counted() -> None:
 
 def test_what_is_ready_comes_first_even_if_it_is_taken_late() -> None:
     streams: Streams[int] = Streams(lambda: 1, random.Random(1))
+    stream = streams.open(KEY, 1, NOW)
     for sequence in (1, 3, 2, 4):
-        streams.receive(KEY, sequence, sequence, 1, NOW)
+        streams.receive(stream, sequence, sequence, 1, NOW)
     assert streams.take_ready() == [2, 3, 4]
 
 
@@ -136,11 +137,11 @@ def test_silent_publisher_is_asked_five_times_and_then_given_up() -> None:
 
 def test_gap_names_its_stream() -> None:
     streams: Streams[int] = Streams(lambda: 1, random.Random(1))
-    streams.open(KEY, 1, NOW)
-    streams.receive(KEY, 4, 4, 1, NOW)
-    streams.hear_beat(KEY, 4, 4, NOW)
-    assert streams.take_gaps() == [Gap("n", 7, "a", 1, 3)]
-    assert streams.take_gaps() == []
+    stream = streams.open(KEY, 1, NOW)
+    streams.receive(stream, 4, 4, 1, NOW)
+    streams.hear_beat(stream, 4, 4, NOW)
+    assert streams.take_lost() == [LostRange("n", 7, "a", 1, 3)]
+    assert streams.take_lost() == []
     assert streams.take_ready() == [4]
 
 
@@ -190,7 +191,7 @@ def test_parts_of_a_gap_are_asked_for_together() -> None:
 def test_gap_given_up_behind_another_one_leaves_the_order_alone() -> None:
     receiver = Receiver()
     receiver.receive(1)
-    receiver.streams.receive(KEY, 5, 5, 1, NOW)  # misses 2 … 4
+    receiver.receive(5)  # misses 2 … 4
     receiver.run(0.01)
     receiver.receive(3)
     receiver.receive(8)  # misses 6, 7

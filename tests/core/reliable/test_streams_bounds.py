@@ -12,8 +12,7 @@ from jsonbus.core.limits import (
     STREAM_IDLE_S,
     STREAM_JUMP,
 )
-from jsonbus.core.reliable import stream as stream_module
-from jsonbus.core.reliable import stream_table
+from jsonbus.core.reliable import gaps, streams
 from tests.core.reliable.stream_receiver import KEY, NOW, Receiver
 
 # --- Bounds ---------------------------------------------------------------------------------------
@@ -42,7 +41,7 @@ def test_one_message_waits_however_large() -> None:
 
 
 def test_waiting_messages_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "STREAMS_AHEAD_MAX", 10)
+    monkeypatch.setattr(gaps, "STREAMS_AHEAD_MAX", 10)
     receiver = Receiver()
     for number in range(20):
         receiver.receive(1, 3, key=("n", 7, f"t{number}"))
@@ -53,7 +52,7 @@ def test_waiting_messages_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyP
 
 
 def test_waiting_bytes_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "STREAMS_BYTES_MAX", 1000)
+    monkeypatch.setattr(gaps, "STREAMS_BYTES_MAX", 1000)
     receiver = Receiver()
     for number in range(20):
         receiver.receive(1, 3, 4, key=("n", 7, f"t{number}"), size=90)
@@ -79,7 +78,7 @@ def test_stream_asks_for_many_gaps_in_lots() -> None:
 
 
 def test_stream_that_makes_room_leaves_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_table, "STREAMS_MAX", 1)
+    monkeypatch.setattr(streams, "STREAMS_MAX", 1)
     receiver = Receiver()
     receiver.receive(1, 3)
     receiver.receive(1, key=("m", 7, "a"))
@@ -104,15 +103,15 @@ def test_gaps_of_a_stream_are_bounded() -> None:
 
 
 def test_streams_are_bounded_and_those_in_use_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_table, "STREAMS_MAX", 10)
+    monkeypatch.setattr(streams, "STREAMS_MAX", 10)
     receiver = Receiver()
     receiver.receive(1)
     for number in range(100):
         receiver.now += 0.001
         receiver.receive(number + 2)
         receiver.receive(1, key=(f"forged{number}", 1, "a"))
-        assert len(receiver.streams) <= 10
-    assert KEY in receiver.streams
+        assert len(receiver.streams.by_key) <= 10
+    assert KEY in receiver.streams.by_key
     assert receiver.streams.repeated == 0
 
 
@@ -123,12 +122,12 @@ def test_idle_streams_are_dropped() -> None:
     receiver.now += STREAM_IDLE_S - 1
     receiver.receive(2)
     receiver.streams.expire(receiver.now)
-    assert len(receiver.streams) == 2
+    assert len(receiver.streams.by_key) == 2
     receiver.streams.expire(receiver.now + 1)
-    assert len(receiver.streams) == 1
-    assert KEY in receiver.streams
+    assert len(receiver.streams.by_key) == 1
+    assert KEY in receiver.streams.by_key
     receiver.streams.expire(receiver.now + 1 + STREAM_IDLE_S)
-    assert len(receiver.streams) == 0
+    assert len(receiver.streams.by_key) == 0
     assert list(receiver.streams._table.of_node("n")) == []
 
 

@@ -199,8 +199,8 @@ def test_a_publisher_waits_while_the_history_is_full(
 def lasting_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four messages fill the history of a topic, for ten seconds."""
     monkeypatch.setattr(history, "HISTORY_TOPIC_MESSAGES_MAX", 4)
-    monkeypatch.setattr(history, "HISTORY_HOLD_MIN_S", 1000.0)
-    monkeypatch.setattr(repair_pace, "HISTORY_HOLD_MIN_S", 1000.0)
+    monkeypatch.setattr(history, "HISTORY_KEEP_MIN_S", 1000.0)
+    monkeypatch.setattr(repair_pace, "HISTORY_KEEP_MIN_S", 1000.0)
 
 
 @pytest.mark.usefixtures("lasting_history")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jsonbus.core.limits import NAK_BYTES_MAX, NAK_RANGES_MAX
-from jsonbus.core.reliable.naks import NakPacker
+from jsonbus.core.reliable.streams import NakPacker
 
 
 def test_topics_of_a_publisher_share_a_nak() -> None:
