@@ -51,22 +51,7 @@ from jsonbus.gateway.text import (
     wire as text_wire,
 )
 from jsonbus.gateway.text.server import TextServer
-from jsonbus.gateway.webhooks import (
-    backoff,
-    delivery,
-)
-from jsonbus.gateway.webhooks import (
-    bodies as webhook_bodies,
-)
-from jsonbus.gateway.webhooks import (
-    reserve as webhook_reserve,
-)
-from jsonbus.gateway.webhooks import (
-    schema as webhook_file,
-)
-from jsonbus.gateway.webhooks import (
-    store as webhook_store,
-)
+from jsonbus.gateway.webhooks import backoff, bodies, database, delivery, schema, store
 from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.survey import TOPICS_MAX
 from tests.aio.running import asynctest
@@ -225,7 +210,7 @@ def test_every_limit_is_told_as_it_is() -> None:
     expected = [
         [*map(number, characters)],
         [as_size(services.BODY_BYTES_MAX), as_size(parameters.FORM_BYTES_MAX)],
-        [f"{webhook_store.BATCH_COUNT_MAX} messages", as_size(webhook_store.BATCH_BYTES_MAX)],
+        [f"{store.BATCH_COUNT_MAX} messages", as_size(store.BATCH_BYTES_MAX)],
         [
             number(default_of(WebhookLedger, name))
             for name in ("backlog_max", "total_backlog_max", "subscriptions_max")
@@ -250,7 +235,7 @@ def test_every_limit_is_told_as_it_is() -> None:
         [
             f"{as_size(text_server.TOTAL_BACKLOG_BYTES_MAX)} each",
             as_size(http_request.BODIES_BYTES_MAX),
-            as_size(webhook_bodies.BYTES_MAX),
+            as_size(bodies.BYTES_MAX),
         ],
     ]
     assert text_server.TOTAL_BACKLOG_BYTES_MAX == events.TOTAL_BACKLOG_BYTES_MAX
@@ -262,9 +247,9 @@ def test_every_limit_is_told_as_it_is() -> None:
 def test_other_numbers_are_told_as_they_are() -> None:
     assert backoff.FIRST_S == 0.5 and "half a second" in TEXT
     assert f"again after {delivery.ADDRESS_FRESH_S:g} seconds" in " ".join(TEXT.split())
-    assert f"a reserve of {as_size(webhook_reserve.RESERVE_BYTES)}" in TEXT
+    assert f"a reserve of {as_size(database.RESERVE_BYTES)}" in TEXT
     assert f"every {LOG_BYTES_MAX // 1_000_000} MB and keeps five" in TEXT and LOG_FILES_MAX == 5
-    assert f"`{webhook_file.FILE_NAME}`" in TEXT
+    assert f"`{schema.FILE_NAME}`" in TEXT
 
 
 @asynctest

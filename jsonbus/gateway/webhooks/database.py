@@ -1,52 +1,70 @@
-"""The webhooks' database as their store uses it: many rows at once, room made and given back.
+"""The webhooks' database as the store uses it: a transaction, an undo log, a reserve on the disk.
 
-sqlite3 lets other threads run during each step of a statement and then has to get its turn back,
-which takes up to 5 ms beside a busy event loop: hence one statement for many rows.
+One statement writes or deletes many rows: sqlite3 lets other threads run during each step of a
+statement and then waits for its turn, which takes up to 5 ms beside a busy event loop.
+
+`UndoLog` keeps the store's memory and its file equal: when a transaction fails, the changes of
+memory that belong to it are undone.
+
+`Reserve` keeps room on the disk so that messages can be delivered while the disk is full. Deleting
+a delivered message needs room, too: the WAL grows before the file shrinks. So a file of zeros
+stands beside the database, and new messages are accepted only while it exists. On a full disk it
+is deleted for the sake of commands that free room. It is made again, before anything new is
+accepted, once there is room for it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jsonbus.errors import StoreError
-from jsonbus.gateway.webhooks import schema as webhook_file
-from jsonbus.gateway.webhooks.reserve import Reserve
+
+from . import schema
 
 log = logging.getLogger("jsonbus.gateway.store")
 
-#: Rows per statement. More are no faster, and each count has a prepared statement of its own.
+#: Rows per statement. More are no faster, and each number of rows is another prepared statement.
 ROWS_MAX = 64
 
-#: Free pages the file may keep for the next backlog (16 MiB); what a longer one took beyond that
-#: goes back to the disk in parts of 1 MiB, one every so many commits, so that none takes long.
+#: Free pages that the file keeps for the next backlog (16 MiB). Pages beyond that go back to the
+#: disk, 1 MiB every COMMITS_PER_LOOK commits, so that no commit takes long.
 FREE_PAGES_MAX = 4096
 FREED_PAGES = 256
 COMMITS_PER_LOOK = 16
 
+RESERVE_NAME = "jsonbus-gateway.reserve"
+#: The WAL grows by 4 MiB until it is copied into the file (schema.CHECKPOINT_PAGES), and the file
+#: grows by as much meanwhile. After that both stay within what they have.
+RESERVE_BYTES = 8 << 20
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Database:
-    """The locked folder and the connection of one store, from open to close. For one thread."""
+    """The locked folder and the connection of one store. Use it in one thread."""
 
     def __init__(self, folder: Path | None, steps: Sequence[Sequence[str]]) -> None:
-        """Lock the folder, open or make the file, bring it to the newest version; StoreError."""
-        self._path = None if folder is None else folder / webhook_file.FILE_NAME
-        self._lock = None if folder is None else webhook_file.FolderLock(folder)
+        """Lock the folder, open or make the file, apply new schema steps. Raises StoreError."""
+        self._path = None if folder is None else folder / schema.FILE_NAME
+        self._lock = None if folder is None else schema.FolderLock(folder)
         self._reserve = Reserve(folder)
         self._commits = 0
         try:
-            self._connection = webhook_file.connect(folder, steps)
-            self._files = None if self._path is None else webhook_file.OpenFiles(self._path)
+            self._connection = schema.connect(folder, steps)
+            self._files = None if self._path is None else schema.OpenFiles(self._path)
         except BaseException:
             if self._lock is not None:
                 self._lock.release()
             raise
 
     def close(self) -> None:
-        """Close the file and give the folder free; again is nothing."""
+        """Close the file and release the folder. Idempotent."""
         self._connection.close()
         if self._lock is not None:
             self._lock.release()
@@ -55,7 +73,7 @@ class Database:
         return self._connection.execute(statement, parameters)
 
     def insert(self, table: str, width: int, flat_rows: list[Any]) -> None:
-        """Insert rows of so many values, given one after the other, and clear their list."""
+        """Insert rows of `width` values each, given in one flat list, and clear that list."""
         row = f"({','.join('?' * width)})"
         for start in range(0, len(flat_rows), ROWS_MAX * width):
             part = flat_rows[start : start + ROWS_MAX * width]
@@ -72,8 +90,8 @@ class Database:
     def begin(self, *, needs_room: bool) -> None:
         """Begin a transaction.
 
-        One that `needs_room` raises OSError if the disk has no reserve left, and StoreError if
-        what it stored would be gone at the next start.
+        With `needs_room`: raise OSError if there is no room for the reserve, and StoreError if the
+        file was deleted or replaced, since everything stored would be gone at the next start.
         """
         if needs_room:
             if self._files is not None:
@@ -82,21 +100,21 @@ class Database:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """End the transaction; it is on disk when this returns."""
+        """Commit. The transaction is on disk when this returns."""
         self._connection.execute("COMMIT")
 
     def roll_back(self) -> None:
-        """End the transaction, if SQLite did not end it itself, as if it had never begun."""
+        """Roll the transaction back, unless SQLite already did."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def has_made_room(self, error: Exception) -> bool:
-        """Whether a transaction that failed on a full disk and frees something may succeed now."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # an error of the module has none
+        """Free the reserve if the disk was full; return whether the transaction may succeed now."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the module have none
         return code == sqlite3.SQLITE_FULL and self._reserve.release()
 
     def give_back_room(self) -> None:
-        """Now and then, after a commit, return free pages to the disk. Never raises."""
+        """Return some free pages to the disk, after every few commits. Never raises."""
         self._commits += 1
         if self._commits % COMMITS_PER_LOOK:
             return
@@ -104,11 +122,77 @@ class Database:
             (free_pages,) = self._connection.execute("PRAGMA freelist_count").fetchone()
             if free_pages > FREE_PAGES_MAX:
                 part = min(FREED_PAGES, free_pages - FREE_PAGES_MAX)
-                # Not execute(): each page is a step without a result, and it would stop at one.
+                # Not execute(): it stops after one step, and each page is a step.
                 self._connection.executescript(f"PRAGMA incremental_vacuum({part})")
         except sqlite3.Error as error:
-            log.debug("! free pages are kept for now: %s", error)
+            log.debug("! free pages stay in the file for now: %s", error)
 
     def explain(self, error: sqlite3.Error | OSError) -> StoreError:
-        """What went wrong, as one sentence."""
-        return webhook_file.explain(error, self._path)
+        """Return a StoreError that says in one sentence what went wrong."""
+        return schema.explain(error, self._path)
+
+
+class UndoLog:
+    """The changes of some dicts that last only if the transaction does."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self) -> None:
+        self._steps: list[Callable[[], object]] = []
+
+    def set(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Add or change an entry."""
+        if key in mapping:
+            old = mapping[key]
+            self._steps.append(lambda: mapping.__setitem__(key, old))
+        else:
+            self._steps.append(lambda: mapping.pop(key))
+        mapping[key] = value
+
+    def forget(self, mapping: dict[K, V], key: K) -> None:
+        """Remove an entry, if it is there."""
+        if key in mapping:
+            old = mapping.pop(key)
+            self._steps.append(lambda: mapping.__setitem__(key, old))
+
+    def keep(self) -> None:
+        """Forget the old entries: the transaction is on disk."""
+        self._steps.clear()
+
+    def undo(self) -> None:
+        """Restore the old entries, the last change first: the transaction failed."""
+        while self._steps:
+            self._steps.pop()()
+
+
+class Reserve:
+    """The reserve of one folder. A store in memory (None) always has room."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / RESERVE_NAME
+        self._is_there = self._path is None
+
+    def take(self) -> None:
+        """Make the reserve unless it exists. Raises OSError if there is no room for it."""
+        if self._is_there or self._path is None:
+            return
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, RESERVE_BYTES)  # does nothing if the file is complete
+        except OSError:
+            self._path.unlink(missing_ok=True)  # a part of it is useless
+            raise
+        finally:
+            os.close(fd)
+        self._is_there = True
+
+    def release(self) -> bool:
+        """Delete the reserve. Return False if there was none."""
+        if self._path is None:
+            return False
+        self._is_there = False
+        try:
+            self._path.unlink()  # it may be from an earlier run, so `_is_there` may be False
+        except FileNotFoundError:
+            return False
+        return True

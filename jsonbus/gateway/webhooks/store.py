@@ -40,9 +40,8 @@ from jsonbus.gateway.webhooks.commands import (
     Subscription,
     Work,
 )
-from jsonbus.gateway.webhooks.database import Database
+from jsonbus.gateway.webhooks.database import Database, UndoLog
 from jsonbus.gateway.webhooks.schema import STEPS
-from jsonbus.gateway.webhooks.undo import UndoLog
 
 #: One POST carries at most so many messages, and a body of so many bytes unless one message alone
 #: is larger. Enough to catch up quickly, and little to repeat when a webhook fails halfway.

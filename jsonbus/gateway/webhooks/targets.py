@@ -27,15 +27,16 @@ A list replaces what is allowed without one. An IPv6 address that carries an IPv
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
+import socket
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import httpx
-
-from .name_lookup import NameLookup
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -45,6 +46,9 @@ LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
 URL_CHARACTERS_MAX = 1_024
 #: Of one name: the time of an attempt is shared between them.
 ADDRESSES_MAX = 4
+
+#: Threads that may wait for silent name servers at the same time.
+LOOKUP_THREADS_MAX = 64
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORTS = range(1, 65_536)
@@ -194,6 +198,60 @@ class Targets:
             ) from None
 
 
+class NameLookup:
+    """Looks host names up, each in a thread of its own. Use it in one event loop.
+
+    `loop.getaddrinfo` would use the loop's few default threads: some names whose server is silent
+    block all of them for ten seconds and more, the look-ups of other names with them, and the end
+    of the program, which waits for these threads. A program that ends leaves ours behind; the
+    bound keeps a flood of names from becoming a flood of threads.
+    """
+
+    def __init__(self, threads_max: int = LOOKUP_THREADS_MAX) -> None:
+        self._slots = asyncio.Semaphore(threads_max)
+        self._running: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host, the best first. Raises OSError if there are none.
+
+        Callers that ask for the same name at the same time share one look-up.
+        """
+        while (future := self._running.get((host, port))) is None:
+            await self._slots.acquire()
+            if (host, port) in self._running:  # another caller began while this one waited
+                self._slots.release()
+                continue
+            self._start(host, port)
+        # Shielded: a caller that is cancelled must not cancel the look-up of the others.
+        return list(await asyncio.shield(future))
+
+    def _start(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[str]] = loop.create_future()
+        self._running[host, port] = future
+
+        def finish(result: list[str] | OSError) -> None:
+            self._slots.release()
+            del self._running[host, port]
+            if isinstance(result, OSError):
+                future.set_exception(result)
+                future.exception()  # no warning if every caller was cancelled
+            else:
+                future.set_result(result)
+
+        def look_up() -> None:
+            result = _find_addresses(host, port)
+            try:
+                loop.call_soon_threadsafe(finish, result)
+            except RuntimeError:
+                pass  # the loop is closed
+
+        try:
+            threading.Thread(target=look_up, name="gateway-dns", daemon=True).start()
+        except RuntimeError as error:  # the system has no more threads
+            finish(OSError(f"{host} cannot be looked up: {error}"))
+
+
 @lru_cache(maxsize=1_024)
 def parse_url(url: str) -> Address:
     """Take a webhook's url apart, nothing resolved; raises ValueError with the reason."""
@@ -311,3 +369,13 @@ def _read_name(name: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):
         raise ValueError(f"{name!r} is neither a host name nor an address written a.b.c.d")
     return name
+
+
+def _find_addresses(host: str, port: int) -> list[str] | OSError:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error
+    except UnicodeError:  # a label is too long for the codec of getaddrinfo
+        return OSError(f"{host} is not a host name")
+    return [str(address[0]) for *_, address in found]

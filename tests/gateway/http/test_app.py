@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jsonbus.gateway.webhooks.reserve import RESERVE_BYTES
+from jsonbus.gateway.webhooks.database import RESERVE_BYTES
 from tests.aio.running import asynctest, until
 from tests.gateway.receiver import Receiver
 from tests.gateway.site import end, read_answer, site

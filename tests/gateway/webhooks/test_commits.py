@@ -14,7 +14,7 @@ from jsonbus.gateway.webhooks import commits as webhook_commits
 from jsonbus.gateway.webhooks.commands import Accept, Committed, Subscribe, Unsubscribe, Work
 from jsonbus.gateway.webhooks.commits import CommitThread, Outcome, Task
 from jsonbus.gateway.webhooks.store import WebhookStore
-from tests.gateway.webhook_helpers import URL, wait_for
+from tests.gateway.webhooks.ledgers import URL, wait_for
 
 
 class HeldStore(WebhookStore):

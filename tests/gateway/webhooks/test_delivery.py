@@ -18,7 +18,7 @@ from jsonbus.gateway.webhooks.commands import Batch
 from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.gateway.webhooks.targets import Targets
 from tests.gateway.receiver import Answer, Receiver, run, until
-from tests.gateway.webhook_parts import delivery_tasks, gateway, names
+from tests.gateway.webhooks.parts import delivery_tasks, gateway, names
 
 
 @pytest.mark.parametrize(

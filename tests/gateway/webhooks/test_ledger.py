@@ -16,7 +16,7 @@ from jsonbus.errors import (
     StoreError,
 )
 from jsonbus.gateway.webhooks.ledger import Subscribed, WebhookLedger
-from tests.gateway.webhook_helpers import (
+from tests.gateway.webhooks.ledgers import (
     URL,
     Opened,
     messages_of,

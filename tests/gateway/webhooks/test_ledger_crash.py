@@ -11,8 +11,8 @@ from pathlib import Path
 from jsonbus.gateway.webhooks.commands import Batch, Settle
 from jsonbus.gateway.webhooks.schema import FILE_NAME
 from jsonbus.gateway.webhooks.store import WebhookStore
-from tests.gateway.webhook_child import PUBLISHERS, SUBSCRIBERS
-from tests.gateway.webhook_helpers import messages_of
+from tests.gateway.webhooks.child import PUBLISHERS, SUBSCRIBERS
+from tests.gateway.webhooks.ledgers import messages_of
 
 ROUNDS = 12
 SEED = 20_240_607
@@ -52,7 +52,7 @@ class Heard:
 def run_and_kill(folder: Path, first_number: int, lines: int, heard: Heard) -> None:
     """Run a child until it has said so many lines, kill it, and hear the rest of what it said."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.webhook_child", str(folder), str(first_number)],
+        [sys.executable, "-m", "tests.gateway.webhooks.child", str(folder), str(first_number)],
         stdout=subprocess.PIPE,
         text=True,
     )

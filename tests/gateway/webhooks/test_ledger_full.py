@@ -12,8 +12,8 @@ import pytest
 
 from jsonbus.errors import ClosedError, StoreError
 from jsonbus.gateway.webhooks import ledger as webhook_ledger
-from jsonbus.gateway.webhooks.reserve import RESERVE_BYTES, Reserve
-from tests.gateway.webhook_helpers import URL, Opened, messages_of, opened, rows_in, wait_for
+from jsonbus.gateway.webhooks.database import RESERVE_BYTES, Reserve
+from tests.gateway.webhooks.ledgers import URL, Opened, messages_of, opened, rows_in, wait_for
 from tests.small_disk import small_disk
 
 PAYLOAD = b'"' + b"x" * 20_000 + b'"'

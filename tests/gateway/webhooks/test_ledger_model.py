@@ -18,7 +18,7 @@ from jsonbus import topic_matches
 from jsonbus.errors import BacklogFullError
 from jsonbus.gateway.webhooks import store as webhook_store
 from jsonbus.gateway.webhooks.ledger import Batch, Subscribed, WebhookLedger
-from tests.gateway.webhook_helpers import messages_of, rows_in
+from tests.gateway.webhooks.ledgers import messages_of, rows_in
 
 BATCH_MAX, BACKLOG_MAX, TOTAL_MAX, SUBSCRIPTIONS_MAX = 2, 5, 9, 5
 

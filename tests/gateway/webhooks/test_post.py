@@ -20,7 +20,7 @@ from jsonbus.gateway.webhooks.post import (
 )
 from jsonbus.gateway.webhooks.targets import Address, Targets
 from tests.gateway.receiver import Answer, Receiver, run, until
-from tests.gateway.webhook_parts import gateway, names
+from tests.gateway.webhooks.parts import gateway, names
 
 
 class Certificate:

@@ -21,7 +21,7 @@ from jsonbus.gateway.webhooks.commands import (
 )
 from jsonbus.gateway.webhooks.schema import FILE_NAME
 from jsonbus.gateway.webhooks.store import BATCH_BYTES_MAX, BATCH_COUNT_MAX, WebhookStore
-from tests.gateway.webhook_helpers import URL, messages_of, rows_in, topics_of
+from tests.gateway.webhooks.ledgers import URL, messages_of, rows_in, topics_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from jsonbus.gateway.webhooks.commands import Subscribe
 from jsonbus.gateway.webhooks.store import WebhookStore
 from jsonbus.gateway.webhooks.targets import Targets
 from tests.gateway.receiver import Answer, Receiver, run, until
-from tests.gateway.webhook_parts import delivery_tasks, gateway
+from tests.gateway.webhooks.parts import delivery_tasks, gateway
 
 
 def test_a_message_comes_as_a_post_with_arrays_and_headers() -> None:

@@ -1,6 +1,6 @@
 """A process to be killed: accepts numbered messages and delivers them, telling each step.
 
-    python -m tests.gateway.webhook_child FOLDER FIRST_NUMBER
+    python -m tests.gateway.webhooks.child FOLDER FIRST_NUMBER
 
 Lines on stdout, each written at once: `accepted N` when accept has returned, `batch ID N N …` when
 a batch is announced and `settled ID` when settle has returned.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from jsonbus.gateway.webhooks.ledger import Batch, WebhookLedger
-from tests.gateway.webhook_helpers import URL, messages_of
+from tests.gateway.webhooks.ledgers import URL, messages_of
 
 PUBLISHERS = 4
 SUBSCRIBERS = ("anna", "ben")

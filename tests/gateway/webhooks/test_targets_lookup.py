@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jsonbus.gateway.webhooks.name_lookup import NameLookup
+from jsonbus.gateway.webhooks.targets import NameLookup
 from tests.gateway.receiver import run, until
 
 
@@ -19,7 +19,7 @@ class Resolver:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
         self.is_free = threading.Event()
-        monkeypatch.setattr("jsonbus.gateway.webhooks.name_lookup.socket.getaddrinfo", self.look_up)
+        monkeypatch.setattr("jsonbus.gateway.webhooks.targets.socket.getaddrinfo", self.look_up)
 
     def look_up(self, host: str, port: int, *, type: int) -> list[Any]:
         self.asked.append(host)
