@@ -80,7 +80,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "jsonbus.core.wire.codec",
         "jsonbus.gateway.values",
         "jsonbus.recording.records",
-        "jsonbus.survey.value_size",
+        "jsonbus.survey.topic",
         "spark_bridge.rows",
         "spark_bridge.sink.rows",
     ),

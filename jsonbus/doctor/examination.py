@@ -16,8 +16,8 @@ from ..errors import TransportError
 from ..transport.base import Transport
 from ..transport.multicast import open_multicast
 from .echo import Asker
+from .echo_figures import figures_of
 from .facts import Facts, JoinFacts, NodeFacts, TrafficFacts
-from .figures import figures_of
 from .machine import count_machine_drops, survey_machine
 from .traffic import PER_LOOK_MAX, Bystander, Traffic
 

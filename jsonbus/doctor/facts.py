@@ -1,11 +1,11 @@
-"""The facts that were found, before anybody judges them: plain data, so that judging needs no
-network.
+"""What the doctor looks at (facts) and what it concludes (findings): plain data.
 
-None stands for what this system does not report.
+Judging facts therefore needs no network. None stands for what this system does not report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -168,3 +168,28 @@ class Facts:
         """True if anything came from another machine."""
         own = {address for each in self.machine.interfaces for address in each.addresses}
         return any(sender not in own for sender in self.traffic.senders)
+
+
+#: From good to bad. A note is not a problem, but may explain one.
+LEVELS = ("ok", "note", "warning", "problem")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is the case, how bad that is, and what to do about it."""
+
+    level: str
+    #: What was looked at, in one word: interface, joining, loopback, …
+    check: str
+    #: One sentence with the facts.
+    text: str
+    #: What to do; empty where all is well.
+    remedy: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.level in LEVELS and (self.remedy or self.level == "ok"), self
+
+
+def worst(findings: Iterable[Finding]) -> str:
+    """Return the worst level of these findings."""
+    return max((each.level for each in findings), key=LEVELS.index, default="ok")

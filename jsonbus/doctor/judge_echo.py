@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .facts import ListenerFacts, SizeFacts
-from .finding import Finding
+from .facts import Finding, ListenerFacts, SizeFacts
 
 #: The most that nodes put into a datagram by default.
 NODE_DATAGRAM_BYTES = 1_400

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .facts import Facts, InterfaceFacts
-from .finding import Finding
+from .facts import Facts, Finding, InterfaceFacts
 from .surroundings import is_container_bridge, is_tunnel, is_wireless
 
 AUTO = "auto"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .facts import Facts
-from .finding import Finding
+from .facts import Facts, Finding
 
 #: The meaning of each cause, in words for people who did not write it.
 _CAUSES = {

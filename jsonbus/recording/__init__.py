@@ -1,4 +1,4 @@
-"""Recordings: the messages of a bus in files, and back onto a bus.
+"""Records the messages of a bus into files, reads them, and publishes them again.
 
     with jsonbus.Bus() as bus, create_recording("run.mcap") as recording:
         bus.subscribe("sensors/**", recording.write, in_batches=True, overflow="block")
@@ -10,17 +10,23 @@
     with jsonbus.Bus() as bus:
         Player(bus.publish, speed=2.0).play(open_recording("run.mcap").timed())
 
-What was received is written with all that a message has, in one of three formats: JSON lines
-(.jsonl), the same compressed (.jsonl.gz), and MCAP (.mcap, with the extra mcap). A recording that
-was not closed, since its process was killed, is read up to the last record that is whole.
+Every message is written with all its fields, in one of three formats: JSON lines (.jsonl), the same
+compressed (.jsonl.gz), and MCAP (.mcap, with the extra mcap). A recording that was not closed,
+because its process was killed, can be read up to the last whole record. Files in the order in which
+a message meets them:
 
-    values          a message as a line, and back
-    formats         their names, and how a file tells its own
-    output_file     bytes to the disk by whole records      input_file   and from it
-    lines_file, mcap_file                one format each
-    series          numbered files
-    writer          files, limits, rotation                 reader       files, by time
-    player          messages back onto a bus, at their times
+records.py       a message as a line of JSON, and back; losses
+formats.py       the formats, how a file shows its own, and numbered files
+writer.py        RecordingWriter: files, limits, rotation
+sink.py          what the writer needs from a format
+lines_file.py    JSON lines, written and read
+mcap_file/       MCAP, written and read
+output_file.py   writes whole records to the disk
+input_file.py    reads bytes from a file, torn or compressed
+reader.py        Recording: messages of one or more files, by time
+player.py        Player: publishes messages at their times
+
+Called by the commands record and replay, and by programs. Calls the public names of jsonbus.
 """
 
 from __future__ import annotations
@@ -38,10 +44,10 @@ create_recording = RecordingWriter
 
 
 def open_recording(*paths: str | Path) -> Recording:
-    """The messages of one or more files of any format: iterate over it.
+    """Return the messages of one or more files, of any format, to iterate over.
 
-    Several are read side by side, by the times at which messages were received. A name that does
-    not exist stands for the numbered files of a recording that was written in several. Raises
-    RecordingError if there is none.
+    Several files are read side by side, by the times at which messages were received. A name that
+    does not exist stands for the numbered files of a rotated recording. Raises RecordingError if
+    there is no such file.
     """
     return Recording(*paths)

@@ -1,23 +1,32 @@
-"""In which formats messages are recorded, and how a file tells its own."""
+"""The formats of recordings, and the names of their files.
+
+A recording may be written in several numbered files: run.00000.jsonl, run.00001.jsonl, … Five
+digits sort as text for as long as most recordings last; beyond 99,999 a number has more digits, and
+files are sorted by number here.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import IO
 
 from jsonbus.errors import ConfigError, RecordingError
 
-#: The end of a file's name, which is also what the format is called, without its dot.
+#: The suffix of a file's name; without its dot, the name of the format.
 SUFFIXES = (".jsonl", ".jsonl.gz", ".mcap")
 FORMATS = tuple(each[1:] for each in SUFFIXES)
 
 MCAP_MAGIC = b"\x89MCAP0\r\n"
 GZIP_MAGIC = b"\x1f\x8b"
 
+#: Of the number of a file.
+DIGITS = 5
+
 
 def format_of(path: Path, wanted: str | None = None) -> str:
-    """The format to record in; raises ConfigError if neither wish nor name tells one."""
+    """Return the format to record in: the one wanted, or that of the name. Raises ConfigError."""
     if wanted is not None:
         if wanted not in FORMATS:
             raise ConfigError(f"there is no format {wanted!r}: use {_listed(FORMATS)}")
@@ -26,13 +35,13 @@ def format_of(path: Path, wanted: str | None = None) -> str:
         if path.name.endswith(suffix):
             return name
     raise ConfigError(
-        f"the name {path.name!r} tells no format: it has to end in {_listed(SUFFIXES)}, "
+        f"the name {path.name!r} does not say the format: it has to end in {_listed(SUFFIXES)}, "
         "or choose the format"
     )
 
 
 def split_suffix(path: Path) -> tuple[str, str]:
-    """A file's name in two: what people called it, and the suffix, which may have two dots."""
+    """Split a file's name into stem and suffix, which may have two dots."""
     for suffix in (".jsonl.gz", ".jsonl", ".mcap"):
         if path.name.endswith(suffix):
             return path.name.removesuffix(suffix), suffix
@@ -40,8 +49,8 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 
 def detect(head: bytes) -> str:
-    """The format of a file that begins like this, whatever it is called."""
-    # A recording that was torn in its first bytes is one, too.
+    """Return the format of a file that begins with these bytes, whatever its name."""
+    # A file that was cut off within its first bytes is a recording, too.
     for magic, name in ((GZIP_MAGIC, "jsonl.gz"), (MCAP_MAGIC, "mcap")):
         if head and head[: len(magic)] == magic[: len(head)]:
             return name
@@ -49,14 +58,44 @@ def detect(head: bytes) -> str:
 
 
 def peek(stream: IO[bytes], count: int) -> bytes:
-    """The first bytes of a buffered stream, which stay there to be read."""
+    """Return the first bytes of a buffered stream without reading them."""
     return stream.peek(count)[:count]  # type: ignore[attr-defined,no-any-return]
 
 
 def check_installed(path: Path, name: str) -> None:
-    """Raises RecordingError, with what to do about it, if the format needs what is not there."""
+    """Raise RecordingError, with the remedy, if the format needs a package that is missing."""
     if name == "mcap" and importlib.util.find_spec("mcap") is None:
         raise RecordingError(str(path), "MCAP needs mcap: python3 -m pip install 'jsonbus[mcap]'")
+
+
+def numbered(path: Path, number: int) -> Path:
+    """Return the name of the file with that number."""
+    stem, suffix = split_suffix(path)
+    return path.with_name(f"{stem}.{number:0{DIGITS}d}{suffix}")
+
+
+def find_series(path: Path) -> list[tuple[int, Path]]:
+    """Return the existing numbered files of `path`, as (number, file), sorted by number."""
+    stem, suffix = split_suffix(path)
+    is_numbered = re.compile(
+        rf"{re.escape(stem)}\.(\d{{{DIGITS},}}){re.escape(suffix)}", re.ASCII
+    ).fullmatch
+    try:
+        names = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return []
+    found = [
+        (int(match[1]), path.with_name(match[0])) for match in map(is_numbered, names) if match
+    ]
+    return sorted(found)
+
+
+def delete(path: Path) -> None:
+    """Delete a file to make room. Raises RecordingError, since continuing would fill the disk."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordingError(str(path), f"cannot be deleted: {error.strerror}") from error
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -11,10 +11,9 @@ from typing import Any, Protocol
 import jsonbus
 from jsonbus.errors import RecordingError
 
-from .formats import check_installed, detect, peek
+from .formats import check_installed, detect, find_series, peek
 from .input_file import BLOCK_BYTES, GunzipFile, InputFile
 from .records import Bad, Losses, parse_line
-from .series import find_series
 
 #: More than the largest value with the rest of its line.
 LINE_BYTES_MAX = 80 << 20

@@ -18,10 +18,9 @@ from jsonbus.errors import (
     RecordingError,
 )
 
-from .formats import check_installed, format_of
+from .formats import check_installed, delete, find_series, format_of, numbered
 from .output_file import OutputFile
 from .records import Losses
-from .series import delete, find_series, numbered
 from .sink import NO_SINK, make_sink
 
 

@@ -1,35 +1,42 @@
-"""How regularly a topic's messages come, and how large they are.
+"""Measures how regularly a topic's messages come, and how large they are.
 
 Intervals are taken between messages of one publisher, in the order of its sequence and by its own
-clock (`sent_at`): so neither the network's jitter nor two publishers of one topic disturb them.
-Messages of one datagram share `sent_at`, and have no time between them. A plain sender has no
+clock (`sent_at`): so neither the jitter of the network nor a second publisher disturbs them.
+Messages of one datagram share `sent_at`, so the time between them is 0. A plain sender has no
 sequence: its messages count in the order and at the time of their arrival.
 
 A message that comes late takes its place among the last ones, and the interval that it falls into
-becomes two. `window` is about the last so many messages of each publisher; `total` runs from the
-beginning and never looks back: a late message is counted there, but not in its intervals.
+becomes two. `window` covers the last messages of each publisher. `total` runs from the beginning
+and cannot correct intervals: a late message is counted there, but not in its intervals.
+
+Threads: one takes messages while another looks; IntervalTable has a lock for that.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jsonbus
 
-from .value_size import size_of
+from .topic import size_of
 
-#: What a window has unless told otherwise, in messages of one publisher: 24 KB.
+#: Default length of a window, in messages of one publisher: 24 KB.
 WINDOW_MESSAGES = 1_000
 
 #: Publishers of one topic; the one that was silent longest makes room for another.
 PUBLISHERS_MAX = 64
 
+#: Topics that are remembered by default: with full windows, 60 MB.
+TOPICS_MAX = 2_000
+
 
 class Spread(NamedTuple):
-    """Figures of a number of values. All 0 if there are none."""
+    """Statistics of some values; all 0 if there are none."""
 
     number: int
     mean: float
@@ -39,18 +46,18 @@ class Spread(NamedTuple):
     most: float
 
 
-class RhythmView(NamedTuple):
+class IntervalView(NamedTuple):
     """One topic at one moment."""
 
-    #: Messages since the beginning; those that came twice are not counted.
+    #: Messages since the beginning; duplicates are not counted.
     messages: int
     duplicates: int
     late: int
     #: Messages per second in the window by the publishers' clocks, summed over the publishers; one
-    #: that has stopped counts no more.
+    #: that has stopped no longer counts.
     rate: float
     #: Messages per second that these publishers send under all their topics, by their sequence:
-    #: what was lost on the way counts as well.
+    #: lost messages count, too.
     publisher_rate: float
     #: Ids of the publishers, in the order in which they were first heard.
     publishers: tuple[str, ...]
@@ -97,8 +104,8 @@ class Running:
         return Spread(self.count, self.mean, deviation, self.least, self.most)
 
 
-class Rhythm:
-    """One topic's messages, as they come. For one thread at a time."""
+class Intervals:
+    """Statistics of one topic's messages. For one thread at a time."""
 
     def __init__(self, window: int = WINDOW_MESSAGES) -> None:
         self._window = max(2, window)
@@ -113,7 +120,7 @@ class Rhythm:
         self._sizes = Running()
 
     def take(self, message: jsonbus.Message) -> None:
-        """Count a message; a retained one, which is of the past, is left out."""
+        """Count a message, unless it is a retained one, which is of the past."""
         origin = message.origin
         if origin.is_retained:
             return
@@ -137,8 +144,8 @@ class Rhythm:
         elif publisher.interval is not None:
             self._intervals.add(publisher.interval)
 
-    def view(self, now: float) -> RhythmView:
-        """The figures at this moment: `now` in seconds since 1970, the clock of `received_at`."""
+    def view(self, now: float) -> IntervalView:
+        """Return the statistics; `now` is in seconds since 1970, like `received_at`."""
         rate = publisher_rate = bytes_per_s = 0.0
         intervals: list[float] = []
         sizes: list[int] = []
@@ -147,12 +154,12 @@ class Rhythm:
             intervals += own
             sizes += own_sizes
             mean_s = sum(own) / len(own) if own else 0.0
-            # Two intervals without a message, rather than one: no rhythm is perfect.
+            # Two intervals without a message, rather than one: no publisher is perfectly regular.
             if mean_s > 0 and now - publisher.heard_at <= max(2 * mean_s, 1.0):
                 rate += 1 / mean_s
                 publisher_rate += publisher.steps(self._window) / sum(own)
                 bytes_per_s += sum(own_sizes) / len(own_sizes) / mean_s
-        return RhythmView(
+        return IntervalView(
             self._messages,
             self._duplicates,
             self._late,
@@ -176,8 +183,52 @@ class Rhythm:
         return publisher
 
 
+class IntervalTable:
+    """The intervals and sizes of many topics."""
+
+    def __init__(self, window: int = WINDOW_MESSAGES, topics_max: int = TOPICS_MAX) -> None:
+        #: Messages that were counted, duplicates included.
+        self.taken = 0
+        #: Topics that made room for others; those that were silent longest.
+        self.forgotten = 0
+        self._window = window
+        self._topics_max = topics_max
+        self._lock = threading.Lock()
+        self._topics: dict[str, Intervals] = {}
+
+    def take(self, messages: Sequence[jsonbus.Message], count_max: int | None = None) -> None:
+        """Count messages in the order of their arrival, at most `count_max` in all.
+
+        Retained messages, which are of the past, are left out.
+        """
+        with self._lock:
+            for message in messages:
+                if message.origin.is_retained:
+                    continue
+                if self.taken == count_max:
+                    return
+                self.taken += 1
+                intervals = self._topics.get(message.topic)
+                if intervals is None:
+                    intervals = self._add(message.topic)
+                intervals.take(message)
+
+    def views(self, now: float) -> dict[str, IntervalView]:
+        """Return all topics, sorted; `now` is in seconds since 1970."""
+        with self._lock:
+            return {name: intervals.view(now) for name, intervals in sorted(self._topics.items())}
+
+    def _add(self, topic: str) -> Intervals:
+        if len(self._topics) >= self._topics_max:
+            silent = min(self._topics, key=lambda name: self._topics[name].last_at)
+            del self._topics[silent]
+            self.forgotten += 1
+        intervals = self._topics[topic] = Intervals(self._window)
+        return intervals
+
+
 def spread_of(values: list[float] | list[int]) -> Spread:
-    """The figures of values that are all there."""
+    """Return the statistics of these values."""
     if not values:
         return _NOTHING
     mean = math.fsum(values) / len(values)
@@ -209,7 +260,7 @@ class _Publisher:
         return self._sequences[-1] + 1 if self._sequences else 0
 
     def put(self, sequence: int, sent_at: float, size: int) -> int:
-        """Whether it is the newest, late or a duplicate."""
+        """Add a message. Return _NEWEST, _LATE or _DUPLICATE."""
         sequences, times = self._sequences, self._times
         if not sequences or sequence > sequences[-1]:
             # A clock that was set back leaves no negative time between messages.
@@ -217,7 +268,7 @@ class _Publisher:
             sequences.append(sequence)
             times.append(sent_at)
             self._sizes.append(size)
-            # Some more than needed before they are cut: to cut moves all of them.
+            # Cut only after some have gathered: cutting moves all the others.
             if len(sequences) > self._window + self._window // 4 + 8:
                 surplus = len(sequences) - self._window
                 for each in (sequences, times, self._sizes):
@@ -234,12 +285,12 @@ class _Publisher:
         return _LATE
 
     def last(self, count: int) -> tuple[list[float], list[int]]:
-        """The intervals and sizes of the last so many messages."""
+        """Return the intervals and sizes of the last `count` messages."""
         times = self._times[-count:].tolist()
         intervals = [max(0.0, b - a) for a, b in zip(times, times[1:], strict=False)]
         return intervals, self._sizes[-count:].tolist()
 
     def steps(self, count: int) -> int:
-        """How far the sequence went with the last so many messages."""
+        """Return how far the sequence advanced within the last `count` messages."""
         sequences = self._sequences[-count:]
         return sequences[-1] - sequences[0] if sequences else 0

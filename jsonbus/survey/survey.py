@@ -19,8 +19,7 @@ import jsonbus
 from .nodes import NodeRates, loss_of
 from .samples import WINDOW_S, Samples, per_second
 from .subscribers import Subscribers
-from .topic import Publisher, Topic, without_value
-from .value_size import size_of
+from .topic import Publisher, Topic, size_of, without_value
 from .views import NodeView, Overview, Picture, TopicView
 
 __all__ = ["PUBLISHERS_MAX", "TOPICS_MAX", "VALUES_BYTES_MAX", "WINDOW_S", "Survey"]

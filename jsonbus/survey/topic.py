@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import orjson
+
 import jsonbus
 
 #: This many sequence numbers per publisher distinguish a message that came twice from a late one.
@@ -89,3 +91,18 @@ def without_value(message: jsonbus.Message) -> jsonbus.Message:
     copy.sequence = message.sequence
     copy.origin = message.origin
     return copy
+
+
+def size_of(value: object) -> int:
+    """Return the size of a value as compact JSON, in bytes; 0 if it has no JSON form.
+
+    A value from the network always has one. A value that a program published to itself may have
+    keys that are not strings.
+    """
+    try:
+        return len(orjson.dumps(value))
+    except TypeError:
+        try:
+            return len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))
+        except TypeError:
+            return 0

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jsonbus.doctor.facts import Facts, InterfaceFacts, JoinFacts, MachineFacts, TrafficFacts
-from jsonbus.doctor.finding import Finding
-from jsonbus.doctor.judgement import judge
+from jsonbus.doctor.facts import (
+    Facts,
+    Finding,
+    InterfaceFacts,
+    JoinFacts,
+    MachineFacts,
+    TrafficFacts,
+)
+from jsonbus.doctor.judge import judge
 
 LOOPBACK = InterfaceFacts(name="lo", addresses=("127.0.0.1",), is_multicast=False)
 ETHERNET = InterfaceFacts(name="eth0", addresses=("192.0.2.5",), igmp_version="V3")

@@ -8,8 +8,8 @@ from jsonbus.core.wire.format import decode
 from jsonbus.core.wire.frames import EchoedFrame, EchoFrame
 from jsonbus.doctor import echo
 from jsonbus.doctor.echo import SIZES_BYTES, Answerer, Asker
+from jsonbus.doctor.echo_figures import figures_of
 from jsonbus.doctor.facts import ListenerFacts, SizeFacts
-from jsonbus.doctor.figures import figures_of
 
 NEVER: Callable[[int, int], bool] = lambda size, number: False  # noqa: E731 (a value like others)
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from jsonbus.doctor.echo import SIZES_BYTES
-from jsonbus.doctor.facts import ListenerFacts, SizeFacts
-from jsonbus.doctor.finding import Finding
+from jsonbus.doctor.facts import Finding, ListenerFacts, SizeFacts
 from jsonbus.doctor.judge_echo import judge_listener
 
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from jsonbus.doctor.facts import InterfaceFacts
-from jsonbus.doctor.finding import worst
-from jsonbus.doctor.judgement import judge
+from jsonbus.doctor.facts import InterfaceFacts, worst
+from jsonbus.doctor.judge import judge
 from tests.doctor.facts import ASKED_BYTES, ETHERNET, LOOPBACK, OTHER, findings, make_facts
 
 VPN = replace(ETHERNET, name="tun0", addresses=("10.8.0.2",))

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jsonbus
-from jsonbus.survey import Rhythm, RhythmView, Spread
-from jsonbus.survey import intervals as rhythm
+from jsonbus.survey import Intervals, IntervalTable, IntervalView, Spread, intervals
 from tests.survey.making import make_message
 
 
-def view(messages: Iterable[jsonbus.Message], *, window: int = 1_000, now: float = 0) -> RhythmView:
-    taken = Rhythm(window)
+def view(
+    messages: Iterable[jsonbus.Message], *, window: int = 1_000, now: float = 0
+) -> IntervalView:
+    taken = Intervals(window)
     for each in messages:
         taken.take(each)
     return taken.view(now)
@@ -112,16 +113,16 @@ def test_sizes_have_figures_too() -> None:
 
 def test_publishers_are_bounded() -> None:
     messages = [make_message(sequence=1, node=f"n{n}", sent_at=n) for n in range(100)]
-    assert len(view(messages).publishers) == rhythm.PUBLISHERS_MAX
+    assert len(view(messages).publishers) == intervals.PUBLISHERS_MAX
     assert view(messages).messages == 100
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=50))
 def test_streaming_figures_are_those_of_the_statistics_module(values: list[float]) -> None:
-    running = rhythm.Running()
+    running = intervals.Running()
     for each in values:
         running.add(each)
-    for spread in (running.spread(), rhythm.spread_of(values)):
+    for spread in (running.spread(), intervals.spread_of(values)):
         assert spread.number == len(values)
         assert spread.mean == pytest.approx(statistics.fmean(values), abs=1e-6)
         assert spread.deviation == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-3)
@@ -132,3 +133,34 @@ def test_streaming_figures_are_those_of_the_statistics_module(values: list[float
 def test_any_order_of_arrival_gives_the_same_intervals(order: list[int]) -> None:
     messages = at(*(each**2 for each in range(20)))
     assert view(messages[n] for n in order).intervals == view(messages).intervals
+
+
+def test_every_topic_has_its_own_intervals() -> None:
+    taken = IntervalTable()
+    taken.take([make_message("b", 1, n, sent_at=n) for n in range(3)])
+    taken.take([make_message("a", 1, n, sent_at=n / 10) for n in range(3, 9)])
+    views = taken.views(2.0)
+    assert list(views) == ["a", "b"]
+    assert [view.messages for view in views.values()] == [6, 3]
+    assert views["b"].rate == 1.0
+    assert taken.taken == 9
+
+
+def test_no_more_messages_are_taken_than_wanted() -> None:
+    taken = IntervalTable()
+    taken.take([make_message("a", 1, n) for n in range(9)], 5)
+    taken.take([make_message("a", 1, 9)], 5)
+    assert (taken.taken, taken.views(0.0)["a"].messages) == (5, 5)
+
+
+def test_retained_messages_are_left_out() -> None:
+    taken = IntervalTable()
+    taken.take([make_message("a", 1, 1, is_retained=True)])
+    assert (taken.taken, taken.views(0.0)) == (0, {})
+
+
+def test_the_topic_that_was_silent_longest_makes_room() -> None:
+    taken = IntervalTable(topics_max=2)
+    for at, name in enumerate("abac"):
+        taken.take([make_message(name, 1, at, received_at=at)])
+    assert (list(taken.views(0.0)), taken.forgotten) == (["a", "c"], 1)

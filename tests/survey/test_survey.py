@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import jsonbus
 from jsonbus.survey import Picture, Survey, TopicView, survey, topic
-from jsonbus.survey.value_size import size_of
+from jsonbus.survey.topic import size_of
 from tests.survey.making import make_message, make_node
 
 

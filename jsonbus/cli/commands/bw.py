@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from jsonbus.config import BusSettings
-from jsonbus.survey import RhythmView
+from jsonbus.survey import IntervalView
 
 from ..command import BusCommand
 from ..lib.measuring import Kind, Measurement, measure_options
@@ -33,7 +33,7 @@ def command(settings: BusSettings, patterns: tuple[str, ...], **options: Any) ->
     Measurement(_KIND, settings, patterns, **options).run()
 
 
-def _show(view: RhythmView) -> tuple[str, ...]:
+def _show(view: IntervalView) -> tuple[str, ...]:
     sizes = view.sizes
     return (
         count(view.bytes_per_s),
@@ -43,7 +43,7 @@ def _show(view: RhythmView) -> tuple[str, ...]:
     )
 
 
-def _as_json(view: RhythmView) -> dict[str, Any]:
+def _as_json(view: IntervalView) -> dict[str, Any]:
     sizes = view.sizes
     return {
         "bytes_per_s": round(view.bytes_per_s, 3),

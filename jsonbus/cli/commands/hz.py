@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from jsonbus.config import BusSettings
-from jsonbus.survey import RhythmView
+from jsonbus.survey import IntervalView
 
 from ..command import BusCommand
 from ..lib.measuring import Kind, Measurement, measure_options
@@ -39,7 +39,7 @@ def command(settings: BusSettings, patterns: tuple[str, ...], **options: Any) ->
     Measurement(_KIND, settings, patterns, **options).run()
 
 
-def _show(view: RhythmView) -> tuple[str, ...]:
+def _show(view: IntervalView) -> tuple[str, ...]:
     spread = view.intervals
     if not spread.number:
         return count(view.rate), "-", "-", "-", "-"
@@ -47,7 +47,7 @@ def _show(view: RhythmView) -> tuple[str, ...]:
     return (count(view.rate), *(f"{each * 1000:.3f}" for each in times))
 
 
-def _as_json(view: RhythmView) -> dict[str, Any]:
+def _as_json(view: IntervalView) -> dict[str, Any]:
     spread = view.intervals
     times = (spread.mean, spread.deviation, spread.least, spread.most)
     names = ("mean_s", "jitter_s", "min_s", "max_s")

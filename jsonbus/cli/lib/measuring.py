@@ -14,7 +14,7 @@ import click
 
 import jsonbus
 from jsonbus.config import BusSettings
-from jsonbus.survey import Rhythms, RhythmView
+from jsonbus.survey import IntervalTable, IntervalView
 
 from .. import signals
 from ..command import note
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     """What a line is about."""
 
     topic: str
-    view: RhythmView
+    view: IntervalView
     #: Messages of this topic since the last line.
     messages: int
     #: Messages of its publishers, whatever their topic, that never came; since the beginning.
@@ -54,8 +54,8 @@ class Kind(NamedTuple):
 
     #: Headings and widths of the figures between topic and messages.
     columns: tuple[tuple[str, int], ...]
-    show: Callable[[RhythmView], Sequence[str]]
-    as_json: Callable[[RhythmView], Mapping[str, Any]]
+    show: Callable[[IntervalView], Sequence[str]]
+    as_json: Callable[[IntervalView], Mapping[str, Any]]
 
 
 def measure_options(function: F) -> F:
@@ -119,7 +119,7 @@ class Measurement:
         self._interval_s = interval
         self._duration_s = duration
         self._output = Output()
-        self._rhythms = Rhythms(window)
+        self._topics = IntervalTable(window)
         #: Messages of each topic at the last line.
         self._counted: dict[str, int] = {}
         self._lines = 0
@@ -138,16 +138,16 @@ class Measurement:
             self._report(watch)
         if was_interrupted:
             raise click.exceptions.Exit(0 if self._count is None else INTERRUPTED)
-        if self._rhythms.taken < (self._count or 1) and self._output.has_reader():
-            note(f"{self._rhythms.taken} messages within {self._duration_s:g} s")
+        if self._topics.taken < (self._count or 1) and self._output.has_reader():
+            note(f"{self._topics.taken} messages within {self._duration_s:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
 
     def _take(self, messages: list[jsonbus.Message]) -> None:
-        self._rhythms.take(messages, self._count)
+        self._topics.take(messages, self._count)
 
     @property
     def _is_enough(self) -> bool:
-        return self._count is not None and self._rhythms.taken >= self._count
+        return self._count is not None and self._topics.taken >= self._count
 
     def _print_lines(self, watch: Watch) -> None:
         began_at = monotonic()
@@ -161,7 +161,7 @@ class Measurement:
                 if not self._output.has_reader():
                     return
             is_over = self._is_enough or until == end_at
-            if not self._rhythms.taken and (is_over or monotonic() - began_at >= SILENCE_S):
+            if not self._topics.taken and (is_over or monotonic() - began_at >= SILENCE_S):
                 watch.tell_silence()
             self._print(watch)
             due_at = max(due_at + self._interval_s, monotonic())
@@ -169,7 +169,7 @@ class Measurement:
     def _print(self, watch: Watch) -> None:
         here = {info.node: info for info in watch.bus.nodes()}
         lines = [
-            self._line(topic, view, here) for topic, view in self._rhythms.views(time()).items()
+            self._line(topic, view, here) for topic, view in self._topics.views(time()).items()
         ]
         self._counted = {line.topic: line.view.messages for line in lines}
         if self._output.is_terminal:
@@ -179,7 +179,7 @@ class Measurement:
                 self._output.write_result(self._as_json(line))
         self._output.flush()
 
-    def _line(self, topic: str, view: RhythmView, here: Mapping[str, jsonbus.NodeInfo]) -> Line:
+    def _line(self, topic: str, view: IntervalView, here: Mapping[str, jsonbus.NodeInfo]) -> Line:
         infos = [here[node] for node in view.publishers if node in here]
         received, lost = sum(each.received for each in infos), sum(each.lost for each in infos)
         loss = lost / (received + lost) if lost else 0.0
@@ -223,5 +223,5 @@ class Measurement:
 
     def _report(self, watch: Watch) -> None:
         watch.report_losses()
-        if self._rhythms.forgotten:
-            note(f"{self._rhythms.forgotten:,} topics made room for others: name fewer of them")
+        if self._topics.forgotten:
+            note(f"{self._topics.forgotten:,} topics made room for others: name fewer of them")

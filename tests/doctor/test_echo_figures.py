@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from jsonbus.doctor.echo import Answer
-from jsonbus.doctor.figures import BACK, THERE, find_fates
+from jsonbus.doctor.echo_figures import BACK, THERE, find_fates
 
 
 def answers(**heard_by_id: int) -> dict[int, Answer]:

@@ -6,8 +6,7 @@ arrives, from whom, and how well.
 
 from __future__ import annotations
 
-from .facts import Facts
-from .finding import Finding
+from .facts import Facts, Finding
 from .judge_echo import judge_listener
 from .judge_machine import judge_buffer, judge_igmp, judge_interfaces, judge_surroundings
 from .judge_traffic import judge_drops, judge_foreign, judge_loopback, judge_nodes
