@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable
 from typing import TypeVar
 
-from jsonbus.core.routing import local_subscriptions as subscriptions
+from jsonbus.core.routing import subscriptions
 from jsonbus.core.routing.topics import check_pattern
 
 S = TypeVar("S", bound=Hashable)

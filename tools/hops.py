@@ -248,11 +248,11 @@ class Repair:
 
     def ask(self) -> None:
         self.subscriber.handle_timer(self.now)
-        self._sent = self.subscriber.datagrams_to_send(self.now)
+        self._sent = self.subscriber.outbox.take(self.now)
 
     def repair(self) -> None:
         self.publisher.receive_datagram(self._sent.pop(), OTHER_ADDRESS, self.now)
-        self._sent = self.publisher.datagrams_to_send(self.now)
+        self._sent = self.publisher.outbox.take(self.now)
 
     def deliver(self) -> None:
         self.subscriber.receive_datagram(self._sent.pop(), ADDRESS, self.now)
@@ -260,7 +260,7 @@ class Repair:
 
     def _publish(self) -> bytes:
         assert self.publisher.publish("hops/known", VALUE, self.now, is_reliable=True)
-        (datagram,) = self.publisher.datagrams_to_send(self.now)
+        (datagram,) = self.publisher.outbox.take(self.now)
         return datagram
 
     def _talk(self, seconds: float) -> None:
@@ -272,7 +272,7 @@ class Repair:
                 (self.subscriber, self.publisher, OTHER_ADDRESS),
             ):
                 node.handle_timer(self.now)
-                for datagram in node.datagrams_to_send(self.now):
+                for datagram in node.outbox.take(self.now):
                     other.receive_datagram(datagram, address, self.now)
 
 

@@ -223,7 +223,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         self._thread = get_ident()
         self._is_running = event_loop.is_running
         self._publishing = loop.publishing
-        self._express = self._node.express
+        self._express = self._node.fast_publish
         self._gathered = self._express.gathered
         self._lane_of = self._express.lanes.get
         self._requests = Requests(loop, self._config.workers)

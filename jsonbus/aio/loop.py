@@ -81,7 +81,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         """Join the bus."""
         self._receiving.start()
         note_open(self)
-        self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
+        self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     def check_here(self) -> None:
@@ -169,7 +169,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     async def _stay_while_needed(self, deadline: float) -> None:
         """Whoever missed the last reliable messages has to be able to ask for them."""
         while not self._is_closing:
-            pause_s = min(self._node.needed_until, deadline) - monotonic()
+            pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
             if pause_s <= 0:
                 return
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
@@ -220,7 +220,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
             self.publishing.deliver_own(deliveries)
-        if node.has_output:
+        if node.outbox.has_output:
             self._outgoing.send_due(monotonic())
         timer_at = node.timer_at()
         if timer_at is not None and not self._is_closing:
@@ -247,13 +247,15 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._timer.set(now + INTERFACES_S)
         try:
             if self._follow_interfaces(now):
-                self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
-                self._node.interfaces_changed(now)
+                self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
+                self._node.doubt_network("the network interfaces changed", now)
                 if self.channels is not None:
                     self.channels.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
-                self._node.wall_offset_s = time.time() - now  # somebody may have set the clock
+                self._node.outbox.wall_offset_s = (
+                    time.time() - now
+                )  # somebody may have set the clock
                 self._node.handle_timer(now)
             self._tend()
         except Exception:
@@ -261,7 +263,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:
-            self._node.was_deaf(deaf_s, monotonic())
+            reason = f"this node did not listen for {deaf_s:.1f} s"
+            self._node.doubt_network(reason, monotonic())
             self._tend_soon()
 
     async def _wait_until(self, condition: Callable[[Node], bool]) -> None:

@@ -66,13 +66,13 @@ class Outgoing:
         wake: Callable[[], None],
     ) -> None:
         self._node = node
-        self._express = node.express
-        self._gathered = node.express.gathered
+        self._express = node.fast_publish
+        self._gathered = node.fast_publish.gathered
         self._transport = transport
         self._event_loop = event_loop
         self._log = log
         self._wake = wake  # has somebody look at timers and output soon
-        self._throttle = Throttle(transport, rate_limit, node.smallest_buffer)
+        self._throttle = Throttle(transport, rate_limit, node.directory.smallest_buffer)
         self._unsent: deque[bytes] = deque()
         self._gathers_until = -math.inf
         self._is_look_planned = False
@@ -103,13 +103,13 @@ class Outgoing:
     def is_full(self) -> bool:
         """Whether publishers have to wait."""
         bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
-        return bool(self._unsent) and self._node.output_bytes > bytes_max
+        return bool(self._unsent) and self._node.outbox.size_bytes > bytes_max
 
     def put(self, lane: bytes, payload: bytes, now: float) -> bool:
         """A message on the short way: alone, or with those that gather. True: as `attend`."""
         is_large = len(payload) >= self._express.alone_min
         if not self._unsent and (is_large or now >= self._gathers_until):
-            datagram = self._node.lone_datagram(lane, payload, now)
+            datagram = self._node.outbox.make_lone(lane, payload, now)
             if datagram is not None:
                 self._unsent.append(datagram)
                 self._send_unsent(now)
@@ -127,7 +127,7 @@ class Outgoing:
             if now >= self._gathers_until:
                 self.send(now)
                 self._gathers_until = now + LINGER_S
-            elif is_large or self._node.has_full_datagram:
+            elif is_large or self._node.outbox.has_full_datagram:
                 self._send_full(now)
                 self._gathers_until = now + LINGER_S
             if self._gathered and not self._is_look_planned:
@@ -139,7 +139,7 @@ class Outgoing:
 
     def send_due(self, now: float) -> None:
         """After anything but a publish: send what there is, unless it still gathers."""
-        if not self._is_look_planned or self._node.has_full_datagram:
+        if not self._is_look_planned or self._node.outbox.has_full_datagram:
             self.send(now)
 
     def send(self, now: float) -> None:
@@ -147,10 +147,10 @@ class Outgoing:
         if self._retry is not None or self._is_closed:
             return
         while self._send_unsent(now):
-            if not self._node.has_output:
+            if not self._node.outbox.has_output:
                 self._progress.fire()
                 return
-            self._unsent.extend(self._node.datagrams_to_send(now))
+            self._unsent.extend(self._node.outbox.take(now))
             self._progress.fire()
 
     async def wait_for_room(self) -> None:
@@ -160,14 +160,14 @@ class Outgoing:
 
     async def wait_until_sent(self) -> None:
         """Return once everything has left, or nothing will any more."""
-        while (self._unsent or self._node.has_output) and not self._is_closed:
+        while (self._unsent or self._node.outbox.has_output) and not self._is_closed:
             self.send(monotonic())
             if self._unsent:
                 await self._progress.wait()
 
     def send_now(self) -> None:
         """Send everything there is, and wait for nothing: nobody will come back to it."""
-        self._unsent.extend(self._node.datagrams_to_send(monotonic()))
+        self._unsent.extend(self._node.outbox.take(monotonic()))
         while self._unsent:
             try:
                 if not self._transport.send(self._unsent[0]):
@@ -184,7 +184,7 @@ class Outgoing:
             self._retry = None
         self._is_look_planned = False
         self._set_limit()
-        self._unsent.extend(self._node.datagrams_to_send(monotonic()))
+        self._unsent.extend(self._node.outbox.take(monotonic()))
         self._progress.fire()
 
     def _look(self) -> None:
@@ -196,7 +196,7 @@ class Outgoing:
             return
         self._is_look_planned = False
         try:
-            if self._node.has_output:
+            if self._node.outbox.has_output:
                 self.send(now)
                 self._gathers_until = now + LINGER_S
         finally:
@@ -211,9 +211,9 @@ class Outgoing:
     def _set_limit(self) -> None:
         """How many messages may gather before somebody has to come here."""
         if self._retry is not None:
-            self._express.limit = len(self._gathered) + self._node.typical_count
+            self._express.limit = len(self._gathered) + self._node.outbox.typical_count
         elif self._is_look_planned:
-            self._express.limit = self._node.typical_count
+            self._express.limit = self._node.outbox.typical_count
         else:
             self._express.limit = 0
 
@@ -227,7 +227,7 @@ class Outgoing:
     def _send_full(self, now: float) -> None:
         """Send whole datagrams; the rest goes on gathering."""
         if not self._is_closed:
-            self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=True))
+            self._unsent.extend(self._node.outbox.take(now, keeps_rest=True))
             self._send_unsent(now)
 
     def _send_unsent(self, now: float) -> bool:

@@ -60,7 +60,7 @@ class Publishing:
             return False
         if is_reliable:
             self._set_timer(now + BEAT_MIN_S)
-        if node.has_output and self._outgoing.attend(now):
+        if node.outbox.has_output and self._outgoing.attend(now):
             self.must_wait = True
         deliveries = node.take_deliveries()
         if deliveries:
@@ -70,7 +70,7 @@ class Publishing:
     async def wait_for_history(self, topic: str) -> None:
         """Slow down while subscribers ask for what was sent before: it must not be pushed out."""
         self._check_here()
-        while (pause_s := self._node.room_at(topic, monotonic()) - monotonic()) > 0:
+        while (pause_s := self._node.reliable.room_at(topic, monotonic()) - monotonic()) > 0:
             if self._outgoing.is_closed:
                 return
             self._node.counters.reliable_waits += 1
@@ -87,14 +87,14 @@ class Publishing:
         """The same for one that no datagram holds."""
         self._check_here()
         now = monotonic()
-        self._node.put_large(lane, payload, now)
+        self._node.outbox.put_message(lane, payload, now)
         self._outgoing.attend(now)
         self.must_wait = True  # it took its time
 
     def attend(self) -> None:
         """As many messages gathered as may without a look: send them."""
         if not self._event_loop.is_running():
-            self._node.express.gathered.pop()  # it will be refused
+            self._node.fast_publish.gathered.pop()  # it will be refused
             self._check_here()
         if self._outgoing.attend(monotonic()):
             self.must_wait = True

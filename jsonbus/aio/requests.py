@@ -53,7 +53,7 @@ class Requests(BaseRequests):
                 raise RequestTimeoutError(topic, timeout_s) from None
             finally:
                 self._answers.forget_reply(request_id)
-                self._loop.look(lambda node, now: node.cancel_request(request_id))
+                self._loop.look(lambda node, now: node.requests.cancel(request_id))
         return read_answer(answer, topic)
 
     async def ping(self, timeout_s: float) -> list[Pong]:

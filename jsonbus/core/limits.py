@@ -176,7 +176,7 @@ DIGESTS_REMEMBERED_S = 2.0
 #: that a bus may be opened with.
 BUFFER_BYTES_MIN = 65_536
 
-# --- Whereabouts ---------------------------------------------------------------------------------
+# --- Directory -----------------------------------------------------------------------------------
 
 #: A node that is asked where it is answers at most this often: a flood of questions must not become
 #: one of answers. All who ask meanwhile hear the next one.

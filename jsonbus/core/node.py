@@ -1,16 +1,19 @@
 """Node: one participant of the bus, without network, clock or threads.
 
-A front end owns the sockets and the clock and drives the node: it gives it what was received and
-the time, and takes from it datagrams to send, messages to deliver, events, and the instant of the
-next timer. Nothing here waits. Not thread-safe: one call at a time.
+A front end owns the sockets and the clock and drives the node: it passes in received datagrams and
+the time, and takes out datagrams to send, messages to deliver, events, and the instant of the next
+timer. Nothing here waits. Not thread-safe: one call at a time.
 
-What a node is made of:
+The parts of a node; front ends use the public ones directly:
 
-- `Membership`: who is here and what they want (list, joining, sharing, liveness);
-- `Router`: per topic, whether to send a message and whom to give it to;
-- `Publisher`: from a value to the outbox, the hold queue, or nowhere;
-- `Outbox`: what waits to be sent;
-- `Receiver`: what comes in, sorted; `Dialogue`: requests and replies.
+- `outbox`: messages and datagrams that wait to be sent;
+- `fast_publish`: the short way into the outbox for topics that were published to before;
+- `requests`: asking and serving; `directory`: the addresses of nodes; `reliable`: repairs;
+- `view`: nodes, subscriptions and statistics, for people;
+- Membership: which nodes are here and what they want (list, joining, sharing, liveness);
+- Router: per topic, whether to send a message and which subscriptions get it;
+- Publisher: takes a value to the outbox, to the join queue, or nowhere;
+- Receiver: takes a datagram to whichever of these it concerns.
 """
 
 from __future__ import annotations
@@ -18,41 +21,36 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Container
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.fast_publish import Express
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
-from jsonbus.core.membership.buffers import PeerBuffers
-from jsonbus.core.membership.directory import Place, Whereabouts
-from jsonbus.core.membership.membership import Membership
+from jsonbus.core.local_subscriptions import LocalSubscriptions
+from jsonbus.core.membership.directory import Directory
+from jsonbus.core.membership.membership import Membership, MembershipCallbacks
 from jsonbus.core.membership.subscription_list import FrozenList
-from jsonbus.core.message import Message, Origin
+from jsonbus.core.message import Message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.publisher import Publisher
 from jsonbus.core.receiver import Receiver
 from jsonbus.core.reliable.reliable import Reliable
+from jsonbus.core.reliable.streams import Streams
 from jsonbus.core.roster import Roster
-from jsonbus.core.routing.router import Deliveries, Inbox, Router
-from jsonbus.core.routing.topics import check_pattern, check_topic
-from jsonbus.core.rpc.dialogue import Dialogue
+from jsonbus.core.routing.router import Router
 from jsonbus.core.rpc.pings import Pings
-from jsonbus.core.rpc.requests import Request
+from jsonbus.core.rpc.requests import Requests
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.large_values import LargeValues
 from jsonbus.core.values.retained_delivery import Giving
-from jsonbus.core.wire.encode import ENTRY_BYTES_MAX, entry_size_bytes
 from jsonbus.core.wire.encode_messages import Stamp
 from jsonbus.core.wire.frames import Entry, Frame, Totals
-from jsonbus.core.wire.names import SERVED_PREFIX
-from jsonbus.errors import ClosedError, LocalError
+from jsonbus.errors import ClosedError
 
 if TYPE_CHECKING:
-    from jsonbus.core import views  # at run time where it is used: most programs never look
+    from jsonbus.core.views import BusView  # imported on first use: most programs never look
 
 
 class Node:
@@ -64,113 +62,117 @@ class Node:
         self.settings = settings
         self.counters = Counters()
         self._events: deque[Event] = deque()
-        self.express = Express()
-        self._outbox = Outbox(
-            Stamp(settings.node, settings.incarnation),
+        self._view: BusView | None = None
+        self._sending_fails = False
+        self._is_closed = False
+        self.fast_publish = Express()
+        stamp = Stamp(settings.node, settings.incarnation)
+        self.outbox = Outbox(
+            stamp,
             settings.datagram_bytes_max,
             wall_offset_s,
             batching=settings.batching,
-            express=self.express,
+            express=self.fast_publish,
         )
         self._roster = Roster()
-        self._buffers = PeerBuffers()
-        self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
-        self._membership = Membership(
-            settings,
-            rng,
-            self._outbox,
-            self.counters,
+        self._router = Router(self._other_entries, self.fast_publish)
+        self._deliveries = self._router.deliveries
+        self._build_membership(rng)
+        self._build_messages(rng)
+        self._build_receiver()
+
+    def _build_membership(self, rng: random.Random) -> None:
+        """Make the parts that know the other nodes."""
+        settings, outbox = self.settings, self.outbox
+        callbacks = MembershipCallbacks(
             emit=self._emit,
             about=self._roster.about,
             totals=self._totals,
             on_entry=self._entry_changed,
             on_state=self._state_changed,
         )
-        self._router = Router(self._other_entries, self.express)
-        self._pings = Pings(
-            lambda: self._membership.about, self._totals, self._outbox, rng, self._emit
-        )
-        self._deliveries = Deliveries()
-        self._dialogue = Dialogue(
+        membership = Membership(settings, rng, outbox, self.counters, callbacks)
+        self._membership = membership
+        self.directory = Directory(
             settings,
-            router=self._router,
-            outbox=self._outbox,
-            deliveries=self._deliveries,
-            counters=self.counters,
+            membership=membership,
+            roster=self._roster,
+            outbox=outbox,
             emit=self._emit,
         )
-        self._inboxes: dict[object, Inbox] = {}
-        self._giving = Giving(
-            settings,
+        self._pings = Pings(
+            settings.node,
+            lambda: membership.about,
+            self._totals,
+            lambda: len(membership.list),
+            outbox,
             rng,
-            outbox=self._outbox,
-            router=self._router,
-            deliveries=self._deliveries,
+            self._emit,
         )
-        self._reliable = Reliable(
+
+    def _build_messages(self, rng: random.Random) -> None:
+        """Make the parts that send, keep and deliver messages."""
+        settings, outbox, router, counters = self.settings, self.outbox, self._router, self.counters
+        membership = self._membership
+        self._giving = Giving(settings, rng, outbox=outbox, router=router)
+        self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
+        self.reliable = Reliable(
             settings,
-            rng,
-            outbox=self._outbox,
-            router=self._router,
+            outbox=outbox,
+            router=router,
             roster=self._roster,
-            deliveries=self._deliveries,
-            counters=self.counters,
-            subscribers=lambda: len(self._membership.list) - 1,
+            counters=counters,
+            streams=Streams(lambda: len(membership.list) - 1, rng),
             fragments=self._fragments,
             emit=self._emit,
         )
         self._publisher = Publisher(
             settings,
-            router=self._router,
-            outbox=self._outbox,
-            express=self.express,
-            deliveries=self._deliveries,
-            counters=self.counters,
-            reliable=self._reliable,
+            router=router,
+            outbox=outbox,
+            express=self.fast_publish,
+            counters=counters,
+            reliable=self.reliable,
             retained=self._giving.store,
         )
-        self._whereabouts = Whereabouts(
-            settings,
-            membership=self._membership,
-            roster=self._roster,
-            outbox=self._outbox,
-            emit=self._emit,
+        subscriptions = LocalSubscriptions(
+            router, membership, self.reliable, self._giving, lambda: self.requests.patterns()
         )
+        self._subscriptions = subscriptions
+        self.requests = Requests(
+            settings,
+            router,
+            outbox,
+            counters,
+            emit=self._emit,
+            state=lambda: membership.state,
+            check_room=subscriptions.check_room,
+            announce=subscriptions.announce,
+        )
+
+    def _build_receiver(self) -> None:
         self._receiver = Receiver(
-            settings.node,
+            self.settings.node,
             counters=self.counters,
             roster=self._roster,
             membership=self._membership,
             router=self._router,
-            deliveries=self._deliveries,
-            outbox=self._outbox,
-            dialogue=self._dialogue,
+            outbox=self.outbox,
+            requests=self.requests,
             pings=self._pings,
-            buffers=self._buffers,
             large_values=LargeValues(
                 self._fragments,
                 router=self._router,
-                reliable=self._reliable,
+                reliable=self.reliable,
                 counters=self.counters,
             ),
-            reliable=self._reliable,
+            reliable=self.reliable,
             giving=self._giving,
-            whereabouts=self._whereabouts,
+            directory=self.directory,
             emit=self._emit,
         )
-        self._sending_fails = False
-        self._is_closed = False
 
     # --- Being driven ---------------------------------------------------------------------------
-
-    @property
-    def wall_offset_s(self) -> float:
-        """Seconds since 1970 less `now`; set anew when the machine's clock was set."""
-        return self._outbox.wall_offset_s
-
-    @wall_offset_s.setter
-    def wall_offset_s(self, offset_s: float) -> None:
-        self._outbox.wall_offset_s = offset_s
 
     def open(self, now: float) -> None:
         """Join the bus."""
@@ -208,52 +210,10 @@ class Node:
         is_stirred, self._receiver.is_stirred = self._receiver.is_stirred, False
         return is_stirred
 
-    def allow_bytes(self, datagram_bytes_max: int, whole_bytes_max: int | None = None) -> None:
-        """The network carries datagrams of that size: messages may fill them.
-
-        With `whole_bytes_max`, one message alone may take a larger one.
-
-        Lists and other control datagrams keep to the settings, whatever the network carries now.
-        """
-        self._outbox.allow_bytes(datagram_bytes_max, whole_bytes_max)
-
-    @property
-    def has_output(self) -> bool:
-        return bool(self._outbox)
-
-    @property
-    def has_full_datagram(self) -> bool:
-        """Whether waiting for more messages would not make the next datagram any fuller."""
-        return self._outbox.has_full_datagram
-
-    @property
-    def typical_count(self) -> int:
-        """How many messages like the last ones fill a datagram."""
-        return self._outbox.typical_count
-
-    @property
-    def output_bytes(self) -> int:
-        return self._outbox.size_bytes
-
     @property
     def held(self) -> int:
         """Messages that wait until the node is sure."""
         return self._publisher.held
-
-    def datagrams_to_send(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
-        """What to send, in this order; each is given out once.
-
-        With `keeps_rest`, messages that do not fill another datagram go on gathering.
-        """
-        return self._outbox.take(now, keeps_rest=keeps_rest)
-
-    def lone_datagram(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
-        """What to send for a message on the short way; None if something else waits to be sent."""
-        return self._outbox.make_lone(lane, payload, now)
-
-    def put_large(self, lane: bytes, payload: bytes, now: float) -> None:
-        """Send a message on the short way that no datagram holds."""
-        self._outbox.put_message(lane, payload, now)
 
     def timer_at(self) -> float | None:
         """When to call `handle_timer` next."""
@@ -262,9 +222,9 @@ class Node:
         at = min(
             self._membership.timer_at(),
             self._pings.timer_at(),
-            self._dialogue.timer_at(),
+            self.requests.timer_at(),
             self._fragments.timer_at(),
-            self._reliable.timer_at(),
+            self.reliable.timer_at(),
             self._giving.timer_at(),
         )
         return None if at == math.inf else at
@@ -275,9 +235,9 @@ class Node:
         due = now + TIMER_SLACK_S
         self._membership.handle_timer(now)
         self._pings.handle_timer(due, now)
-        self._dialogue.handle_timer(due, now)
+        self.requests.handle_timer(due, now)
         self._fragments.handle_timer(due)
-        self._reliable.handle_timer(due, now)
+        self.reliable.handle_timer(due, now)
         self._giving.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
@@ -289,15 +249,10 @@ class Node:
         """Messages for local subscriptions since the last call, by sink, each sink's in order."""
         return self._deliveries.take()
 
-    def interfaces_changed(self, now: float) -> None:
-        """Interfaces or addresses came or went: who was here may not be, and others may be new."""
+    def doubt_network(self, reason: str, now: float) -> None:
+        """Distrust the list: other nodes may have come or gone without this one noticing."""
         if not self._is_closed:
-            self._membership.doubt_network(now, "the network interfaces changed")
-
-    def was_deaf(self, seconds: float, now: float) -> None:
-        """The node did not hear anything for so long: others may have come and gone."""
-        if not self._is_closed:
-            self._membership.doubt_network(now, f"this node did not listen for {seconds:.1f} s")
+            self._membership.doubt_network(now, reason)
 
     def send_failed(self, now: float) -> None:
         """A datagram could not be sent."""
@@ -315,6 +270,7 @@ class Node:
             return
         self._publisher.close(now)
         self._membership.close(now)
+        self.requests.close()
         self._is_closed = True
 
     # --- Messages -------------------------------------------------------------------------------
@@ -340,142 +296,39 @@ class Node:
             topic, value, now, is_reliable=is_reliable, is_retained=is_retained
         )
 
-    @property
-    def needed_until(self) -> float:
-        """Until when somebody may still ask for reliable messages that were sent last."""
-        return self._reliable.needed_until
-
-    def room_at(self, topic: str, now: float) -> float:
-        """When the next reliable message to the topic should be published: `now`, if at once.
-
-        Later if the history is full of what somebody may still ask for.
-        """
-        return self._reliable.room_at(topic, now)
-
     def subscribe(
-        self, pattern: str, sink: object, now: float, *, is_passive: bool = False
+        self,
+        patterns: str | tuple[str, ...],
+        sink: object,
+        now: float,
+        *,
+        is_passive: bool = False,
     ) -> None:
-        """Deliver messages that match to `sink`; it may have several patterns.
+        """Deliver matching messages to `sink`: all of the patterns, or none if one is refused.
 
-        A passive one gets what is sent for others anyway: no other node hears of it, nothing is
-        sent, repaired or given because of it. A sink is passive with all its patterns, or none.
+        A sink may subscribe several times. A passive one gets messages that are sent for others
+        anyway: other nodes do not hear of it, and nothing is sent, repaired or given because of
+        it. A sink is passive with all its patterns, or with none.
         """
-        self.subscribe_all((pattern,), sink, now, is_passive=is_passive)
-
-    def subscribe_all(
-        self, patterns: tuple[str, ...], sink: object, now: float, *, is_passive: bool = False
-    ) -> None:
-        """The same for several patterns: all of them, or none if one is refused."""
         self._check_open()
-        patterns = tuple(dict.fromkeys(map(check_pattern, patterns)))
-        if not is_passive:
-            self._check_room(*patterns)
-        inbox = self._inboxes.get(sink)
-        if inbox is None:
-            inbox = self._inboxes[sink] = Inbox(sink, is_passive=is_passive)
-        assert inbox.is_passive is is_passive
-        if is_passive:
-            for pattern in patterns:
-                self._router.passive.subscribe(pattern, inbox)
-            self._router.forget()
-            return
-        for pattern in patterns:
-            self._reliable.subscribing(pattern)
-            self._router.local.subscribe(pattern, inbox)
-        self._giving.subscribed(patterns, inbox, now)
-        self._own_patterns_changed(now)
+        patterns = patterns if isinstance(patterns, tuple) else (patterns,)
+        self._subscriptions.subscribe(patterns, sink, now, is_passive=is_passive)
 
-    def unsubscribe(self, pattern: str, sink: object, now: float) -> bool:
-        """End a subscription; what was not taken yet is still delivered."""
-        return self.unsubscribe_all((pattern,), sink, now)
-
-    def unsubscribe_all(self, patterns: tuple[str, ...], sink: object, now: float) -> bool:
-        """The same for several patterns; False if there was none of them."""
-        inbox = self._inboxes.get(sink)
-        if inbox is None:
-            return False
-        store = self._router.passive if inbox.is_passive else self._router.local
-        ended = [pattern for pattern in patterns if store.unsubscribe(pattern, inbox)]
-        if not ended:
-            return False
-        if not store.patterns_of(inbox):
-            del self._inboxes[sink]
-        if inbox.is_passive:
-            self._router.forget()
-            return True
-        for pattern in ended:
-            self._reliable.unsubscribed(pattern)
-        self._own_patterns_changed(now)
-        return True
-
-    # --- Requests -------------------------------------------------------------------------------
-
-    def serve(self, topic: str, sink: object, now: float) -> None:
-        """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
-        self._check_open()
-        topic = check_topic(topic)
-        self._check_room(SERVED_PREFIX + topic)
-        self._dialogue.serve(topic, sink)
-        self._own_patterns_changed(now)
-
-    def unserve(self, topic: str, now: float) -> None:
-        if self._dialogue.unserve(topic):
-            self._own_patterns_changed(now)
-
-    def serves(self, topic: str) -> bool:
-        return self._dialogue.serves(topic)
-
-    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
-        """Answer a request; a value that cannot be sent becomes an error that the asker sees."""
-        self._dialogue.reply(request, value, error, now, is_closed=self._is_closed)
-
-    def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
-        """Ask whoever serves the topic; its id. Then ReplyReceived or RequestUnserved."""
-        self._check_open()
-        topic = check_topic(topic)
-        origin = self._make_origin(now)
-        return self._dialogue.request(topic, value, timeout_s, origin, self.state, now)
-
-    def cancel_request(self, request_id: int) -> None:
-        self._dialogue.cancel(request_id)
+    def unsubscribe(self, patterns: str | tuple[str, ...], sink: object, now: float) -> bool:
+        """End subscriptions; False if there was none. Messages not taken yet are delivered."""
+        patterns = patterns if isinstance(patterns, tuple) else (patterns,)
+        return self._subscriptions.unsubscribe(patterns, sink, now)
 
     def ping(self, now: float) -> int:
-        """Ask every node for a sign of life; then PongReceived events."""
+        """Ask every node for a sign of life; return the id of the PongReceived events."""
         self._check_open()
         return self._pings.start(now)
-
-    # --- Channels -------------------------------------------------------------------------------
-
-    def set_channel_port(self, port: int, now: float) -> None:
-        """Tell the others that this node takes channels at that TCP port."""
-        self._check_open()
-        self._membership.set_channel_port(port, now)
-
-    def seek(self) -> None:
-        """Have NodeIntroduced events, until `give_up`, for every node that tells where it is."""
-        self._whereabouts.seek()
-
-    def give_up(self) -> None:
-        self._whereabouts.give_up()
-
-    def ask_where(self, who: str, now: float) -> None:
-        """Ask the nodes with that id or name to tell where they are."""
-        if not self._is_closed:
-            self._whereabouts.ask(who, now)
-
-    def find(self, who: str, now: float) -> list[Place]:
-        """The node with that id, or all with that name, and where they are as far as is known."""
-        return self._whereabouts.find(who, now)
 
     # --- Looking --------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
         return self._membership.state
-
-    @property
-    def state_reason(self) -> str:
-        return self._membership.joining.reason
 
     def own_entry(self) -> Entry:
         return self._membership.entry
@@ -484,110 +337,72 @@ class Node:
         route = self._router.route(topic)
         return bool(route.subscribers) or route.is_wanted_elsewhere
 
-    def subscriptions(self) -> dict[str, list[str]]:
-        """The ids of the nodes that want each pattern; this node's own included."""
-        from jsonbus.core import views
+    @property
+    def view(self) -> BusView:
+        """Return what this node knows of the bus, in the form in which people look at it."""
+        if self._view is None:
+            from jsonbus.core.views import BusView
 
-        return views.list_subscriptions(self._membership.list)
-
-    def nodes(self, now: float) -> list[views.NodeInfo]:
-        from jsonbus.core import views
-
-        return views.list_nodes(
-            self.settings,
-            self._membership.about,
-            self._totals(),
-            self._membership.list,
-            self._roster,
-            now,
-        )
-
-    def smallest_buffer(self, hosts: Container[str]) -> int | None:
-        """The smallest receive buffer on these hosts, as their kernels count; None if none told.
-
-        That of this node counts, wherever it is. Cheap as long as `hosts` is the same object.
-        """
-        own, smallest = self.settings.receive_buffer_bytes, self._buffers.smallest(hosts)
-        if own is None or smallest is None:
-            return smallest if own is None else own
-        return min(own, smallest)
-
-    def explain(self, topic: str, now: float) -> views.Explanation:
-        """Why a publish would be sent or not. Raises InvalidTopicError, ClosedError."""
-        from jsonbus.core import views
-
-        self._check_open()
-        route = self._router.route(topic)
-        return views.explain(
-            topic,
-            mode=self.settings.mode,
-            state=self.state,
-            state_reason=self.state_reason,
-            local=len(route.subscribers),
-            others=self._other_entries(),
-        )
-
-    def stats(self) -> dict[str, int]:
-        """Counters, and the sizes of what is bounded."""
-        counts = self.counters.as_dict()
-        counts["messages_published"] = self._outbox.messages_put
-        counts["messages_suppressed"] += self.express.count_suppressed()
-        counts["datagrams_sent"] = self._outbox.datagrams_sent
-        counts["messages_sent"] = self._outbox.messages_sent
-        counts["messages_waiting_to_be_sure"] = self.held
-        counts |= self._reliable.figures()
-        counts["values_retained"] = len(self._giving.store)
-        counts["values_given"] = self._giving.store.given
-        counts["messages_incomplete"] = self._fragments.dropped
-        counts["nodes_known"] = len(self._membership.list)
-        return counts
+            self._view = BusView(
+                self.settings,
+                membership=self._membership,
+                roster=self._roster,
+                router=self._router,
+                totals=self._totals,
+                stats=self._stats,
+            )
+        return self._view
 
     # --- Inside ---------------------------------------------------------------------------------
 
     def _totals(self) -> Totals:
         counters = self.counters
         return Totals(
-            sent=self._outbox.messages_sent,
+            sent=self.outbox.messages_sent,
             suppressed=counters.messages_suppressed
             + counters.held_suppressed
-            + self.express.count_suppressed(),
+            + self.fast_publish.count_suppressed(),
             received=counters.messages_received,
             lost=max(0, counters.messages_lost),
-            repaired=self._reliable.repaired,
+            repaired=self.reliable.repaired,
             shares=counters.list_shares_sent,
         )
 
-    def _make_origin(self, now: float) -> Origin:
-        wall = now + self._outbox.wall_offset_s
-        settings = self.settings
-        return Origin(settings.node, settings.name, settings.incarnation, wall, wall)
-
-    def _own_patterns_changed(self, now: float) -> None:
-        self._router.forget()
-        patterns = self._router.local.patterns()
-        patterns += self._dialogue.patterns()
-        self._membership.set_patterns(tuple(sorted(patterns)), now)
+    def _stats(self) -> dict[str, int]:
+        """Return the counters, and the sizes of what is bounded."""
+        counts = self.counters.as_dict()
+        counts["messages_published"] = self.outbox.messages_put
+        counts["messages_suppressed"] += self.fast_publish.count_suppressed()
+        counts["datagrams_sent"] = self.outbox.datagrams_sent
+        counts["messages_sent"] = self.outbox.messages_sent
+        counts["messages_waiting_to_be_sure"] = self.held
+        counts |= self.reliable.figures()
+        counts["values_retained"] = len(self._giving.store)
+        counts["values_given"] = self._giving.store.given
+        counts["messages_incomplete"] = self._fragments.dropped
+        counts["nodes_known"] = len(self._membership.list)
+        return counts
 
     def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
         self._router.entry_changed(old, new)
         self._giving.entry_changed(old, new, now)
         if new is None:
             if old is not None:
-                self._buffers.forget(old.node)
+                self.directory.buffers.forget(old.node)
                 self._fragments.forget(old.node)
-                self._reliable.forget(old.node)
+                self.reliable.forget(old.node)
         else:
             peer = self._roster.get(new.node)
             if peer is not None:
                 peer.name = new.name
             if new.is_plain:
-                self._outbox.send_unbatched(now + PLAIN_LEASE_S)
+                self.outbox.send_unbatched(now + PLAIN_LEASE_S)
         self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
         """The state, or somebody's subscriptions."""
         self._publisher.look_again(self._membership.state, now)
-        self._dialogue.look_again(self.state, now)
+        self.requests.review(now)
 
     def _other_entries(self) -> list[Entry]:
         own = self.settings.node
@@ -598,16 +413,6 @@ class Node:
             self._events.popleft()
             self.counters.events_dropped += 1
         self._events.append(event)
-
-    def _check_room(self, *patterns: str) -> None:
-        """Refuse a subscription that would make the own entry too large to be announced."""
-        entry = self._membership.entry
-        size = entry_size_bytes(replace(entry, patterns=(*entry.patterns, *patterns)))
-        if size > ENTRY_BYTES_MAX:
-            raise LocalError(
-                f"{len(entry.patterns):,} subscriptions fill a datagram and leave no room for "
-                f"{', '.join(map(repr, patterns)):.500}: use patterns with wildcards instead"
-            )
 
     def _check_open(self) -> None:
         if self._is_closed:

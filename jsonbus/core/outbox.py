@@ -96,7 +96,8 @@ class Outbox:
         self.last_sent_at = -math.inf
         self._asides = 0  # queued datagrams that do not count as a heartbeat
 
-    def __bool__(self) -> bool:
+    @property
+    def has_output(self) -> bool:
         return bool(self._gathered or self._ready)
 
     @property

@@ -14,7 +14,7 @@ from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable.reliable import Reliable
-from jsonbus.core.routing.router import Deliveries, Inbox, Route, Router
+from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.retained import Kept, RetainedStore
 from jsonbus.core.wire import codec
@@ -31,7 +31,6 @@ class Publisher:
         router: Router,
         outbox: Outbox,
         express: Express,
-        deliveries: Deliveries,
         counters: Counters,
         reliable: Reliable,
         retained: RetainedStore,
@@ -40,7 +39,7 @@ class Publisher:
         self._router = router
         self._outbox = outbox
         self._express = express
-        self._deliveries = deliveries
+        self._deliveries = router.deliveries
         self._counters = counters
         self._reliable = reliable
         self._retained = retained

@@ -20,16 +20,15 @@ from jsonbus.core.limits import (
     REJECTS_REPORTED_MAX,
     REPAIR_SIZE_BYTES,
 )
-from jsonbus.core.membership.buffers import PeerBuffers
-from jsonbus.core.membership.directory import Whereabouts
+from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable.reliable import IN_TURN, Reliable
 from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing.router import Deliveries, Inbox, Route, Router
-from jsonbus.core.rpc.dialogue import Dialogue
+from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.rpc.pings import Pings
+from jsonbus.core.rpc.requests import Requests
 from jsonbus.core.values.large_values import LargeValues, Slice
 from jsonbus.core.values.retained_delivery import GIFT, Giving
 from jsonbus.core.wire.decode import (
@@ -96,15 +95,13 @@ class Receiver:
         roster: Roster,
         membership: Membership,
         router: Router,
-        deliveries: Deliveries,
         outbox: Outbox,
-        dialogue: Dialogue,
+        requests: Requests,
         pings: Pings,
-        buffers: PeerBuffers,
         large_values: LargeValues,
         reliable: Reliable,
         giving: Giving,
-        whereabouts: Whereabouts,
+        directory: Directory,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
@@ -115,15 +112,15 @@ class Receiver:
         self._peers = roster.peers
         self._membership = membership
         self._router = router
-        self._deliveries = deliveries
+        self._deliveries = router.deliveries
         self._outbox = outbox
-        self._dialogue = dialogue
+        self._requests = requests
         self._pings = pings
-        self._buffers = buffers
+        self._buffers = directory.buffers
         self._large_values = large_values
         self._reliable = reliable
         self._giving = giving
-        self._whereabouts = whereabouts
+        self._directory = directory
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
@@ -243,7 +240,7 @@ class Receiver:
             self._count_messages(peer, header, 0)
             # Before anything else is made of it: it may be what tells that the node is here.
             if isinstance(frame, (PresenceFrame, ListFrame, PongFrame)):
-                if self._whereabouts.note(frame, peer, sender, now):
+                if self._directory.note(frame, peer, sender, now):
                     self.is_stirred = True
             if not (
                 isinstance(frame, (PresenceFrame, ListFrame))
@@ -395,7 +392,7 @@ class Receiver:
         elif isinstance(frame, ByeFrame):
             membership.receive_bye(frame, now)
         elif isinstance(frame, RequestFrame):
-            self._receive_request(frame, peer, now)
+            self._requests.receive_request(frame, peer, now)
         elif isinstance(frame, FragmentFrame):
             place = (frame.number, frame.index, frame.count)
             piece = Slice(*place, frame.text, frame.sequence, frame.header.sent_us)
@@ -413,20 +410,13 @@ class Receiver:
         elif isinstance(frame, NakFrame):
             self._reliable.receive_nak(frame, now)
         elif isinstance(frame, ReplyFrame):
-            self._dialogue.receive_reply(frame, peer.name)
+            self._requests.receive_reply(frame, peer, now)
         elif isinstance(frame, PingFrame):
-            self._pings.receive_ping(frame, len(membership.list), now)
-        elif isinstance(frame, PongFrame) and frame.to == self._own_node:
-            self._pings.receive_pong(frame, peer.name, now)
+            self._pings.receive_ping(frame, peer, now)
+        elif isinstance(frame, PongFrame):
+            self._pings.receive_pong(frame, peer, now)
         elif isinstance(frame, WhereFrame):
-            self._whereabouts.receive_where(frame, now)
-
-    def _receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
-        header = frame.header
-        wall = now + self._outbox.wall_offset_s
-        sent_at = header.sent_us / 1_000_000
-        origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
-        self._dialogue.receive_request(frame, origin, now)
+            self._directory.receive_where(frame, now)
 
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """From a node or sensor that only knows `topic` and `payload`."""

@@ -1,17 +1,19 @@
-"""What a node tells people about the bus."""
+"""BusView: what a node knows of the bus, in the form in which people look at it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jsonbus.core.membership.joining import DOUBTING, JOINING
-from jsonbus.core.membership.subscription_list import SubscriptionList
+from jsonbus.core.membership.membership import Membership
 from jsonbus.core.roster import Roster
+from jsonbus.core.routing.router import Router
 from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.wire.frames import PLAIN_PREFIX, About, Entry, Totals
+from jsonbus.core.wire.frames import PLAIN_PREFIX, Entry, Totals
 from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.errors import ClosedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,62 +70,98 @@ class Explanation:
         return f"{self.topic} is {self.verdict}: {self.reason}"
 
 
-def list_nodes(
-    own: NodeSettings,
-    own_about: About,
-    own_totals: Totals,
-    subscription_list: SubscriptionList,
-    roster: Roster,
-    now: float,
-) -> list[NodeInfo]:
-    """All nodes that are here, this one first, the others by name."""
-    infos = []
-    for entry in subscription_list:
-        peer = roster.get(entry.node)
-        is_self = entry.node == own.node
-        about = own_about if is_self else roster.about(entry.node)
-        address = entry.node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None
+class BusView:
+    """The bus as one node knows it. `stats` and `totals` return what the node has counted."""
+
+    __slots__ = ("_membership", "_own", "_roster", "_router", "_totals", "stats")
+
+    def __init__(
+        self,
+        own: NodeSettings,
+        *,
+        membership: Membership,
+        roster: Roster,
+        router: Router,
+        totals: Callable[[], Totals],
+        stats: Callable[[], dict[str, int]],
+    ) -> None:
+        self._own = own
+        self._membership = membership
+        self._roster = roster
+        self._router = router
+        self._totals = totals
+        #: Returns the counters, and the sizes of what is bounded, by name.
+        self.stats = stats
+
+    @property
+    def state_reason(self) -> str:
+        """Why the node is joining, sure or doubting."""
+        return self._membership.joining.reason
+
+    def nodes(self, now: float) -> list[NodeInfo]:
+        """Return all nodes that are here, this one first, the others by name."""
+        infos = [self._describe(entry, now) for entry in self._membership.list]
+        return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))
+
+    def subscriptions(self) -> dict[str, list[str]]:
+        """Return the ids of the nodes that want each pattern, this node's own included.
+
+        Topics that are served for requests are left out.
+        """
+        wanted: dict[str, list[str]] = {}
+        for entry in self._membership.list:
+            for pattern in entry.patterns:
+                if not pattern.startswith(SERVED_PREFIX):
+                    wanted.setdefault(pattern, []).append(entry.node)
+        return dict(sorted(wanted.items()))
+
+    def explain(self, topic: str) -> Explanation:
+        """Return why a publish would be sent or not. Raises InvalidTopicError, ClosedError."""
+        if self._membership.is_closed:
+            raise ClosedError("the bus is closed")
+        own = self._own
+        return _explain(
+            topic,
+            mode=own.mode,
+            state=self._membership.state,
+            state_reason=self.state_reason,
+            local=len(self._router.route(topic).subscribers),
+            others=[entry for entry in self._membership.list if entry.node != own.node],
+        )
+
+    def _describe(self, entry: Entry, now: float) -> NodeInfo:
+        node = entry.node
+        peer = self._roster.get(node)
+        is_self = node == self._own.node
+        about = self._membership.about if is_self else self._roster.about(node)
+        address = node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None
         if peer is not None:
             address = "{}:{}".format(*peer.address)
-        heard_s_ago = 0.0 if is_self else max(0.0, now - subscription_list.heard_at(entry.node))
-        infos.append(
-            NodeInfo(
-                node=entry.node,
-                name=entry.name,
-                host=about.host,
-                version=about.version,
-                channel_port=about.channel_port,
-                incarnation=entry.incarnation,
-                entry_version=entry.version,
-                mode="plain" if entry.is_plain else entry.mode,
-                is_master=entry.is_master,
-                patterns=entry.patterns,
-                heard_s_ago=heard_s_ago,
-                address=address,
-                received=peer.received if peer else 0,
-                lost=peer.lost if peer else 0,
-                is_self=is_self,
-                is_plain=entry.is_plain,
-                totals=own_totals if is_self else peer.totals if peer else None,
-            )
+        heard_s_ago = 0.0 if is_self else max(0.0, now - self._membership.list.heard_at(node))
+        return NodeInfo(
+            node=node,
+            name=entry.name,
+            host=about.host,
+            version=about.version,
+            channel_port=about.channel_port,
+            incarnation=entry.incarnation,
+            entry_version=entry.version,
+            mode="plain" if entry.is_plain else entry.mode,
+            is_master=entry.is_master,
+            patterns=entry.patterns,
+            heard_s_ago=heard_s_ago,
+            address=address,
+            received=peer.received if peer else 0,
+            lost=peer.lost if peer else 0,
+            is_self=is_self,
+            is_plain=entry.is_plain,
+            totals=self._totals() if is_self else peer.totals if peer else None,
         )
-    return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))
 
 
-def list_subscriptions(entries: Iterable[Entry]) -> dict[str, list[str]]:
-    """The ids of the nodes that want each pattern; topics that are served left out."""
-    wanted: dict[str, list[str]] = {}
-    for entry in entries:
-        for pattern in entry.patterns:
-            if not pattern.startswith(SERVED_PREFIX):
-                wanted.setdefault(pattern, []).append(entry.node)
-    return dict(sorted(wanted.items()))
-
-
-def explain(
-    topic: str, *, mode: str, state: str, state_reason: str, local: int, others: Iterable[Entry]
+def _explain(
+    topic: str, *, mode: str, state: str, state_reason: str, local: int, others: list[Entry]
 ) -> Explanation:
-    others = list(others)
     # Who did not choose what it gets: basic nodes, and plain peers with too long a list.
     greedy = {
         entry.name

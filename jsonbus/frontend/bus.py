@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.mailbox import Overflow
-from jsonbus.core.node import Node
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler
 from jsonbus.frontend.lifetime import closed_error
@@ -246,15 +245,15 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
     def explain(self, topic: str) -> Explanation:
         """Return why a publish to the topic would be sent, held or suppressed now."""
-        return self._loop.look(lambda node, now: node.explain(topic, now))
+        return self._loop.look(lambda node, now: node.view.explain(topic))
 
     def nodes(self) -> list[NodeInfo]:
         """Return the nodes known to be on the bus, this one included."""
-        return self._loop.look(Node.nodes)
+        return self._loop.look(lambda node, now: node.view.nodes(now))
 
     def subscriptions(self) -> dict[str, list[str]]:
         """Return all known patterns, each with the ids of the nodes that subscribe to it."""
-        return self._loop.look(lambda node, now: node.subscriptions())
+        return self._loop.look(lambda node, now: node.view.subscriptions())
 
     def stats(self) -> dict[str, int]:
         """Return counters of messages sent, received, suppressed, lost, dropped and refused."""

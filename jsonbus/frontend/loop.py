@@ -131,10 +131,10 @@ class BaseLoop(ABC, Generic[S, C]):
 
         def act(node: Node, now: float) -> None:
             if subscription.is_service:
-                node.serve(subscription.pattern, subscription, now)
+                node.requests.serve(subscription.pattern, subscription, now)
                 self.services[subscription.pattern] = subscription
             else:
-                node.subscribe_all(
+                node.subscribe(
                     subscription.patterns, subscription, now, is_passive=subscription.is_passive
                 )
             self._subscriptions.add(subscription)
@@ -178,10 +178,10 @@ class BaseLoop(ABC, Generic[S, C]):
                 return False
             self._subscriptions.remove(subscription)
             if subscription.is_service:
-                node.unserve(subscription.pattern, now)
+                node.requests.unserve(subscription.pattern, now)
                 del self.services[subscription.pattern]
             else:
-                node.unsubscribe_all(subscription.patterns, subscription, now)
+                node.unsubscribe(subscription.patterns, subscription, now)
             return True
 
         if self.call(act):
@@ -210,7 +210,7 @@ class BaseLoop(ABC, Generic[S, C]):
         """Return the counters of node, transport, mailboxes, watches and channels."""
         self.check_here()
         with self.lock:
-            figures = self._node.stats()
+            figures = self._node.view.stats()
             figures |= self._outgoing_figures()
             figures["messages_dropped"] = (
                 self.discards.count
@@ -246,7 +246,7 @@ class BaseLoop(ABC, Generic[S, C]):
         """
         self._is_cut_off = True
         self._is_closing = True
-        self._node.express.forget()
+        self._node.fast_publish.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._watches.cut_off()

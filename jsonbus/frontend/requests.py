@@ -133,7 +133,7 @@ class BaseRequests:
         """Return a call for the node that sends the request and returns its id."""
 
         def act(node: Node, now: float) -> int:
-            request_id = node.request(topic, value, timeout_s, now)
+            request_id = node.requests.request(topic, value, timeout_s, now)
             self._answers.expect_reply(request_id, give)
             return request_id
 
@@ -165,7 +165,7 @@ def make_reply(
     request: Request, value: Any, failure: str | None
 ) -> Callable[[Node, float], object]:
     """Return a call for the node that answers a request."""
-    return lambda node, now: node.reply(request, value, failure, now)
+    return lambda node, now: node.requests.reply(request, value, failure, now)
 
 
 def read_answer(answer: Answer, topic: str) -> object:

@@ -87,7 +87,7 @@ class Subject(NamedTuple, Generic[E]):
 def _begin_nodes(node: Node, now: float, at: float) -> list[NodeEvent]:
     return [
         NodeEvent("joined", info.node, info.name, info.host, info.version, at)
-        for info in node.nodes(now)
+        for info in node.view.nodes(now)
         if not info.is_self
     ]
 

@@ -232,7 +232,7 @@ class NothingIsForgotten(Checker):
             early_s = participant.wake_at - max(at, self.world.clock.now)
             if early_s > TIMER_SLACK_S:
                 self.fail(f"{participant.name} wants to be called {early_s:.6f} s earlier")
-        if participant.core.has_output:
+        if participant.core.outbox.has_output:
             self.fail(f"{participant.name} has something to send")
 
 

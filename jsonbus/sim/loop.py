@@ -79,7 +79,7 @@ class Loop:
             for message in messages:
                 if isinstance(message, Request):
                     now = receiver.local(self._clock.now)
-                    receiver.core.reply(message, message.value, None, now)
+                    receiver.core.requests.reply(message, message.value, None, now)
 
     def freeze(self, node: SimNode) -> None:
         """Stop a process: its timers are ignored until it is thawed."""

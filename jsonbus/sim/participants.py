@@ -176,7 +176,7 @@ class SimNode(Participant):
 
     def output(self, at: float) -> Sequence[bytes]:
         core = self.core
-        return core.datagrams_to_send(self.local(at)) if core.has_output else ()
+        return core.outbox.take(self.local(at)) if core.outbox.has_output else ()
 
     def timer_at(self) -> float | None:
         at = self.core.timer_at()

@@ -129,7 +129,7 @@ class BuffersAreBounded(Checker):
         if not isinstance(participant, SimNode) or not participant.is_up:
             return
         core = participant.core
-        history, streams = core._reliable._history, core._reliable._streams
+        history, streams = core.reliable._history, core.reliable._streams
         for what, size, bound in (
             ("messages for repair", len(history), limits.HISTORY_MESSAGES_MAX),
             ("bytes for repair", history.size_bytes, limits.HISTORY_BYTES_MAX),

@@ -242,14 +242,14 @@ class World:
         self.note(node, f"serves {topic}")
         pattern = SERVED_PREFIX + topic
         sink = node.sinks[pattern] = Sink(node, [pattern])
-        node.core.serve(topic, sink, node.local(self.clock.now))
+        node.core.requests.serve(topic, sink, node.local(self.clock.now))
         self.wishes.append(Wish(node, pattern, self.clock.now))
         self._loop.settle(node)
 
     def unserve(self, node: SimNode, topic: str) -> None:
         self.note(node, f"no longer serves {topic}")
         del node.sinks[SERVED_PREFIX + topic]
-        node.core.unserve(topic, node.local(self.clock.now))
+        node.core.requests.unserve(topic, node.local(self.clock.now))
         self._end_wish(node, SERVED_PREFIX + topic)
         self._loop.settle(node)
 
@@ -257,7 +257,7 @@ class World:
         self.note(node, f"requests {topic}")
         inquiry = Inquiry(node, topic, len(self.inquiries), self.clock.now, node.core.state)
         now = node.local(self.clock.now)
-        request_id = node.core.request(topic, inquiry.value, timeout_s, now)
+        request_id = node.core.requests.request(topic, inquiry.value, timeout_s, now)
         self.inquiries.append(inquiry)
         node.inquiries[request_id] = inquiry
         self._loop.fetch(node, None)  # its own, if it serves the topic itself
@@ -268,7 +268,7 @@ class World:
     def change_interfaces(self, node: SimNode) -> None:
         """Tell a node that something about its network changed."""
         self.note(node, "hears that its interfaces changed")
-        node.core.interfaces_changed(node.local(self.clock.now))
+        node.core.doubt_network("the network interfaces changed", node.local(self.clock.now))
         self._loop.settle(node)
 
     def freeze(self, node: SimNode) -> None:
@@ -285,7 +285,8 @@ class World:
         for cut in cuts:
             self.network.mend(cut, self.clock.now)
         self._loop.thaw(node)
-        node.core.was_deaf(self.clock.now - frozen_at, node.local(self.clock.now))
+        reason = f"this node did not listen for {self.clock.now - frozen_at:.1f} s"
+        node.core.doubt_network(reason, node.local(self.clock.now))
         self._loop.settle(node)
         self.channels.thawed(node)
 
@@ -304,7 +305,7 @@ class World:
     def _give_up(self, request: tuple[SimNode, Node, int]) -> None:
         node, core, request_id = request
         if node.is_up and node.core is core:
-            core.cancel_request(request_id)
+            core.requests.cancel(request_id)
             self._loop.settle(node)
 
     # --- Time passes ---

@@ -178,7 +178,7 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         loop.start()
         self._loop = loop
         self._publishing = loop.publishing
-        self._express = self._node.express
+        self._express = self._node.fast_publish
         self._gathered = self._express.gathered
         self._lane_of = self._express.lanes.get
         self._requests = Requests(loop, self._config.workers)

@@ -112,7 +112,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self._receiving.cut_off()
             raise
         note_open(self)
-        self._node.allow_bytes(*datagram_bytes(self._config, self._transport))
+        self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
         self.call(Node.open)
 
     def check_here(self) -> None:
@@ -244,11 +244,11 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         with self._lock:
             now = monotonic()
             if has_moved:
-                node.allow_bytes(*datagram_bytes(self._config, self._transport))
-                node.interfaces_changed(now)
+                node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
+                node.doubt_network("the network interfaces changed", now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:
-                node.wall_offset_s = time.time() - now  # somebody may have set the clock
+                node.outbox.wall_offset_s = time.time() - now  # the clock may be set
                 node.handle_timer(now)
             outcome = self._collect(now, outgoing.take_ripe_turn)
             timer_at = node.timer_at()
@@ -283,7 +283,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     def _hear_again(self, deaf_s: float) -> None:
         if deaf_s >= DEAF_S:
             with self._lock:
-                self._node.was_deaf(deaf_s, monotonic())
+                reason = f"this node did not listen for {deaf_s:.1f} s"
+                self._node.doubt_network(reason, monotonic())
 
     def _finish(self) -> None:
         with self._lock:

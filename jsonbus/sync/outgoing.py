@@ -83,8 +83,8 @@ class Outgoing:
         will_wait: Callable[[], None],
     ) -> None:
         self._node = node
-        self._express = node.express
-        self._make_lone = node.lone_datagram
+        self._express = node.fast_publish
+        self._make_lone = node.outbox.make_lone
         self._transport = transport
         self._lock = lock
         self._log = log
@@ -178,13 +178,13 @@ class Outgoing:
 
     def drop_gathered(self) -> None:
         """Count what came too late to be sent. Lock held."""
-        self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
+        self._unsent.extend(self._node.outbox.take(time.monotonic()))
 
     def _gathers(self, now: float) -> bool:
         """Whether what was just published waits for more, to share a datagram. Lock held."""
-        if now >= self._gathers_until or self._is_stopping or self._node.has_full_datagram:
+        if now >= self._gathers_until or self._is_stopping or self._node.outbox.has_full_datagram:
             return False
-        self._express.limit = self._node.typical_count
+        self._express.limit = self._node.outbox.typical_count
         if not self._is_flush_planned:
             self._is_flush_planned = True
             self._wake_to_flush()
@@ -193,14 +193,14 @@ class Outgoing:
     def take_ripe_turn(self, now: float) -> bool:
         """The receive thread's `take_turn`: leaves alone what still gathers. Lock held."""
         if self._is_flush_planned and not self._unsent:
-            if now < self.flush_at and not self._node.has_full_datagram:
+            if now < self.flush_at and not self._node.outbox.has_full_datagram:
                 return False
             # While messages go on gathering it looks again, and nobody has to wake it.
-            if not self._node.has_output:
+            if not self._node.outbox.has_output:
                 self._express.limit = 0
                 self._express.is_flood = False
                 # Now whoever adds a message attends to it. Who did just before did not.
-                self._is_flush_planned = self._node.has_output
+                self._is_flush_planned = self._node.outbox.has_output
         return self.take_turn(now)
 
     def take_turn(self, now: float) -> bool:
@@ -209,12 +209,12 @@ class Outgoing:
         if self._is_closed or (self._holder is not None and self._holder != me):
             return False
         if not self._unsent:
-            if not self._node.has_output:
+            if not self._node.outbox.has_output:
                 return False
             is_burst = now < self._gathers_until
             self._count_burst(is_burst)
             is_young = self._is_flush_planned and is_burst
-            self._unsent.extend(self._node.datagrams_to_send(now, keeps_rest=is_young))
+            self._unsent.extend(self._node.outbox.take(now, keeps_rest=is_young))
             self._gathers_until = now + LINGER_S
             if self._waiting:
                 self._room.notify_all()
@@ -231,7 +231,7 @@ class Outgoing:
                 self._send_unsent(wait_until)
             finally:
                 self._give_back_turn()
-            if self._unsent or not self._node.has_output:
+            if self._unsent or not self._node.outbox.has_output:
                 break
             with self._lock:
                 now = time.monotonic()
@@ -239,7 +239,7 @@ class Outgoing:
                     return True
         else:
             self._give_back_turn()
-        return not (self._unsent or self._node.has_output)
+        return not (self._unsent or self._node.outbox.has_output)
 
     def send_lone(self, datagram: bytes) -> bool:
         """`send`, without limit, for the message that the turn was taken for, on a shorter way.
@@ -264,25 +264,25 @@ class Outgoing:
             self._failed(error)
         if not self._unsent:
             self._give_back_turn()
-            if not self._node.has_output:
+            if not self._node.outbox.has_output:
                 return True
         return self.send(math.inf)
 
     def let_go(self) -> None:
         """Give the turn back if this thread has it: Ctrl-C may fall between taking and sending."""
         self._give_back_turn()
-        if self._unsent or self._node.has_output:
+        if self._unsent or self._node.outbox.has_output:
             self._wake()
 
     def wait_for_room(self) -> None:
         """Return once the output is within its bound. Lock held; it is released while waiting."""
         bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
-        while self._node.output_bytes > bytes_max and not self._is_closed:
+        while self._node.outbox.size_bytes > bytes_max and not self._is_closed:
             self._help(math.inf)
 
     def wait_until_sent(self, deadline: float) -> bool:
         """Whether everything left in time. Lock held; it is released while waiting."""
-        while self._holder is not None or self._unsent or self._node.has_output:
+        while self._holder is not None or self._unsent or self._node.outbox.has_output:
             if time.monotonic() >= deadline or self._is_closed:
                 return False
             self._help(deadline)
@@ -296,7 +296,7 @@ class Outgoing:
             # Whoever is in the middle of a send must be out before the sockets are closed.
             while self._holder is not None and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
                 self._wait(ROOM_WAIT_S)
-            self._unsent.extend(self._node.datagrams_to_send(time.monotonic()))
+            self._unsent.extend(self._node.outbox.take(time.monotonic()))
             self._room.notify_all()
 
     def _count_burst(self, is_burst: bool) -> None:
@@ -379,7 +379,7 @@ class Outgoing:
 
     def _smallest_buffer(self, hosts: frozenset[str]) -> int | None:
         with self._lock:
-            return self._node.smallest_buffer(hosts)
+            return self._node.directory.smallest_buffer(hosts)
 
     def _failed(self, error: TransportError) -> None:
         self._is_failing = True

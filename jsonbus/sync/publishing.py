@@ -64,12 +64,12 @@ class Publishing:
             while True:
                 with self._lock:
                     now = monotonic()
-                    pause_s = node.room_at(topic, now) - now if reliable else 0.0
+                    pause_s = node.reliable.room_at(topic, now) - now if reliable else 0.0
                     if pause_s <= 0 or self.is_closing:
                         if not node.publish(topic, value, now, **flags):
                             return False
                         deliveries = node.take_deliveries()
-                        has_turn = node.has_output and outgoing.take_turn_or_wait(now)
+                        has_turn = node.outbox.has_output and outgoing.take_turn_or_wait(now)
                         if reliable and now + BEAT_MIN_S < self._tends_at():
                             self._wake()
                         break
@@ -95,7 +95,7 @@ class Publishing:
                 now = monotonic()
                 datagram = outgoing.take_lone_turn(lane, payload, now)
                 if datagram is None:
-                    self._node.express.gathered.append(lane + payload)
+                    self._node.fast_publish.gathered.append(lane + payload)
                     has_turn = outgoing.take_turn_or_wait(now)
             if datagram is None:
                 self._send(has_turn)
@@ -113,7 +113,7 @@ class Publishing:
                 if self.is_closing:
                     raise closed_error()
                 now = monotonic()
-                self._node.put_large(lane, payload, now)
+                self._node.outbox.put_message(lane, payload, now)
                 has_turn = self._outgoing.take_turn_or_wait(now)
             self._send(has_turn)
         except BaseException:
@@ -140,7 +140,7 @@ class Publishing:
         """Before closing: whoever missed the last reliable messages has to be able to ask."""
         while True:
             with self._lock:
-                pause_s = min(self._node.needed_until, deadline) - monotonic()
+                pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
                 if pause_s <= 0 or self.is_closing:
                     return
             self._will_wait()

@@ -59,7 +59,7 @@ class Requests(BaseRequests):
             finally:
                 self._answers.forget_reply(request_id)
                 if not given:
-                    self._loop.look(lambda node, now: node.cancel_request(request_id))
+                    self._loop.look(lambda node, now: node.requests.cancel(request_id))
         if not given:
             raise RequestTimeoutError(topic, timeout_s)
         return read_answer(given[0], topic)

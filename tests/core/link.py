@@ -135,7 +135,7 @@ class Link:
         for _ in range(10_000):
             moved = False
             for sender in list(self.nodes):
-                for datagram in sender.datagrams_to_send(self.now):
+                for datagram in sender.outbox.take(self.now):
                     moved = True
                     self._deliver(sender, datagram)
             self._collect()

@@ -28,7 +28,7 @@ def test_stats_tell_what_went_out_and_came_in() -> None:
     link.subscribe(b, "t")
     link.run(5)
     link.publish(a, "t", 1, 2, 3)
-    sent, received = a.stats(), b.stats()
+    sent, received = a.view.stats(), b.view.stats()
     assert (sent["messages_published"], sent["messages_sent"]) == (3, 3)
     assert (received["messages_received"], received["messages_delivered"]) == (3, 3)
     assert received["messages_lost"] == 0
@@ -46,7 +46,7 @@ def test_stats_tell_what_the_protocol_costs() -> None:
     link.run(5)
     link.add("b")
     link.run(5)
-    stats = link.nodes[0].stats()
+    stats = link.nodes[0].view.stats()
     assert stats["announcements_sent"] == 4
     assert stats["list_shares_sent"] == 1
     assert stats["presences_sent"] >= 3
@@ -55,5 +55,5 @@ def test_stats_tell_what_the_protocol_costs() -> None:
 def test_stats_are_a_copy() -> None:
     link = Link()
     a = link.add("a")
-    a.stats()["messages_published"] = 99
-    assert a.stats()["messages_published"] == 0
+    a.view.stats()["messages_published"] = 99
+    assert a.view.stats()["messages_published"] == 0

@@ -31,13 +31,13 @@ def make_pair(link: Link, *patterns: str, **fields: Any) -> tuple[Node, Node]:
 
 def send(node: Node, topic: str, value: object) -> bool:
     """What a front end does on the short way; whether there was a lane."""
-    lane = node.express.lanes.get(topic)
+    lane = node.fast_publish.lanes.get(topic)
     if lane is None:
         return False
     if lane:
-        node.express.gathered.append(lane + dumps(value))
+        node.fast_publish.gathered.append(lane + dumps(value))
     else:
-        next(node.express.suppressed)
+        next(node.fast_publish.suppressed)
     return True
 
 
@@ -47,17 +47,17 @@ def send(node: Node, topic: str, value: object) -> bool:
 def test_wanted_topic_has_a_lane_once_it_was_published_to() -> None:
     link = Link()
     a, _ = make_pair(link, "t", 'q"\\')
-    assert a.express.lanes == {}
+    assert a.fast_publish.lanes == {}
     a.publish("t", 1, link.now)
     a.publish('q"\\', 1, link.now)
-    assert a.express.lanes == {"t": b'["t",', 'q"\\': b'["q\\"\\\\",'}
+    assert a.fast_publish.lanes == {"t": b'["t",', 'q"\\': b'["q\\"\\\\",'}
 
 
 def test_suppressed_topic_has_an_empty_lane() -> None:
     link = Link()
     a, _ = make_pair(link, "t")
     assert a.publish("u", 1, link.now) is False
-    assert a.express.lanes == {"u": b""}
+    assert a.fast_publish.lanes == {"u": b""}
 
 
 def test_topic_with_own_subscriptions_has_none() -> None:
@@ -67,7 +67,7 @@ def test_topic_with_own_subscriptions_has_none() -> None:
     link.run(1)
     link.publish(a, "t", 1)
     link.publish(a, "local", 2)
-    assert a.express.lanes == {}
+    assert a.fast_publish.lanes == {}
     assert link.values("a") == [1, 2]
 
 
@@ -77,17 +77,17 @@ def test_joiner_has_no_lane_for_what_it_holds() -> None:
     link.run(5)
     a = link.add("a")
     a.publish("t", 1, link.now)
-    assert (a.state, a.held, a.express.lanes) == ("joining", 1, {})
+    assert (a.state, a.held, a.fast_publish.lanes) == ("joining", 1, {})
 
 
 def test_basic_and_doubting_nodes_send_everything_on_lanes() -> None:
     link = Link()
     basic = link.add("basic", mode="basic")
     doubting, _ = make_pair(link)
-    doubting.interfaces_changed(link.now)
+    doubting.doubt_network("the network interfaces changed", link.now)
     for node in (basic, doubting):
         assert node.publish("u", 1, link.now)
-        assert node.express.lanes == {"u": b'["u",'}
+        assert node.fast_publish.lanes == {"u": b'["u",'}
 
 
 def test_publisher_of_single_messages_has_none_but_for_what_is_suppressed() -> None:
@@ -95,7 +95,7 @@ def test_publisher_of_single_messages_has_none_but_for_what_is_suppressed() -> N
     a, _ = make_pair(link, "t", batching=False)
     a.publish("t", 1, link.now)
     a.publish("u", 1, link.now)
-    assert a.express.lanes == {"u": b""}
+    assert a.fast_publish.lanes == {"u": b""}
 
 
 def test_no_lane_while_a_plain_peer_is_here_and_lanes_again_afterwards() -> None:
@@ -104,10 +104,10 @@ def test_no_lane_while_a_plain_peer_is_here_and_lanes_again_afterwards() -> None
     link.inject(PLAIN)
     link.run(PLAIN_HEARD_S - 1)
     link.publish(a, "t", 1)
-    assert a.express.lanes == {}
+    assert a.fast_publish.lanes == {}
     link.run(2)
     link.publish(a, "t", 2)
-    assert a.express.lanes == {"t": b'["t",'}
+    assert a.fast_publish.lanes == {"t": b'["t",'}
 
 
 def test_failed_publish_leaves_no_lane() -> None:
@@ -117,7 +117,7 @@ def test_failed_publish_leaves_no_lane() -> None:
         a.publish("t", object(), link.now)
     with pytest.raises(ValueError):
         a.publish("a//b", 1, link.now)
-    assert a.express.lanes == {}
+    assert a.fast_publish.lanes == {}
 
 
 # --- How long -------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def subscriber_leaves(link: Link, a: Node, b: Node) -> None:
 
 
 def doubt(link: Link, a: Node, b: Node) -> None:
-    a.was_deaf(9.0, link.now)
+    a.doubt_network("this node did not listen for 9.0 s", link.now)
 
 
 def hear_plain_peer(link: Link, a: Node, b: Node) -> None:
@@ -188,14 +188,14 @@ def test_lanes_are_forgotten_when_something_changes(
     link.run(10)
     link.publish(a, "t", 1)
     link.publish(a, "u", 1)
-    assert a.express.lanes == {"t": b'["t",', "u": b""}
-    lanes = a.express.lanes
+    assert a.fast_publish.lanes == {"t": b'["t",', "u": b""}
+    lanes = a.fast_publish.lanes
     change(link, a, b)
     link.move()
     if change in (subscribe_there, unsubscribe_there):
         link.run(0.02)  # changes are gathered before they are announced
-    assert a.express.lanes == {}
-    assert a.express.lanes is lanes  # front ends look into this very dict
+    assert a.fast_publish.lanes == {}
+    assert a.fast_publish.lanes is lanes  # front ends look into this very dict
 
 
 @pytest.mark.parametrize("change", CHANGES[:-1], ids=lambda change: change.__name__)
@@ -207,8 +207,8 @@ def test_lanes_say_what_the_long_way_does(change: Callable[[Link, Node, Node], N
     for _ in range(2):
         for topic in "tu":
             is_sent = a.publish(topic, 1, link.now)
-            assert bool(a.express.lanes.get(topic, is_sent)) == is_sent
-            assert not (a.express.lanes.get(topic) and a._router.route(topic).inboxes)
+            assert bool(a.fast_publish.lanes.get(topic, is_sent)) == is_sent
+            assert not (a.fast_publish.lanes.get(topic) and a._router.route(topic).inboxes)
         change(link, a, b)
         link.run(0.5)
 
@@ -222,7 +222,7 @@ def test_messages_and_heartbeats_of_others_change_nothing() -> None:
     link.publish(b, "t", 1)
     b.ping(link.now)
     link.run(10)
-    assert a.express.lanes == {"t": b'["t",', "u": b""}
+    assert a.fast_publish.lanes == {"t": b'["t",', "u": b""}
 
 
 def test_difference_of_lists_is_a_change_of_state() -> None:
@@ -232,7 +232,7 @@ def test_difference_of_lists_is_a_change_of_state() -> None:
     link.publish(a, "u", 1)
     link.inject(forge_presence())
     link.run_until(lambda: a.state == "doubting", 5)
-    assert a.express.lanes.get("u") != b""
+    assert a.fast_publish.lanes.get("u") != b""
 
 
 # --- What gathers ---------------------------------------------------------------------------------
@@ -245,17 +245,17 @@ def test_gathered_messages_leave_with_right_numbers_and_counters() -> None:
     link.publish(a, "v", 1)
     for number in range(2, 250):
         assert send(a, "tv"[number % 2], number)
-    assert a.has_output and a.has_full_datagram
-    stats = a.stats()
+    assert a.outbox.has_output and a.outbox.has_full_datagram
+    stats = a.view.stats()
     assert (stats["messages_published"], stats["messages_sent"]) == (250, 2)
     link.move()
     received = link.received["b"]
     assert [message.value for message in received] == list(range(250))
     assert [message.sequence for message in received] == list(range(1, 251))
     assert {message.topic: message.value % 2 for message in received} == {"t": 0, "v": 1}
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["messages_published"], stats["messages_sent"]) == (250, 250)
-    assert b.stats()["messages_lost"] == 0
+    assert b.view.stats()["messages_lost"] == 0
 
 
 def test_short_and_long_way_keep_their_order() -> None:
@@ -299,9 +299,9 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
     a, b = make_pair(link, "t")
     link.publish(a, "t", 0)
     link.run(60)
-    lane, presences = a.express.lanes["t"], a.stats()["presences_sent"]
+    lane, presences = a.fast_publish.lanes["t"], a.view.stats()["presences_sent"]
     for number in range(1, 20):
-        data = a.lone_datagram(lane, dumps(number), link.now)
+        data = a.outbox.make_lone(lane, dumps(number), link.now)
         assert data is not None
         frame = decode(data)
         assert isinstance(frame, MessagesFrame) and frame.header is not None
@@ -309,20 +309,20 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
         b.receive_datagram(data, ("10.0.0.1", 2416), link.now)
         link.run(0.5)
     assert link.values("b") == list(range(20))
-    assert (b.stats()["messages_lost"], b.stats()["datagrams_repeated"]) == (0, 0)
-    assert (a.stats()["messages_published"], a.stats()["messages_sent"]) == (20, 20)
-    assert a.stats()["presences_sent"] == presences
+    assert (b.view.stats()["messages_lost"], b.view.stats()["datagrams_repeated"]) == (0, 0)
+    assert (a.view.stats()["messages_published"], a.view.stats()["messages_sent"]) == (20, 20)
+    assert a.view.stats()["presences_sent"] == presences
 
 
 def test_no_lone_datagram_overtakes_what_waits() -> None:
     link = Link()
     a, _ = make_pair(link, "t")
     a.publish("t", 1, link.now)
-    assert a.lone_datagram(a.express.lanes["t"], b"2", link.now) is None
+    assert a.outbox.make_lone(a.fast_publish.lanes["t"], b"2", link.now) is None
     link.move()
     a.ping(link.now)
-    assert a.lone_datagram(a.express.lanes["t"], b"2", link.now) is None
-    assert a.stats()["messages_published"] == 1
+    assert a.outbox.make_lone(a.fast_publish.lanes["t"], b"2", link.now) is None
+    assert a.view.stats()["messages_published"] == 1
 
 
 # --- Counting what is suppressed ------------------------------------------------------------------
@@ -334,9 +334,9 @@ def test_suppressed_messages_of_both_ways_are_counted() -> None:
     a.publish("u", 1, link.now)
     for _ in range(5):
         assert send(a, "u", object())
-    assert a.stats()["messages_suppressed"] == 6
-    assert a.stats()["messages_suppressed"] == 6
-    assert not a.has_output
+    assert a.view.stats()["messages_suppressed"] == 6
+    assert a.view.stats()["messages_suppressed"] == 6
+    assert not a.outbox.has_output
 
 
 @settings(unhurried, max_examples=50)

@@ -33,7 +33,7 @@ def make_node() -> Node:
 def test_unopened_node_is_silent() -> None:
     node = make_node()
     assert node.timer_at() is None
-    assert not node.has_output
+    assert not node.outbox.has_output
     assert node.state == "joining"
 
 
@@ -51,20 +51,20 @@ def test_timer_is_asked_for_until_it_was_handled() -> None:
 def test_timer_handled_early_or_often_does_no_harm() -> None:
     node = make_node()
     node.open(START)
-    first = node.datagrams_to_send(START)
+    first = node.outbox.take(START)
     for step in range(100):
         node.handle_timer(START + step * 0.001)
     assert len(first) == 1
-    assert node.datagrams_to_send(START + 0.1) == []
+    assert node.outbox.take(START + 0.1) == []
 
 
 def test_output_is_given_out_once() -> None:
     node = make_node()
     node.open(START)
-    assert node.has_output and node.output_bytes > 0
-    assert len(node.datagrams_to_send(START)) == 1
-    assert not node.has_output and node.output_bytes == 0
-    assert node.datagrams_to_send(START) == []
+    assert node.outbox.has_output and node.outbox.size_bytes > 0
+    assert len(node.outbox.take(START)) == 1
+    assert not node.outbox.has_output and node.outbox.size_bytes == 0
+    assert node.outbox.take(START) == []
 
 
 def test_frames_decoded_by_others_are_taken_like_datagrams() -> None:
@@ -75,16 +75,16 @@ def test_frames_decoded_by_others_are_taken_like_datagrams() -> None:
     a.receive_frame(decode(data), SENDER, link.now, len(data))
     link.move()
     assert link.values("a") == [7]
-    assert a.stats()["bytes_received"] >= len(data)
+    assert a.view.stats()["bytes_received"] >= len(data)
 
 
 def test_node_that_did_not_listen_doubts_until_somebody_agrees() -> None:
     link = Link()
     a, _ = link.add("a"), link.add("b")
     link.run(5)
-    a.was_deaf(3.25, link.now)
+    a.doubt_network("this node did not listen for 3.2 s", link.now)
     assert a.state == "doubting"
-    assert "3.2 s" in a.state_reason
+    assert "3.2 s" in a.view.state_reason
     link.run(3)
     assert a.state == "sure"
 
@@ -94,13 +94,13 @@ def test_wall_clock_may_be_set_anew() -> None:
     a, b = link.add("a"), link.add("b")
     link.subscribe(b, "t")
     link.run(5)
-    a.wall_offset_s = 1_000.0
-    b.wall_offset_s = 2_000.0
+    a.outbox.wall_offset_s = 1_000.0
+    b.outbox.wall_offset_s = 2_000.0
     link.publish(a, "t", 1)
     (message,) = link.received["b"]
     assert message.sent_at == pytest.approx(link.now + 1_000.0)
     assert message.received_at == pytest.approx(link.now + 2_000.0)
-    assert a.wall_offset_s == 1_000.0
+    assert a.outbox.wall_offset_s == 1_000.0
 
 
 # --- Subscribing ----------------------------------------------------------------------------------
@@ -169,13 +169,13 @@ def test_members_of_a_str_enum_are_topics_like_any_other() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
     b.subscribe(Room.HALL, "sink", link.now)
-    b.serve(Room.HALL, "server", link.now)
+    b.requests.serve(Room.HALL, "server", link.now)
     link.run(3)
     assert all(type(pattern) is str for pattern in b.own_entry().patterns)
-    assert list(map(type, b.subscriptions())) == [str]
+    assert list(map(type, b.view.subscriptions())) == [str]
     link.publish(a, Room.HALL, 1)
     assert [(message.topic, message.value) for message in link.received["b"]] == [("hall", 1)]
-    a.request(Room.HALL, 1, 1.0, link.now)
+    a.requests.request(Room.HALL, 1, 1.0, link.now)
 
 
 def test_subscriptions_that_do_not_fit_one_datagram_are_refused() -> None:
@@ -188,9 +188,9 @@ def test_subscriptions_that_do_not_fit_one_datagram_are_refused() -> None:
     refused = len(a.own_entry().patterns)
     assert 200 < refused < 400
     with pytest.raises(LocalError, match="wildcards"):
-        a.serve("y" * 250, "sink", link.now)
+        a.requests.serve("y" * 250, "sink", link.now)
     link.run(1)  # what was accepted can be announced
-    assert len(b.subscriptions()) == refused
+    assert len(b.view.subscriptions()) == refused
     assert max(map(len, link.datagrams)) <= 65_507
 
 
@@ -218,7 +218,7 @@ def test_goodbye_goes_out_after_the_last_message() -> None:
     link.close(a)
     assert [type(frame) for _, _, frame in link.sent] == [MessagesFrame, ByeFrame]
     assert link.values("b") == [0, 1, 2]
-    assert [info.name for info in b.nodes(link.now)] == ["b"]
+    assert [info.name for info in b.view.nodes(link.now)] == ["b"]
 
 
 def test_closed_node_refuses_and_closing_again_changes_nothing() -> None:
@@ -226,16 +226,16 @@ def test_closed_node_refuses_and_closing_again_changes_nothing() -> None:
     a = link.add("a")
     link.subscribe(a, "t")
     a.close(link.now)
-    goodbye = a.datagrams_to_send(link.now)
+    goodbye = a.outbox.take(link.now)
     a.close(link.now)
-    assert len(goodbye) == 1 and not a.has_output
+    assert len(goodbye) == 1 and not a.outbox.has_output
     for refused in (
         lambda: a.publish("t", 1, link.now),
         lambda: a.subscribe("t", "sink", link.now),
-        lambda: a.serve("s", "sink", link.now),
-        lambda: a.request("s", 1, 1.0, link.now),
+        lambda: a.requests.serve("s", "sink", link.now),
+        lambda: a.requests.request("s", 1, 1.0, link.now),
         lambda: a.ping(link.now),
-        lambda: a.explain("t", link.now),
+        lambda: a.view.explain("t"),
     ):
         with pytest.raises(ClosedError):
             refused()
@@ -244,20 +244,20 @@ def test_closed_node_refuses_and_closing_again_changes_nothing() -> None:
 def test_closed_node_says_nothing_after_its_goodbye() -> None:
     link = Link()
     a = link.add("a", mode="master", is_master=True)
-    a.serve("s", "sink", link.now)
+    a.requests.serve("s", "sink", link.now)
     link.run(3)
-    a.request("s", 1, 9.0, link.now)
+    a.requests.request("s", 1, 9.0, link.now)
     a.close(link.now)
     link.move()
     link.forget_sent()
     b = link.add("b", mode="master")
     link.inject(forge(encode_ping, ping_id=1))
-    a.interfaces_changed(link.now)
+    a.doubt_network("the network interfaces changed", link.now)
     a.send_failed(link.now)
     a.send_works(link.now)
-    a.was_deaf(9.0, link.now)
+    a.doubt_network("this node did not listen for 9.0 s", link.now)
     a.unsubscribe("t", "sink", link.now)
-    a.unserve("s", link.now)
+    a.requests.unserve("s", link.now)
     a.handle_timer(link.now + 100)
     link.run(5)
     assert {name for name, _, _ in link.sent} == {"b"}
@@ -297,4 +297,4 @@ def test_events_that_nobody_takes_are_bounded_and_counted(
     events = node.take_events()
     assert len(events) == 10
     assert events[-1] == InterestChanged()
-    assert node.stats()["events_dropped"] > 0
+    assert node.view.stats()["events_dropped"] > 0

@@ -21,11 +21,11 @@ def test_only_what_may_move_timers_stirs() -> None:
     timer_at = a.timer_at()
     for number in range(20):
         b.publish("t", number, link.now)
-        for data in b.datagrams_to_send(link.now):
+        for data in b.outbox.take(link.now):
             a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
     assert not a.take_stir()
     assert a.timer_at() == timer_at
-    assert not a.has_output and a.take_events() == []
+    assert not a.outbox.has_output and a.take_events() == []
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_question_of_a_known_node_stirs() -> None:
     link.run(60)
     a.take_stir()
     b.ping(link.now)
-    for data in b.datagrams_to_send(link.now):
+    for data in b.outbox.take(link.now):
         a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
     assert a.take_stir()
-    assert a.has_output
+    assert a.outbox.has_output
 
 
 def test_large_message_refused_by_its_first_bytes_stirs_only_if_its_sender_is_unknown() -> None:
@@ -65,7 +65,7 @@ def test_large_message_refused_by_its_first_bytes_stirs_only_if_its_sender_is_un
     link.run(60)
     a.take_stir()
     b.publish("unwanted", "x" * 1_000, link.now)
-    for data in b.datagrams_to_send(link.now):
+    for data in b.outbox.take(link.now):
         a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
     assert not a.take_stir()
     a.receive_datagram(
@@ -85,7 +85,7 @@ def test_heartbeats_of_a_calm_group_stir_nobody_and_are_signs_of_life() -> None:
     for data in heartbeats:
         a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
     assert not a.take_stir()
-    assert [info.heard_s_ago for info in a.nodes(link.now)] == [0.0, 0.0]
+    assert [info.heard_s_ago for info in a.view.nodes(link.now)] == [0.0, 0.0]
     assert b.state == "sure"
 
 
@@ -95,10 +95,10 @@ def test_loss_stirs_since_it_is_an_event() -> None:
     link.subscribe(a, "t")
     link.run(60)
     b.publish("t", 1, link.now)
-    b.datagrams_to_send(link.now)  # lost
+    b.outbox.take(link.now)  # lost
     a.take_stir()
     b.publish("t", 2, link.now)
-    for data in b.datagrams_to_send(link.now):
+    for data in b.outbox.take(link.now):
         a.receive_datagram(data, ("10.0.0.2", 2416), link.now)
     assert a.take_stir()
     assert a.take_events()

@@ -47,7 +47,7 @@ def test_lone_message_is_a_plain_readable_datagram() -> None:
     put(outbox, 1)
     (datagram,) = outbox.take(NOW)
     assert datagram.startswith(b'{"topic":"t","payload":1,')
-    assert not outbox
+    assert not outbox.has_output
 
 
 def test_messages_that_wait_share_a_datagram_in_order() -> None:
@@ -167,13 +167,13 @@ def test_datagrams_carry_the_wall_clock() -> None:
 
 def test_outbox_knows_whether_and_about_how_much_waits() -> None:
     outbox = make_outbox()
-    assert not outbox and outbox.size_bytes == 0
+    assert not outbox.has_output and outbox.size_bytes == 0
     put(outbox, "x" * 100)
-    assert outbox and 100 < outbox.size_bytes < 200
+    assert outbox.has_output and 100 < outbox.size_bytes < 200
     outbox.put_control(encode_ping, NOW, ping_id=7)
     assert outbox.size_bytes > 250
     outbox.take(NOW)
-    assert not outbox and outbox.size_bytes == 0
+    assert not outbox.has_output and outbox.size_bytes == 0
     assert outbox.take(NOW) == []
 
 
@@ -197,7 +197,7 @@ def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
 
     with pytest.raises(ValueError, match="no"):
         outbox.put_control(fail, NOW)
-    assert not outbox
+    assert not outbox.has_output
     put(outbox, 1)
     (frame,) = take(outbox)
     assert frame.header is not None and frame.header.counter == 1

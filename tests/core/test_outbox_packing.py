@@ -65,7 +65,7 @@ def test_rest_that_does_not_fill_a_datagram_is_kept_and_leaves_first_next_time()
     gather(express, *(f"{number:0300}" for number in range(10)))  # four fill a datagram
     first = values_of(outbox.take(NOW, keeps_rest=True))
     assert [len(batch) for batch in first] == [4, 4]
-    assert outbox and outbox.messages_sent == 8 and outbox.messages_put == 10
+    assert outbox.has_output and outbox.messages_sent == 8 and outbox.messages_put == 10
     gather(express, *(f"{number:0300}" for number in range(10, 13)))
     second = values_of(outbox.take(NOW, keeps_rest=True))
     assert [len(batch) for batch in second] == [4]
@@ -77,14 +77,14 @@ def test_what_fits_one_datagram_is_not_kept() -> None:
     outbox, express = make_outbox()
     gather(express, 1, 2)
     assert values_of(outbox.take(NOW, keeps_rest=True)) == [[1, 2]]
-    assert not outbox
+    assert not outbox.has_output
 
 
 def test_message_larger_than_a_datagram_is_not_kept() -> None:
     outbox, express = make_outbox()
     gather(express, "x" * 5_000)
     assert len(outbox.take(NOW, keeps_rest=True)) == 1
-    assert not outbox
+    assert not outbox.has_output
 
 
 class Shared(list[bytes]):
@@ -132,7 +132,7 @@ def test_nothing_is_kept_behind_a_control_datagram() -> None:
     outbox.put_control(encode_ping, NOW, ping_id=1)
     frames = [decode(datagram) for datagram in outbox.take(NOW, keeps_rest=True)]
     assert [type(frame) for frame in frames] == [MessagesFrame] * 3 + [PingFrame]
-    assert not outbox
+    assert not outbox.has_output
 
 
 @settings(unhurried, max_examples=100)
@@ -288,7 +288,7 @@ class EveryWayOut(RuleBasedStateMachine):
 
     @rule(size=st.integers(0, 2_000))
     def send_alone(self, size: int) -> None:
-        is_free = not self.outbox
+        is_free = not self.outbox.has_output
         datagram = self.outbox.make_lone(b'["t",', dumps("x" * size), NOW)
         assert (datagram is not None) == is_free
         if datagram is not None:
@@ -305,8 +305,8 @@ class EveryWayOut(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        assert (self.outbox.size_bytes > 0) == bool(self.outbox)
-        assert self.outbox.has_full_datagram <= bool(self.outbox)
+        assert (self.outbox.size_bytes > 0) == self.outbox.has_output
+        assert self.outbox.has_full_datagram <= self.outbox.has_output
 
     @rule()
     def take_full_ones(self) -> None:
@@ -315,7 +315,7 @@ class EveryWayOut(RuleBasedStateMachine):
     @rule()
     def take_all(self) -> None:
         self._see(self.outbox.take(NOW))
-        assert self.out == self.put and not self.outbox
+        assert self.out == self.put and not self.outbox.has_output
 
     @invariant()
     def counts_are_right(self) -> None:

@@ -30,7 +30,7 @@ def test_wanted_message_is_sent_and_unwanted_suppressed() -> None:
     assert link.publish(a, "t", {"x": [1, None, "ü"]}) == [True]
     assert link.publish(a, "u", 1) == [False]
     assert link.values("b") == [{"x": [1, None, "ü"]}]
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["messages_published"], stats["messages_suppressed"]) == (1, 1)
     assert stats["messages_sent"] == 1
 
@@ -83,7 +83,7 @@ def test_own_subscriptions_get_own_messages() -> None:
     sent, local = link.received["a"]
     assert (sent.value, sent.sequence, sent.node) == (1, 1, a.settings.node)
     assert (local.value, local.sequence) == ([1, 2], None)  # as JSON carries it
-    assert a.stats()["messages_local"] == 1
+    assert a.view.stats()["messages_local"] == 1
     assert link.values("b") == [1]
 
 
@@ -95,7 +95,7 @@ def test_sequence_of_a_message_is_the_same_here_and_there() -> None:
     link.publish(a, "t", *"xyz")
     assert [message.sequence for message in link.received["a"]] == [1, 2, 3]
     assert [message.sequence for message in link.received["b"]] == [1, 2, 3]
-    assert b.stats()["messages_received"] == 3
+    assert b.view.stats()["messages_received"] == 3
 
 
 # --- Errors ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_value_that_is_not_json_is_an_error_and_sends_nothing() -> None:
     a, _ = make_pair(link, "t")
     with pytest.raises(PayloadError):
         a.publish("t", object(), link.now)
-    assert not a.has_output
+    assert not a.outbox.has_output
     assert link.publish(a, "t", 1) == [True]
     (message,) = link.received["b"]
     assert message.sequence == 1
@@ -154,7 +154,7 @@ def test_joiner_holds_what_nobody_is_known_to_want_and_sends_it_when_somebody_do
     assert (a.held, link.values("b")) == (3, [])
     link.run(0.051)
     assert link.values("b") == [1, 2]
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["messages_held"], stats["held_sent"], stats["held_suppressed"]) == (3, 2, 1)
     assert stats["messages_waiting_to_be_sure"] == 0
     assert stats["messages_published"] == 2
@@ -227,7 +227,7 @@ def test_first_node_suppresses_what_it_held_when_silence_made_it_sure() -> None:
     link.publish(a, "t", 1)
     link.run(1)
     assert (a.state, a.held) == ("sure", 0)
-    assert a.stats()["held_suppressed"] == 1
+    assert a.view.stats()["held_suppressed"] == 1
 
 
 def test_closing_sends_what_is_held_before_the_goodbye() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from jsonbus.core.views import Explanation, explain
+from jsonbus.core.views import Explanation, _explain
 from jsonbus.core.wire.encode import encode_ping
 from jsonbus.errors import InvalidTopicError
 from tests.core.link import Link, forge
@@ -21,7 +21,7 @@ def test_nodes_are_listed_self_first_then_by_name() -> None:
     link.inject(b'{"topic":"jsonbus.topics","payload":["hello"]}')
     link.run(5)
     link.publish(b, "x", 1)
-    infos = a.nodes(link.now)
+    infos = a.view.nodes(link.now)
     assert [info.name for info in infos] == ["me", "anna", "plain:10.9.9.9", "zoe"]
     me, anna, plain, zoe = infos
     assert (me.is_self, me.heard_s_ago, me.address) == (True, 0.0, None)
@@ -49,7 +49,7 @@ def test_nodes_show_masters_and_counts() -> None:
     link.publish(m, "t", 2)
     link.heal()
     link.publish(m, "t", 3)
-    _, info = a.nodes(link.now)
+    _, info = a.view.nodes(link.now)
     assert (info.is_master, info.mode) == (True, "master")
     assert (info.received, info.lost) == (2, 1)
 
@@ -61,31 +61,31 @@ def test_subscriptions_are_sorted_and_name_every_node() -> None:
     link.subscribe(b, "t")
     link.run(3)
     both = [a.settings.node, b.settings.node]
-    assert list(a.subscriptions()) == ["a/*", "t"]
-    assert sorted(a.subscriptions()["t"]) == both
-    assert a.subscriptions()["a/*"] == [a.settings.node]
+    assert list(a.view.subscriptions()) == ["a/*", "t"]
+    assert sorted(a.view.subscriptions()["t"]) == both
+    assert a.view.subscriptions()["a/*"] == [a.settings.node]
 
 
 def test_explain_follows_the_node_through_its_states() -> None:
     link = Link()
     a = link.add("a")
-    held = a.explain("t", link.now)
+    held = a.view.explain("t")
     assert (held.verdict, held.state) == ("held", "joining")
     assert str(held).startswith("t is held: this node is still joining")
     link.run(3)
-    assert a.explain("t", link.now).verdict == "suppressed"
-    assert str(a.explain("t", link.now)) == "t is suppressed: no node subscribes to it"
+    assert a.view.explain("t").verdict == "suppressed"
+    assert str(a.view.explain("t")) == "t is suppressed: no node subscribes to it"
     link.subscribe(a, "t")
-    local = a.explain("t", link.now)
+    local = a.view.explain("t")
     assert (local.verdict, local.local, local.wanted_by) == ("local", 1, ())
     b = link.add("b")
     link.subscribe(b, "*")
     link.run(3)
-    sent = a.explain("t", link.now)
+    sent = a.view.explain("t")
     assert (sent.verdict, sent.wanted_by) == ("sent", ("b",))
     assert str(sent) == "t is sent: wanted by b"
-    a.interfaces_changed(link.now)
-    doubt = a.explain("u/v", link.now)
+    a.doubt_network("the network interfaces changed", link.now)
+    doubt = a.view.explain("u/v")
     assert (doubt.verdict, doubt.state) == ("sent", "doubting")
     assert "the network interfaces changed" in doubt.reason
 
@@ -96,10 +96,10 @@ def test_explanation_and_publish_agree(topic: str) -> None:
     a, b = link.add("a"), link.add("b")
     link.subscribe(b, "t")
     for _ in range(40):
-        verdict = a.explain(topic, link.now).verdict
-        before = a.stats()
+        verdict = a.view.explain(topic).verdict
+        before = a.view.stats()
         a.publish(topic, 1, link.now)
-        after = a.stats()
+        after = a.view.stats()
         changed = {key for key in after if after[key] != before.get(key)}
         counter = {
             "sent": "messages_published",
@@ -113,7 +113,7 @@ def test_explanation_and_publish_agree(topic: str) -> None:
 def test_mode_basic_explains_itself() -> None:
     link = Link()
     a = link.add("a", mode="basic")
-    explanation = a.explain("t", link.now)
+    explanation = a.view.explain("t")
     assert (explanation.verdict, explanation.reason) == ("sent", "mode basic sends everything")
 
 
@@ -123,7 +123,7 @@ def test_many_names_are_summed_up() -> None:
     for number in range(5):
         link.subscribe(link.add(f"n{number}"), "t")
     link.run(3)
-    explanation = a.explain("t", link.now)
+    explanation = a.view.explain("t")
     assert str(explanation) == "t is sent: wanted by n0, n1, n2 and 2 more"
     assert len(explanation.wanted_by) == 5
 
@@ -131,17 +131,17 @@ def test_many_names_are_summed_up() -> None:
 def test_explain_wants_a_topic() -> None:
     link = Link()
     with pytest.raises(InvalidTopicError):
-        link.add("a").explain("a/*", link.now)
+        link.add("a").view.explain("a/*")
 
 
 def test_nodes_that_only_serve_a_topic_do_not_want_it() -> None:
-    explanation = explain("add", mode="delayed", state="sure", state_reason="", local=0, others=[])
+    explanation = _explain("add", mode="delayed", state="sure", state_reason="", local=0, others=[])
     assert explanation.verdict == "suppressed"
     link = Link()
     a, b = link.add("a"), link.add("b")
-    b.serve("add", "sink", link.now)
+    b.requests.serve("add", "sink", link.now)
     link.run(3)
-    assert a.explain("add", link.now).verdict == "suppressed"
+    assert a.view.explain("add").verdict == "suppressed"
 
 
 def test_views_are_frozen() -> None:
@@ -156,7 +156,7 @@ def test_heard_s_ago_grows_with_silence_and_falls_with_any_datagram() -> None:
     link.run(5)
     link.remove(b)
     link.run(3)
-    (info,) = [each for each in a.nodes(link.now) if each.name == "b"]
+    (info,) = [each for each in a.view.nodes(link.now) if each.name == "b"]
     assert info.heard_s_ago >= 3.0
     link.inject(
         forge(
@@ -167,7 +167,7 @@ def test_heard_s_ago_grows_with_silence_and_falls_with_any_datagram() -> None:
             ping_id=1,
         )
     )
-    (info,) = [each for each in a.nodes(link.now) if each.name == "b"]
+    (info,) = [each for each in a.view.nodes(link.now) if each.name == "b"]
     assert info.heard_s_ago == 0.0
 
 
@@ -175,7 +175,7 @@ def test_what_a_node_serves_is_told_apart_from_what_it_wants() -> None:
     link = Link()
     a = link.add("a")
     link.subscribe(a, "x/*", "y")
-    a.serve("add", "service", link.now)
-    (info,) = a.nodes(link.now)
+    a.requests.serve("add", "service", link.now)
+    (info,) = a.view.nodes(link.now)
     assert info.patterns == ("jsonbus.request/add", "x/*", "y")
     assert (info.wants, info.serves) == (("x/*", "y"), ("add",))

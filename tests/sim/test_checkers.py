@@ -9,6 +9,7 @@ import pytest
 from jsonbus.core.events import ReplyReceived
 from jsonbus.core.limits import HOLD_MESSAGES_MAX
 from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.core.outbox import Outbox
 from jsonbus.sim import BrokenInvariantError, Checker, World
 from jsonbus.sim.checkers import (
     DatagramsAreSound,
@@ -32,8 +33,15 @@ def make_pair(checker: Checker) -> tuple[World, SimNode, SimNode]:
 
 def break_output(node: SimNode, change: Any) -> None:
     """From now on the node sends what `change` makes of its datagrams."""
-    honest = node.core.datagrams_to_send
-    node.core.datagrams_to_send = lambda now: change(honest(now))  # type: ignore[method-assign]
+
+    class DishonestOutbox(Outbox):
+        __slots__ = ()
+
+        def take(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
+            datagrams: list[bytes] = change(super().take(now, keeps_rest=keeps_rest))
+            return datagrams
+
+    node.core.outbox.__class__ = DishonestOutbox
 
 
 def break_deliveries(node: SimNode, change: Any) -> None:

@@ -11,10 +11,10 @@ def test_a_tally_counts_a_share_once_however_many_datagrams_it_takes() -> None:
     world.add_node("late")
     world.run_for(1.0)
     assert tally.shares < tally.datagrams["share"]
-    sent = sum(node.core.stats()["list_shares_sent"] for node in world.nodes)
+    sent = sum(node.core.view.stats()["list_shares_sent"] for node in world.nodes)
     assert tally.shares == sent
-    assert tally.repairs == sum(node.core.stats()["list_repairs_sent"] for node in world.nodes)
-    announced = sum(node.core.stats()["announcements_sent"] for node in world.nodes)
+    assert tally.repairs == sum(node.core.view.stats()["list_repairs_sent"] for node in world.nodes)
+    announced = sum(node.core.view.stats()["announcements_sent"] for node in world.nodes)
     assert tally.datagrams["announcement"] >= announced > 0
 
 

@@ -145,9 +145,9 @@ def test_a_request_is_answered_by_whoever_serves_its_topic() -> None:
     world.serve(reader, "echo")
     world.run_for(0.5)
     world.request(writer, "echo")
-    assert world.run_while(lambda: writer.core.stats()["requests_sent"] < 1, 1.0)
+    assert world.run_while(lambda: writer.core.view.stats()["requests_sent"] < 1, 1.0)
     world.run_for(0.1)
-    assert reader.core.stats()["requests_served"] == 1
+    assert reader.core.view.stats()["requests_served"] == 1
     world.unserve(reader, "echo")
     assert "jsonbus.request/echo" not in reader.sinks
 

@@ -113,7 +113,7 @@ def test_a_joiner_holds_its_first_messages_until_it_knows_who_wants_them() -> No
         assert world.publish(joiner, topic).accepted
     world.run_for(1.0)
     assert joiner.core.state == "sure"
-    assert joiner.core.stats()["held_suppressed"] == 1
+    assert joiner.core.view.stats()["held_suppressed"] == 1
     story.settle()
 
 
@@ -178,7 +178,7 @@ def test_requests_reach_a_basic_node_and_come_from_one(mode: str) -> None:
     world.run_for(2.0)
     world.request(asker, "echo")
     world.run_for(1.0)
-    assert server.core.stats()["requests_served"] == 1
+    assert server.core.view.stats()["requests_served"] == 1
 
 
 def test_fixed_delays_answer_in_order_also_when_the_fastest_disappear() -> None:
@@ -437,4 +437,4 @@ def test_who_hears_but_is_not_heard_gets_all_reliable_messages_once_it_is() -> N
     exact.healed_at = world.clock.now
     story.settle()
     exact.finished()
-    assert reader.core.stats()["messages_given_up"] == 0
+    assert reader.core.view.stats()["messages_given_up"] == 0

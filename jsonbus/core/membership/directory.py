@@ -8,11 +8,12 @@ asked for or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from jsonbus.core.events import Event, NodeIntroduced
 from jsonbus.core.limits import INTRODUCED_S
+from jsonbus.core.membership.buffers import PeerBuffers
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
@@ -20,6 +21,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.encode import encode_where
 from jsonbus.core.wire.frames import UNTOLD, ListFrame, PongFrame, PresenceFrame, WhereFrame
 from jsonbus.core.wire.names import is_node_name
+from jsonbus.errors import ClosedError
 
 
 class Place(NamedTuple):
@@ -34,10 +36,18 @@ class Place(NamedTuple):
     answered_at: float = -1.0  # the same, because somebody had asked
 
 
-class Whereabouts:
+class Directory:
     """What is known of where others are, and what this node answers when it is asked for."""
 
-    __slots__ = ("_emit", "_membership", "_outbox", "_own", "_roster", "_seekers")
+    __slots__ = (
+        "_emit",
+        "_lookups",
+        "_membership",
+        "_outbox",
+        "_own",
+        "_roster",
+        "buffers",
+    )
 
     def __init__(
         self,
@@ -53,21 +63,41 @@ class Whereabouts:
         self._roster = roster
         self._outbox = outbox
         self._emit = emit
-        self._seekers = 0
+        self._lookups = 0
+        self.buffers = PeerBuffers()
 
-    def seek(self) -> None:
-        """From now on somebody wants to know who introduces itself: NodeIntroduced events."""
-        self._seekers += 1
+    def set_channel_port(self, port: int, now: float) -> None:
+        """Tell the other nodes that this one takes channels at that TCP port."""
+        if self._membership.is_closed:
+            raise ClosedError("the bus is closed")
+        self._membership.set_channel_port(port, now)
 
-    def give_up(self) -> None:
-        """The reverse of `seek`."""
-        self._seekers -= 1
+    def start_lookup(self) -> None:
+        """Emit NodeIntroduced, until `stop_lookup`, for every node that tells where it is."""
+        self._lookups += 1
+
+    def stop_lookup(self) -> None:
+        """End one lookup; the events end with the last."""
+        self._lookups -= 1
 
     def ask(self, who: str, now: float) -> None:
-        """Have the nodes with that id or name tell where they are."""
+        """Ask the nodes with that id or name to tell where they are. Ignored on a closed node."""
+        if self._membership.is_closed:
+            return
         # Nobody can be called what cannot travel.
         if who and is_node_name(who) and who == who.encode(errors="replace").decode():
             self._outbox.put_control(encode_where, now, who=who)
+
+    def smallest_buffer(self, hosts: Container[str]) -> int | None:
+        """Return the smallest receive buffer on these hosts, as their kernels count.
+
+        None if no node told its size. This node's own buffer counts on whatever host it runs.
+        Cheap as long as `hosts` is the same object.
+        """
+        own, smallest = self._own.receive_buffer_bytes, self.buffers.smallest(hosts)
+        if own is None or smallest is None:
+            return smallest if own is None else own
+        return min(own, smallest)
 
     def receive_where(self, frame: WhereFrame, now: float) -> None:
         if frame.who in (self._own.node, self._own.name):
@@ -94,7 +124,7 @@ class Whereabouts:
         peer.about = frame.about
         peer.address = sender
         peer.told_at = now
-        if not self._seekers:
+        if not self._lookups:
             return False
         self._emit(NodeIntroduced(peer.node))
         return True

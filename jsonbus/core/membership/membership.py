@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import (
@@ -55,13 +56,19 @@ from jsonbus.core.wire.frames import (
 from jsonbus.core.wire.limits import INTEGER_MAX
 
 
-class Membership:
-    """This node's part in keeping the list.
+class MembershipCallbacks(NamedTuple):
+    """What membership asks of the rest of the node, and reports to it."""
 
-    `on_entry(old, new, now)` is called for every change of another node's entry, `on_state(now)`
-    after the state changed, `emit` for everything that a front end may want to know. `about(node)`
-    is what a node has told of itself, `totals` what this one has counted.
-    """
+    emit: Callable[[Event], None]  # for everything that a front end may want to know
+    about: Callable[[str], About]  # what a node has told of itself
+    totals: Callable[[], Totals]  # what this node has counted
+    #: Called for every change of another node's entry, with the old and the new one.
+    on_entry: Callable[[Entry | None, Entry | None, float], None]
+    on_state: Callable[[float], None]  # called after the state changed
+
+
+class Membership:
+    """This node's part in keeping the list."""
 
     def __init__(
         self,
@@ -69,23 +76,20 @@ class Membership:
         rng: random.Random,
         outbox: Outbox,
         counters: Counters,
-        *,
-        emit: Callable[[Event], None],
-        about: Callable[[str], About],
-        totals: Callable[[], Totals],
-        on_entry: Callable[[Entry | None, Entry | None, float], None],
-        on_state: Callable[[float], None],
+        callbacks: MembershipCallbacks,
     ) -> None:
         self._settings = settings
         self._rng = rng
         self._counters = counters
-        self._emit = emit
-        self._about = about
-        self._on_entry = on_entry
-        self._on_state = on_state
+        self._emit = callbacks.emit
+        self._about = callbacks.about
+        self._on_entry = callbacks.on_entry
+        self._on_state = callbacks.on_state
         self.list = SubscriptionList()
         self.joining = Joining()
-        self._speaker = Speaker(settings, self.list, self.joining, rng, outbox, counters, totals)
+        self._speaker = Speaker(
+            settings, self.list, self.joining, rng, outbox, counters, callbacks.totals
+        )
         self._sharing = Sharing(settings, self.list, rng, outbox, counters)
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
@@ -102,6 +106,7 @@ class Membership:
             self.list, self.joining, self._sharing, counters, self._merge_plain
         )
         self._is_open = False
+        self.is_closed = False
 
     # --- What the node asks for -----------------------------------------------------------------
 
@@ -163,6 +168,7 @@ class Membership:
         self._agreement.stop()
         self.joining.settle("closed")
         self._speaker.say_goodbye(now)
+        self.is_closed = True
 
     def doubt_network(self, now: float, reason: str) -> None:
         """The network is not what it was: send everything, announce anew."""

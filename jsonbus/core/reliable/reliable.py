@@ -20,7 +20,6 @@ subscription to its topic: the next one begins another.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,7 +38,7 @@ from jsonbus.core.reliable.gaps import Key, Stream
 from jsonbus.core.reliable.history import History, HistoryRecord
 from jsonbus.core.reliable.streams import Nak, Streams
 from jsonbus.core.roster import Peer, Roster
-from jsonbus.core.routing.router import Deliveries, Route, Router
+from jsonbus.core.routing.router import Route, Router
 from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
@@ -60,19 +59,20 @@ IN_TURN, OUT_OF_TURN, REPEATED = "in turn", "out of turn", "repeated"
 
 
 class Reliable:
-    """See the head of this file. `subscribers` returns how many nodes may miss the same message."""
+    """See the head of this file.
+
+    In `streams`, None stands for a message from before the subscription: it only keeps its place.
+    """
 
     def __init__(
         self,
         settings: NodeSettings,
-        rng: random.Random,
         *,
         outbox: Outbox,
         router: Router,
         roster: Roster,
-        deliveries: Deliveries,
         counters: Counters,
-        subscribers: Callable[[], int],
+        streams: Streams[Message | None],
         fragments: Fragments,
         emit: Callable[[Event], None],
     ) -> None:
@@ -80,7 +80,7 @@ class Reliable:
         self._outbox = outbox
         self._router = router
         self._roster = roster
-        self._deliveries = deliveries
+        self._deliveries = router.deliveries
         self._counters = counters
         self._emit = emit
         self._fragments = fragments
@@ -89,8 +89,7 @@ class Reliable:
         #: Slices to send again of own messages that are not asked for whole, by topic and sequence.
         self._wanted_slices: dict[tuple[str, int], set[int]] = {}
         self._history = History()
-        #: None stands for a message from before the subscription, which only keeps its place.
-        self._streams: Streams[Message | None] = Streams(subscribers, rng)
+        self._streams = streams
         self._subscriptions: dict[str, int] = {}  # of each pattern, the number of its oldest
         self._subscribed = 0
         self._expires_at = 0.0

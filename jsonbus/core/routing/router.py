@@ -13,7 +13,7 @@ from typing import Any
 from jsonbus.core.fast_publish import Express
 from jsonbus.core.limits import ROUTES_MAX
 from jsonbus.core.message import Message
-from jsonbus.core.routing.local_subscriptions import Interest, SubscriptionStore
+from jsonbus.core.routing.subscriptions import Interest, SubscriptionStore
 from jsonbus.core.routing.topics import check_topic, is_valid_topic
 from jsonbus.core.wire.codec import dumps
 from jsonbus.core.wire.frames import Entry
@@ -106,6 +106,7 @@ class Router:
         "_others",
         "_served",
         "current",
+        "deliveries",
         "generation",
         "local",
         "passive",
@@ -115,6 +116,8 @@ class Router:
     )
 
     def __init__(self, others: Callable[[], Iterable[Entry]], express: Express) -> None:
+        #: Messages for local inboxes, until the front end takes them.
+        self.deliveries = Deliveries()
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
         #: Subscriptions that no other node knows of.
         self.passive: SubscriptionStore[Inbox] = SubscriptionStore()

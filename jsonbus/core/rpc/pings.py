@@ -9,6 +9,7 @@ from collections.abc import Callable
 from jsonbus.core.events import Event, PongReceived
 from jsonbus.core.limits import PINGS_OPEN_MAX, PONG_AT_ONCE_NODES, PONG_SPREAD_S, PONGS_WAITING_MAX
 from jsonbus.core.outbox import Outbox
+from jsonbus.core.roster import Peer
 from jsonbus.core.wire.encode import encode_ping, encode_pong
 from jsonbus.core.wire.frames import About, PingFrame, PongFrame, Totals
 
@@ -19,18 +20,33 @@ class Pings:
     A pong tells about this node: whoever pings wants to know who is there.
     """
 
-    __slots__ = ("_about", "_emit", "_last_id", "_outbox", "_pongs", "_rng", "_sent_at", "_totals")
+    __slots__ = (
+        "_about",
+        "_emit",
+        "_known_nodes",
+        "_last_id",
+        "_outbox",
+        "_own_node",
+        "_pongs",
+        "_rng",
+        "_sent_at",
+        "_totals",
+    )
 
     def __init__(
         self,
+        own_node: str,
         about: Callable[[], About],
         totals: Callable[[], Totals],
+        known_nodes: Callable[[], int],
         outbox: Outbox,
         rng: random.Random,
         emit: Callable[[Event], None],
     ) -> None:
+        self._own_node = own_node
         self._about = about
         self._totals = totals
+        self._known_nodes = known_nodes
         self._outbox = outbox
         self._rng = rng
         self._emit = emit
@@ -47,18 +63,20 @@ class Pings:
         self._outbox.put_control(encode_ping, now, ping_id=self._last_id)
         return self._last_id
 
-    def receive_ping(self, frame: PingFrame, known_nodes: int, now: float) -> None:
+    def receive_ping(self, frame: PingFrame, peer: Peer, now: float) -> None:
         """Answer; at once in a small group, spread over a while where many would answer at once."""
-        if known_nodes <= PONG_AT_ONCE_NODES:
+        if self._known_nodes() <= PONG_AT_ONCE_NODES:
             self._send_pong(frame.header.node, frame.ping_id, now)
         elif len(self._pongs) < PONGS_WAITING_MAX:
             at = now + self._rng.random() * PONG_SPREAD_S
             self._pongs.append((at, frame.header.node, frame.ping_id))
 
-    def receive_pong(self, frame: PongFrame, name: str, now: float) -> None:
+    def receive_pong(self, frame: PongFrame, peer: Peer, now: float) -> None:
+        if frame.to != self._own_node:
+            return
         sent_at = self._sent_at.get(frame.ping_id)
         if sent_at is not None:
-            self._emit(PongReceived(frame.ping_id, frame.header.node, name, now - sent_at))
+            self._emit(PongReceived(frame.ping_id, peer.node, peer.name, now - sent_at))
 
     def timer_at(self) -> float:
         return min(self._pongs)[0] if self._pongs else math.inf

@@ -22,20 +22,30 @@ from jsonbus.core.limits import (
     REQUEST_REPEAT_S,
     REQUESTS_SERVED_MAX,
 )
+from jsonbus.core.membership.joining import JOINING, SURE
 from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.routing.router import Inbox
+from jsonbus.core.roster import Peer
+from jsonbus.core.routing.router import Inbox, Router
+from jsonbus.core.routing.topics import check_topic
+from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire import codec
 from jsonbus.core.wire.encode import encode_reply, encode_request
+from jsonbus.core.wire.encode_messages import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
-from jsonbus.core.wire.limits import ERROR_CHARS_MAX
+from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX, ERROR_CHARS_MAX
+from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 
-# Names a request for ever: node, incarnation, the asker's own number.
+# Requests and replies have more around them than messages: a topic, ids, an error text.
+REQUEST_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES - 1024
+
+# Identifies a request for ever: node, incarnation, the asker's own number.
 RequestKey = tuple[str, int, int]
 
 
 class Request(Message):
-    """A message that wants an answer; give it to Node.reply."""
+    """A message that wants an answer: give it to `Requests.reply`."""
 
     __slots__ = ("request_key", "timeout_s")
 
@@ -48,6 +58,138 @@ class Request(Message):
         self.origin = origin
         self.request_key = request_key
         self.timeout_s = timeout_s
+
+
+class Requests:
+    """The requests of one node: asking, serving, and a node that asks itself.
+
+    `state` returns the node's state. `check_room(patterns)` raises LocalError if the node's entry
+    cannot hold another served topic, and `announce(now)` sends the entry after that changed.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        router: Router,
+        outbox: Outbox,
+        counters: Counters,
+        *,
+        emit: Callable[[Event], None],
+        state: Callable[[], str],
+        check_room: Callable[[tuple[str, ...]], None],
+        announce: Callable[[float], None],
+    ) -> None:
+        self._settings = settings
+        self._router = router
+        self._outbox = outbox
+        self._state = state
+        self._check_room = check_room
+        self._announce = announce
+        self._asking = Asking(outbox, counters, emit)
+        self._serving = Serving(outbox, counters)
+        self._is_closed = False
+
+    def serve(self, topic: str, sink: object, now: float) -> None:
+        """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
+        self._check_open()
+        topic = check_topic(topic)
+        self._check_room((SERVED_PREFIX + topic,))
+        if topic in self._serving.inboxes:
+            raise LocalError(f"this node serves {topic!r} already: close that first")
+        self._serving.inboxes[topic] = Inbox(sink)
+        self._announce(now)
+
+    def unserve(self, topic: str, now: float) -> None:
+        """Stop serving the topic. Idempotent."""
+        if self._serving.inboxes.pop(topic, None) is not None:
+            self._announce(now)
+
+    def serves(self, topic: str) -> bool:
+        return topic in self._serving.inboxes
+
+    def patterns(self) -> list[str]:
+        """Return the patterns by which this node's entry names the topics it serves."""
+        return [SERVED_PREFIX + topic for topic in self._serving.inboxes]
+
+    def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
+        """Ask the nodes that serve the topic; return the request's id.
+
+        A ReplyReceived or RequestUnserved event with that id follows, or none in time.
+        """
+        self._check_open()
+        topic = check_topic(topic)
+        payload = codec.dumps(value)
+        if len(payload) > REQUEST_BYTES_MAX:
+            raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
+        request_id = self._asking.ask(topic, payload, timeout_s, now)
+        if topic not in self._serving.inboxes:
+            self.review(now)
+            return request_id
+        own = self._settings
+        wall = now + self._outbox.wall_offset_s
+        origin = Origin(own.node, own.name, own.incarnation, wall, wall)
+        key = (own.node, own.incarnation, request_id)
+        self._deliver(
+            self._serving.accept(topic, codec.loads(payload), origin, key, timeout_s, now)
+        )
+        return request_id
+
+    def cancel(self, request_id: int) -> None:
+        """Forget a request of this node. Idempotent."""
+        self._asking.cancel(request_id)
+
+    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
+        """Answer a request; a value that cannot be sent becomes an error that the asker sees."""
+        key = request.request_key
+        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
+        if key[0] == self._settings.node:
+            if self._serving.finish(key):
+                node, name = self._settings.node, self._settings.name
+                self._asking.settle(key[2], codec.loads(payload), node, name, error)
+        elif not self._is_closed:
+            self._serving.reply(key, payload, error, now)
+
+    def receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
+        header = frame.header
+        wall, sent_at = now + self._outbox.wall_offset_s, header.sent_us / 1_000_000
+        origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
+        self._deliver(self._serving.receive(frame, origin, now))
+
+    def receive_reply(self, frame: ReplyFrame, peer: Peer, now: float) -> None:
+        if frame.to == self._settings.node:
+            self._asking.receive(frame, peer.name)
+
+    def review(self, now: float) -> None:
+        """Send what can be sent, and give up what cannot, after the state or the list changed."""
+        if not self._asking:
+            return
+        state = self._state()
+        # Basic nodes do not announce what they serve: while one is here, only a timeout decides.
+        is_certain = state == SURE and not self._router.has_basic_nodes
+        is_certain = is_certain and self._settings.mode != "basic"
+        self._asking.look(self._is_served, may_ask=state != JOINING, is_certain=is_certain, now=now)
+
+    def close(self) -> None:
+        """Send no replies from now on, and accept no requests."""
+        self._is_closed = True
+
+    def timer_at(self) -> float:
+        return self._asking.timer_at()
+
+    def handle_timer(self, due: float, now: float) -> None:
+        if self._asking:
+            self._asking.handle_timer(due, now)
+
+    def _is_served(self, topic: str) -> bool:
+        return self.serves(topic) or self._router.is_served_elsewhere(topic)
+
+    def _deliver(self, request: Request | None) -> None:
+        if request is not None:
+            self._router.deliveries.add(self._serving.inboxes[request.topic], request)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
 
 
 class _Asked:

@@ -14,7 +14,7 @@ from jsonbus.core.limits import GIVE_NODES_MAX
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer
-from jsonbus.core.routing.router import Deliveries, Inbox, Router
+from jsonbus.core.routing.router import Inbox, Router
 from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.retained import Kept, RetainedCache, RetainedStore, as_retained
@@ -39,12 +39,11 @@ class Giving:
         *,
         outbox: Outbox,
         router: Router,
-        deliveries: Deliveries,
     ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._router = router
-        self._deliveries = deliveries
+        self._deliveries = router.deliveries
         self.store = RetainedStore(rng)
         self._cache = RetainedCache()
 

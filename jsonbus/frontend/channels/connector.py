@@ -45,22 +45,22 @@ class NodeDoor:
         self._loop = loop
 
     def find(self, who: str) -> list[Place]:
-        return self._loop.look(lambda node, now: node.find(who, now))
+        return self._loop.look(lambda node, now: node.directory.find(who, now))
 
     def ask(self, who: str) -> None:
-        self._loop.call(lambda node, now: node.ask_where(who, now))
+        self._loop.call(lambda node, now: node.directory.ask(who, now))
 
     def seek(self) -> None:
-        self._loop.look(lambda node, now: node.seek())
+        self._loop.look(lambda node, now: node.directory.start_lookup())
 
     def give_up(self) -> None:
-        self._loop.look(lambda node, now: node.give_up())
+        self._loop.look(lambda node, now: node.directory.stop_lookup())
 
     def tell_port(self, port: int) -> None:
         """Raises ClosedError."""
         if self._loop.is_closed:
             raise closed_error()
-        self._loop.call(lambda node, now: node.set_channel_port(port, now))
+        self._loop.call(lambda node, now: node.directory.set_channel_port(port, now))
 
 
 class Call:

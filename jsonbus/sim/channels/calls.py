@@ -50,7 +50,7 @@ class Call:
         self._candidate: SimEnd | None = None
         self._armed_at = inf
         self.node.seeks += 1
-        self.node.core.seek()
+        self.node.core.directory.start_lookup()
 
     def __repr__(self) -> str:
         return f"<call of {self.node.name} to {self.who}, {self.port!r}: {self.outcome}>"
@@ -105,7 +105,7 @@ class Call:
             if step is None:
                 break
             if isinstance(step, Ask):
-                self.node.core.ask_where(step.who, now)
+                self.node.core.directory.ask(step.who, now)
                 self.owner.around.settle(self.node)
             elif isinstance(step, Dial):
                 self.dials += 1
@@ -140,7 +140,7 @@ class Call:
         self.ended_at = self.owner.around.clock.now
         self.node.seeks -= 1
         if not self.is_dropped:
-            self.node.core.give_up()
+            self.node.core.directory.stop_lookup()
         self.owner.calls.pop(self, None)
         self._tell()
 

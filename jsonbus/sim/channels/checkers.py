@@ -198,7 +198,7 @@ class NothingIsLeft(Checker):
             owner = channels.of(node)
             if owner.budget.held_bytes or owner.ends or owner.ports._channels:
                 yield f"{node.name} holds {owner.budget.held_bytes} bytes, {len(owner.ends)} ends"
-            if node.seeks or node.core._whereabouts._seekers:
+            if node.seeks or node.core.directory._lookups:
                 yield f"{node.name} still seeks somebody"
 
 

@@ -91,7 +91,7 @@ class NodeChannels:
         self._waiting[binding] = []
         if self.tcp_port is None:
             self.tcp_port = self.around.streams.listen(self.node.index, self._accept)
-            self.node.core.set_channel_port(self.tcp_port, self.local_now())
+            self.node.core.directory.set_channel_port(self.tcp_port, self.local_now())
             self.around.settle(self.node)
 
     def unbind(self, port: str) -> Binding:
@@ -160,7 +160,7 @@ class NodeChannels:
 
     def places(self, who: str) -> list[Place]:
         """Return where they are; this node itself is where it listens."""
-        found = self.node.core.find(who, self.local_now())
+        found = self.node.core.directory.find(who, self.local_now())
         host = self.node.address[0]
         return [
             place._replace(host=host, port=self.tcp_port) if place.is_self else place

@@ -98,7 +98,7 @@ def test_node_heard_before_it_introduced_itself_makes_nobody_doubt() -> None:
     b = link.add("b", opened=False)
     b.open(link.now)
     b.ping(link.now)
-    announcement, ping = b.datagrams_to_send(link.now)
+    announcement, ping = b.outbox.take(link.now)
     link.nodes[0].receive_datagram(ping, ("10.0.0.2", 2416), link.now)
     link.run(0.05)
     link.nodes[0].receive_datagram(announcement, ("10.0.0.2", 2416), link.now)
@@ -121,7 +121,7 @@ def test_changed_interfaces_mean_doubt_until_somebody_agrees() -> None:
     link = Link()
     a, b = link.add("a"), link.add("b")
     link.run(5)
-    a.interfaces_changed(link.now)
+    a.doubt_network("the network interfaces changed", link.now)
     assert a.state == "doubting"
     assert link.publish(a, "nobody/wants", 1) == [True]
     link.move()
@@ -134,7 +134,7 @@ def test_changed_interfaces_of_a_lone_node_end_in_silence() -> None:
     link = Link()
     a = link.add("a")
     link.run(5)
-    a.interfaces_changed(link.now)
+    a.doubt_network("the network interfaces changed", link.now)
     link.run(0.7)
     assert a.state == "doubting"
     assert link.publish(a, "t", 1) == [True]
@@ -171,7 +171,7 @@ def test_merged_lists_of_two_groups_agree() -> None:
     link.heal()
     link.run(4)
     assert link.agrees()
-    assert all(len(node.nodes(link.now)) == 6 for node in link.nodes)
+    assert all(len(node.view.nodes(link.now)) == 6 for node in link.nodes)
     assert left[1].has_subscribers("from/right")
     assert right[1].has_subscribers("from/left")
 
@@ -190,7 +190,7 @@ def test_stranger_that_leaves_at_once_does_not_leave_a_lone_node_in_doubt() -> N
     link = Link()
     a = link.add("a")
     link.run(3)
-    a.interfaces_changed(link.now)
+    a.doubt_network("the network interfaces changed", link.now)
     link.run(0.3)
     link.inject(forge(encode_ping, ping_id=1))
     link.inject(forge(encode_bye, counter=2, version=2))

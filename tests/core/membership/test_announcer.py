@@ -73,7 +73,7 @@ def test_whatever_is_sent_takes_the_place_of_a_heartbeat() -> None:
         link.publish(a, "t", number)
         link.run(0.5)
     assert len(link.times("a", is_presence)) <= 3  # Trickle's
-    assert a in link.nodes and len(b.nodes(link.now)) == 2
+    assert a in link.nodes and len(b.view.nodes(link.now)) == 2
 
 
 def test_digest_is_told_although_nobody_needs_heartbeats() -> None:
@@ -206,7 +206,7 @@ def test_member_that_does_not_answer_passes_a_plain_peer_on() -> None:
     a.receive_datagram(b'{"topic":"jsonbus.topics","payload":["p"]}', ("10.9.9.9", 40000), link.now)
     link.run(10)
     assert b.has_subscribers("p")
-    assert b.subscriptions()["p"] == [make_plain_entry("plain:10.9.9.9", ["p"]).node]
+    assert b.view.subscriptions()["p"] == [make_plain_entry("plain:10.9.9.9", ["p"]).node]
 
 
 def test_goodbye_is_the_last_version_and_the_last_word() -> None:

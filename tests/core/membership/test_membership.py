@@ -143,7 +143,7 @@ def test_datagram_that_a_goodbye_overtook_does_not_bring_the_node_back() -> None
     link.subscribe(b, "t")
     link.run(5)
     b.ping(link.now)
-    (late,) = b.datagrams_to_send(link.now)
+    (late,) = b.outbox.take(link.now)
     link.close(b)
     a.receive_datagram(late, ("10.0.0.2", 2416), link.now)
     link.run(1)
@@ -169,7 +169,7 @@ def test_old_list_does_not_bring_back_who_left() -> None:
         settled=True,
     )
     a.receive_datagram(old, ("10.0.0.3", 2416), link.now)
-    assert [info.name for info in a.nodes(link.now)] == ["a", "c"]
+    assert [info.name for info in a.view.nodes(link.now)] == ["a", "c"]
 
 
 def test_lost_goodbye_is_found_out_by_the_digest() -> None:
@@ -219,7 +219,7 @@ def test_restarted_node_takes_its_own_place() -> None:
     link.open(again)
     link.run(1)
     assert a.has_subscribers("new") and not a.has_subscribers("old")
-    assert len(a.nodes(link.now)) == 2
+    assert len(a.view.nodes(link.now)) == 2
     link.publish(a, "new", 1)
     assert link.values("b again") == [1]
 
@@ -231,7 +231,7 @@ def test_node_restarted_after_its_goodbye_is_heard() -> None:
     link.close(b)
     again = link.add("b again", node=b.settings.node, incarnation=b.settings.incarnation + 1)
     link.run(1)
-    assert [info.name for info in a.nodes(link.now)] == ["a", "b again"]
+    assert [info.name for info in a.view.nodes(link.now)] == ["a", "b again"]
     assert again.state == "sure"
 
 
@@ -254,7 +254,7 @@ def test_what_others_say_of_this_node_changes_nothing_unless_it_is_newer(
     mine = a.own_entry()
     a.receive_datagram(announce_of(a, **change), ("10.9.9.9", 1), link.now)
     assert a.own_entry() == mine
-    assert a.nodes(link.now)[0].entry_version == mine.version
+    assert a.view.nodes(link.now)[0].entry_version == mine.version
 
 
 @pytest.mark.parametrize("mode", ["delayed", "basic"])
@@ -267,7 +267,7 @@ def test_node_that_others_took_for_gone_says_so_at_once(mode: str, end: str) -> 
     link.inject(announce_of(a, **{end: True}))
     link.run(0.01)
     assert a.own_entry().version == version + 1
-    versions = [info.entry_version for info in b.nodes(link.now) if info.name == "a"]
+    versions = [info.entry_version for info in b.view.nodes(link.now) if info.name == "a"]
     assert versions == [version + 1]
 
 

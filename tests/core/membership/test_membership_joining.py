@@ -37,7 +37,7 @@ def test_joiner_is_sure_by_agreement_as_soon_as_it_is_answered() -> None:
     assert b.state == "joining"
     link.run(0.011)
     assert b.state == "sure"
-    assert b.state_reason == "another node has the same list"
+    assert b.view.state_reason == "another node has the same list"
 
 
 def test_joiner_that_agreed_does_not_repeat_itself() -> None:
@@ -151,7 +151,7 @@ def test_nodes_that_start_together_do_not_answer_each_other() -> None:
         link.run(0.01)
     link.run(5)
     assert link.agrees()
-    assert all(len(node.nodes(link.now)) == 30 for node in nodes)
+    assert all(len(node.view.nodes(link.now)) == 30 for node in nodes)
     assert len(link.senders(is_share)) <= 2
 
 

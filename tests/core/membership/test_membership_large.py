@@ -26,7 +26,7 @@ def test_joiner_learns_a_list_of_many_datagrams() -> None:
     joiner = link.add("late")
     link.run(0.1)
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 302
+    assert len(joiner.view.nodes(link.now)) == 302
     assert joiner.has_subscribers("299/topic/0")
     assert len(link.frames("a", ListFrame)) > 10
     assert max(map(len, link.datagrams)) <= 1400
@@ -38,7 +38,7 @@ def test_joiner_takes_over_a_large_group_whose_members_were_heard_long_ago() -> 
     link.now += 9.0
     joiner = link.add("late")
     link.run(0.3)
-    assert len(joiner.nodes(link.now)) == 2_002
+    assert len(joiner.view.nodes(link.now)) == 2_002
 
 
 def test_joiner_that_missed_one_part_is_not_sure_and_gets_it_with_its_next_announcement() -> None:
@@ -50,11 +50,11 @@ def test_joiner_that_missed_one_part_is_not_sure_and_gets_it_with_its_next_annou
     joiner = link.add("late")
     link.run(0.2)
     assert joiner.state == "joining"
-    assert 280 < len(joiner.nodes(link.now)) < 302
+    assert 280 < len(joiner.view.nodes(link.now)) < 302
     link.heal()
     link.run(0.1)
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 302
+    assert len(joiner.view.nodes(link.now)) == 302
 
 
 def test_change_in_a_large_group_costs_one_datagram_per_repeat() -> None:
@@ -77,7 +77,7 @@ def test_members_that_differ_exchange_only_what_differs() -> None:
     link.run(6)
     assert a.has_subscribers("199/topic/0") and b.has_subscribers("199/topic/0")
     assert b.has_subscribers("198/topic/0")
-    assert len(a.nodes(link.now)) == len(b.nodes(link.now)) == 202
+    assert len(a.view.nodes(link.now)) == len(b.view.nodes(link.now)) == 202
     assert link.senders(is_share) == []
     repairs = [frame for _, _, frame in link.sent if is_repair(frame)]
     assert repairs
@@ -120,6 +120,6 @@ def test_nodes_with_many_long_patterns_agree() -> None:
     late = link.add("late")
     link.run(1)
     assert link.agrees()
-    assert len(late.subscriptions()) == 60
+    assert len(late.view.subscriptions()) == 60
     # Two entries do not share a datagram, but neither is one that fits made larger by another.
     assert max(map(len, link.datagrams)) <= 2000

@@ -36,7 +36,7 @@ def test_one_node_asks_for_all() -> None:
     link.run(9)
     assert 1 <= len(link.senders(is_question)) <= 2
     assert link.agrees()
-    assert all(len(node.nodes(link.now)) == 9 for node in link.nodes)
+    assert all(len(node.view.nodes(link.now)) == 9 for node in link.nodes)
 
 
 def test_all_expire_a_crashed_node_together() -> None:
@@ -60,7 +60,7 @@ def test_suspected_live_node_survives() -> None:
     link.heal()
     link.run(20)
     assert link.events_of("a", NodeLeft) == link.events_of("b", NodeLeft) == []
-    assert a.stats()["suspicions_sent"] + b.stats()["suspicions_sent"] >= 1
+    assert a.view.stats()["suspicions_sent"] + b.view.stats()["suspicions_sent"] >= 1
     assert a.has_subscribers("t") and b.has_subscribers("t")
 
 
@@ -81,7 +81,7 @@ def test_last_other_node_that_is_gone_means_doubt_then_silence() -> None:
     link.run(5)
     link.remove(b)
     link.run_until(lambda: a.state == "doubting", 10)
-    assert a.state_reason == "all other nodes are gone"
+    assert a.view.state_reason == "all other nodes are gone"
     link.run(1)
     assert a.state == "sure"
 
@@ -144,7 +144,7 @@ def test_everybody_who_was_cut_off_is_expired_and_comes_back() -> None:
     link.run(3)
     link.cut_off(*nodes[:4])
     link.run(15)
-    assert all(len(node.nodes(link.now)) == 4 for node in nodes)
+    assert all(len(node.view.nodes(link.now)) == 4 for node in nodes)
     link.heal()
     link.run(6)
     assert link.agrees()
@@ -173,8 +173,8 @@ def test_silent_nodes_list_entry_ages_in_lists() -> None:
     link.run(5)
     late = link.add("late")
     link.run(0.1)
-    ages = {info.name: info.heard_s_ago for info in late.nodes(link.now)}
+    ages = {info.name: info.heard_s_ago for info in late.view.nodes(link.now)}
     assert 4.9 < ages["b"] < 7.2
     link.run(4)
-    assert [info.name for info in late.nodes(link.now)] == ["late", "a"]
+    assert [info.name for info in late.view.nodes(link.now)] == ["late", "a"]
     assert a.state == "sure"

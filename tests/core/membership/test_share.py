@@ -56,7 +56,7 @@ def test_basic_node_sends_everything_and_receivers_filter() -> None:
     assert link.publish(a, "wanted", 1) == [True]
     assert link.publish(a, "unwanted", 2) == [True]
     assert link.values("b") == [1]
-    assert b.stats()["messages_unwanted"] == 1
+    assert b.view.stats()["messages_unwanted"] == 1
 
 
 def test_basic_node_is_sure_at_once_and_holds_nothing() -> None:
@@ -131,8 +131,8 @@ def test_basic_node_knows_the_others_for_people_to_see() -> None:
     a = link.add("a")
     link.subscribe(a, "t")
     link.run(3)
-    assert [info.name for info in b.nodes(link.now)] == ["b", "a"]
-    assert b.subscriptions()["t"] == [a.settings.node]
+    assert [info.name for info in b.view.nodes(link.now)] == ["b", "a"]
+    assert b.view.subscriptions()["t"] == [a.settings.node]
 
 
 def test_basic_and_delayed_nodes_agree_among_the_delayed() -> None:

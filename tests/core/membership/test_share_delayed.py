@@ -44,7 +44,7 @@ def test_one_answers_within_200_ms_and_the_others_cancel(seed: int) -> None:
     link.run(0.2)
     assert len(link.senders(is_share)) == 1
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 11
+    assert len(joiner.view.nodes(link.now)) == 11
     link.run(10)
     assert len(link.senders(is_share)) == 1
     (answered_at,) = [at for _, at, frame in link.sent if is_share(frame)]
@@ -142,7 +142,7 @@ def test_different_list_does_not_cancel() -> None:
     link.drop = lambda sender, receiver, frame: False
     heard = link.add("other")
     link.run(0.24)
-    assert len(unheard.nodes(link.now)) == len(heard.nodes(link.now)) == 4
+    assert len(unheard.view.nodes(link.now)) == len(heard.view.nodes(link.now)) == 4
 
 
 def test_late_joins_cost_about_one_share_each() -> None:

@@ -33,7 +33,7 @@ def test_master_answers_a_joiner_without_delay() -> None:
     add_group(link, 3)
     joiner = link.add("late", mode="master")
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 5
+    assert len(joiner.view.nodes(link.now)) == 5
     assert link.senders(is_share) == ["master0"]
 
 
@@ -60,7 +60,7 @@ def test_two_masters_are_harmless() -> None:
     joiner = link.add("late", mode="master")
     link.run(3)
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 6
+    assert len(joiner.view.nodes(link.now)) == 6
     assert 1 <= len(link.senders(is_share)) <= 4
     assert all(node.state == "sure" for node in link.nodes)
 
@@ -88,7 +88,7 @@ def test_without_a_master_a_joiner_warns_and_sends_everything_until_it_knows() -
     assert link.publish(joiner, "anything", 1) == [True]
     link.run(5)  # the others' digests do not agree: each tells what it knows of itself
     assert joiner.state == "sure"
-    assert len(joiner.nodes(link.now)) == 4
+    assert len(joiner.view.nodes(link.now)) == 4
     assert link.senders(is_share) == []
 
 
@@ -136,7 +136,7 @@ def test_master_that_comes_later_informs_everybody() -> None:
     link.add("master", mode="master", is_master=True)
     link.run(10)
     assert all(node.state == "sure" for node in link.nodes)
-    assert all(len(node.nodes(link.now)) == 5 for node in link.nodes)
+    assert all(len(node.view.nodes(link.now)) == 5 for node in link.nodes)
 
 
 def test_killed_master_leaves_its_group_working() -> None:

@@ -27,7 +27,7 @@ def told(frame: Frame) -> About:
 
 def known(node: Node, name: str, now: float) -> About:
     """What the node knows of the one with that name."""
-    (info,) = [each for each in node.nodes(now) if each.name == name]
+    (info,) = [each for each in node.view.nodes(now) if each.name == name]
     return About(info.host, info.version, info.channel_port)
 
 
@@ -61,7 +61,7 @@ def test_late_joiner_knows_everybody_after_a_heartbeat() -> None:
     link.add_many(10, about=DESK)
     late = link.add("late")
     link.run(1)
-    assert len(late.nodes(link.now)) == 11
+    assert len(late.view.nodes(link.now)) == 11
     link.run(2)
     assert {known(late, f"n{number}", link.now) for number in range(10)} == {DESK}
 

@@ -99,10 +99,10 @@ def test_a_joiner_tells_its_buffer_before_anybody_publishes_to_it() -> None:
     link = Link()
     a = link.add("a", receive_buffer_bytes=800_000)
     link.run(5)
-    assert a.smallest_buffer({"10.0.0.2"}) == 800_000  # its own
+    assert a.directory.smallest_buffer({"10.0.0.2"}) == 800_000  # its own
     link.add("b", receive_buffer_bytes=400_000)  # its announcement, and no time for anything else
-    assert a.smallest_buffer({"10.0.0.2"}) == 400_000
-    assert a.smallest_buffer({"10.0.0.7"}) == 800_000
+    assert a.directory.smallest_buffer({"10.0.0.2"}) == 400_000
+    assert a.directory.smallest_buffer({"10.0.0.7"}) == 800_000
 
 
 def test_a_joiner_learns_the_buffers_of_those_who_were_there() -> None:
@@ -111,7 +111,7 @@ def test_a_joiner_learns_the_buffers_of_those_who_were_there() -> None:
     b = link.add("b", receive_buffer_bytes=800_000)
     link.run(2.1)  # a heartbeat
     for host in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
-        assert b.smallest_buffer({host}) == 400_000
+        assert b.directory.smallest_buffer({host}) == 400_000
 
 
 def test_basic_nodes_tell_their_buffers_too() -> None:
@@ -119,8 +119,8 @@ def test_basic_nodes_tell_their_buffers_too() -> None:
     a = link.add("a", mode="basic", receive_buffer_bytes=800_000)
     b = link.add("b", mode="basic", receive_buffer_bytes=400_000)
     link.run(3)
-    assert a.smallest_buffer({"10.0.0.2"}) == 400_000
-    assert b.smallest_buffer({"10.0.0.1"}) == 400_000
+    assert a.directory.smallest_buffer({"10.0.0.2"}) == 400_000
+    assert b.directory.smallest_buffer({"10.0.0.1"}) == 400_000
 
 
 def test_a_node_that_left_or_fell_silent_no_longer_counts() -> None:
@@ -130,12 +130,12 @@ def test_a_node_that_left_or_fell_silent_no_longer_counts() -> None:
     c = link.add("c", receive_buffer_bytes=100_000)
     link.run(5)
     hosts = {"10.0.0.2", "10.0.0.3"}
-    assert a.smallest_buffer(hosts) == 100_000
+    assert a.directory.smallest_buffer(hosts) == 100_000
     link.close(c)
-    assert a.smallest_buffer(hosts) == 200_000
+    assert a.directory.smallest_buffer(hosts) == 200_000
     link.remove(b)
     link.run(15)
-    assert a.smallest_buffer(hosts) is None
+    assert a.directory.smallest_buffer(hosts) is None
 
 
 def test_a_node_that_knows_no_buffer_says_nothing_of_it() -> None:
@@ -143,7 +143,7 @@ def test_a_node_that_knows_no_buffer_says_nothing_of_it() -> None:
     a = link.add("a")
     link.add("b")
     link.run(5)
-    assert a.smallest_buffer({"10.0.0.2"}) is None
+    assert a.directory.smallest_buffer({"10.0.0.2"}) is None
     assert not any(b'"rb"' in datagram for datagram in link.datagrams)
 
 
@@ -179,7 +179,7 @@ def test_strangers_are_not_remembered() -> None:
             receive_buffer_bytes=100_000,
         )
         link.inject(forged, "10.0.0.1")
-    assert a.smallest_buffer({"10.0.0.1"}) is None
+    assert a.directory.smallest_buffer({"10.0.0.1"}) is None
 
 
 def test_the_buffer_never_makes_a_datagram_larger_than_allowed() -> None:
@@ -211,4 +211,4 @@ def test_a_buffer_that_no_node_would_have_is_not_believed() -> None:
     link = Link()
     a = link.add("a", receive_buffer_bytes=800_000)
     link.add("b", receive_buffer_bytes=1)
-    assert a.smallest_buffer({"10.0.0.2"}) == 800_000
+    assert a.directory.smallest_buffer({"10.0.0.2"}) == 800_000

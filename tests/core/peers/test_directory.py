@@ -28,7 +28,7 @@ def test_only_the_node_that_is_meant_answers(by: str) -> None:
 def test_late_joiner_finds_a_node_in_one_round_trip(mode: str) -> None:
     link = Link()
     nodes = link.add_many(3, mode=mode)
-    nodes[2].set_channel_port(77, link.now)
+    nodes[2].directory.set_channel_port(77, link.now)
     link.run(5)
     late = link.add("late", opened=False, mode=mode)
     link.open(late)
@@ -62,8 +62,8 @@ def test_nodes_of_different_modes_find_each_other() -> None:
     link = Link()
     a, b = link.add("a", mode="basic"), link.add("b")
     link.run(5)
-    a.set_channel_port(1, link.now)
-    b.set_channel_port(2, link.now)
+    a.directory.set_channel_port(1, link.now)
+    b.directory.set_channel_port(2, link.now)
     link.run(5)
     assert [place.port for place in ask(link, a, "b")] == [2]
     assert [place.port for place in ask(link, b, "a")] == [1]
@@ -89,9 +89,9 @@ def test_closed_node_asks_nobody() -> None:
     link = Link()
     a = link.add("a")
     a.close(link.now)
-    a.datagrams_to_send(link.now)
-    a.ask_where("b", link.now)
-    assert a.datagrams_to_send(link.now) == []
+    a.outbox.take(link.now)
+    a.directory.ask("b", link.now)
+    assert a.outbox.take(link.now) == []
 
 
 # --- Finding -------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_own_node_is_found_by_id_and_by_name_without_an_address() -> None:
     link = Link()
     a, *_ = add_group(link)
     own = Place(a.settings.node, "n0", is_self=True)
-    assert a.find("n0", link.now) == a.find(a.settings.node, link.now) == [own]
+    assert a.directory.find("n0", link.now) == a.directory.find(a.settings.node, link.now) == [own]
 
 
 def test_all_nodes_of_one_name_are_found_in_the_order_of_their_ids() -> None:
@@ -111,7 +111,7 @@ def test_all_nodes_of_one_name_are_found_in_the_order_of_their_ids() -> None:
     link.add("twin", node="eins")
     link.run(5)
     assert [place.node for place in ask(link, a, "twin")] == ["eins", "zwei"]
-    assert [place.node for place in a.find("zwei", link.now)] == ["zwei"]
+    assert [place.node for place in a.directory.find("zwei", link.now)] == ["zwei"]
 
 
 def test_id_comes_before_a_name() -> None:
@@ -120,13 +120,17 @@ def test_id_comes_before_a_name() -> None:
     b = link.add("b", node="key")
     link.add("key")
     link.run(5)
-    assert [place.node for place in a.find("key", link.now)] == [b.settings.node]
+    assert [place.node for place in a.directory.find("key", link.now)] == [b.settings.node]
 
 
 def test_node_known_only_from_a_list_is_found_without_a_place() -> None:
     link = Link()
     a = link.add_member("a", [Entry("far-id", 1, 1, "far")])
-    assert a.find("far", link.now) == a.find("far-id", link.now) == [Place("far-id", "far")]
+    assert (
+        a.directory.find("far", link.now)
+        == a.directory.find("far-id", link.now)
+        == [Place("far-id", "far")]
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -135,7 +139,7 @@ def test_node_that_left_is_not_found(mode: str) -> None:
     a, b, _ = add_group(link, mode=mode)
     assert ask(link, a, "n1")
     link.close(b)
-    assert a.find("n1", link.now) == a.find(b.settings.node, link.now) == []
+    assert a.directory.find("n1", link.now) == a.directory.find(b.settings.node, link.now) == []
     assert ask(link, a, "n1") == []
 
 
@@ -144,7 +148,7 @@ def test_node_that_fell_silent_is_not_found_once_it_is_gone() -> None:
     a, b, _ = add_group(link)
     link.remove(b)
     link.run(30)
-    assert a.find("n1", link.now) == a.find(b.settings.node, link.now) == []
+    assert a.directory.find("n1", link.now) == a.directory.find(b.settings.node, link.now) == []
 
 
 def test_plain_peer_is_never_found() -> None:
@@ -152,6 +156,6 @@ def test_plain_peer_is_never_found() -> None:
     a = link.add("a")
     link.run(5)
     link.inject(b'{"topic":"jsonbus.topics","payload":["jsonbus.topics","b"]}', "10.0.0.7")
-    (plain,) = [info for info in a.nodes(link.now) if info.is_plain]
+    (plain,) = [info for info in a.view.nodes(link.now) if info.is_plain]
     for who in (plain.node, plain.name):
-        assert a.find(who, link.now) == []
+        assert a.directory.find(who, link.now) == []

@@ -18,14 +18,14 @@ from tests.core.rpc.asking import MODES, add_group, ask, forge_about, is_answer,
 def test_changed_port_is_told_at_once_and_known_everywhere(mode: str) -> None:
     link = Link()
     nodes = add_group(link, mode=mode)
-    nodes[0].set_channel_port(50_000, link.now)
+    nodes[0].directory.set_channel_port(50_000, link.now)
     link.move()
     for node in nodes[1:]:
         assert ports_of(link, node, nodes[0].settings.node) == [50_000]
     for node in nodes:
-        infos = {info.name: info.channel_port for info in node.nodes(link.now)}
+        infos = {info.name: info.channel_port for info in node.view.nodes(link.now)}
         assert infos["n0"] == 50_000
-    assert nodes[0].nodes(link.now)[0].channel_port == 50_000
+    assert nodes[0].view.nodes(link.now)[0].channel_port == 50_000
 
 
 def test_port_that_was_set_before_the_node_opened_is_in_its_first_words() -> None:
@@ -33,8 +33,8 @@ def test_port_that_was_set_before_the_node_opened_is_in_its_first_words() -> Non
     a = link.add("a")
     link.run(5)
     b = link.add("b", opened=False)
-    b.set_channel_port(7, link.now)
-    assert not b.has_output
+    b.directory.set_channel_port(7, link.now)
+    assert not b.outbox.has_output
     link.open(b)
     assert ports_of(link, a, "b") == [7]
 
@@ -43,7 +43,7 @@ def test_pongs_tell_the_port_of_today() -> None:
     link = Link()
     a, b, _ = add_group(link)
     link.drop = lambda sender, receiver, frame: isinstance(frame, PresenceFrame)
-    b.set_channel_port(60_000, link.now)
+    b.directory.set_channel_port(60_000, link.now)
     link.move()
     assert ports_of(link, a, "n1") == [2]
     a.ping(link.now)
@@ -59,7 +59,9 @@ def test_presence_with_suspects_erases_nothing_that_is_known() -> None:
     told_at = link.now
     link.now += 1
     link.inject(forge_about("b", None, counter=2, suspects=(("x", 1),), about=About()))
-    assert [(place.port, place.told_at) for place in a.find("b", link.now)] == [(7, told_at)]
+    assert [(place.port, place.told_at) for place in a.directory.find("b", link.now)] == [
+        (7, told_at)
+    ]
     link.inject(forge_about("b", None, counter=3))
     assert ports_of(link, a, "b") == [None]
 
@@ -75,18 +77,18 @@ def test_events_come_only_while_somebody_seeks() -> None:
 
     ask(link, a, "n1")
     assert events() == []
-    a.seek()
-    a.seek()
+    a.directory.start_lookup()
+    a.directory.start_lookup()
     link.run(INTRODUCTION_INTERVAL_S)
     a.take_stir()
     ask(link, a, "n1")
     assert events() == [NodeIntroduced(b.settings.node)]
     assert a.take_stir()
-    a.give_up()
+    a.directory.stop_lookup()
     link.run(INTRODUCTION_INTERVAL_S)
     ask(link, a, "n1")
     assert events() == [NodeIntroduced(b.settings.node)]
-    a.give_up()
+    a.directory.stop_lookup()
     link.run(10)
     ask(link, a, "n1")
     assert events() == []
@@ -98,7 +100,7 @@ def test_events_come_only_while_somebody_seeks() -> None:
 def ask_often(link: Link, node: Node, seconds: float, every_s: float) -> None:
     until = link.now + seconds
     while link.now < until:
-        node.ask_where("n1", link.now)
+        node.directory.ask("n1", link.now)
         link.move()
         link.run(every_s)
 
@@ -130,12 +132,12 @@ def test_who_asks_too_soon_after_another_gets_its_answer_later() -> None:
     a, _, c = add_group(link)
     assert ask(link, a, "n1")
     link.now += 0.01
-    c.ask_where("n1", link.now)
+    c.directory.ask("n1", link.now)
     link.move()
     asked_at = link.now
-    assert max(place.told_at for place in c.find("n1", link.now)) < asked_at
+    assert max(place.told_at for place in c.directory.find("n1", link.now)) < asked_at
     link.run(INTRODUCTION_INTERVAL_S)
-    assert max(place.told_at for place in c.find("n1", link.now)) > asked_at
+    assert max(place.told_at for place in c.directory.find("n1", link.now)) > asked_at
 
 
 def test_answer_that_waits_is_given_although_suspects_were_told_meanwhile() -> None:
@@ -143,13 +145,13 @@ def test_answer_that_waits_is_given_although_suspects_were_told_meanwhile() -> N
     a, b, _ = add_group(link)
     ask(link, a, "n1")
     link.now += 0.01
-    a.ask_where("n1", link.now)
+    a.directory.ask("n1", link.now)
     link.move()
     asked_at = link.now
     b._membership._speaker.send_presence(link.now, (("somebody", 1),))
     link.move()
     link.run(INTRODUCTION_INTERVAL_S)
-    assert a.find("n1", link.now)[0].told_at > asked_at
+    assert a.directory.find("n1", link.now)[0].told_at > asked_at
 
 
 # --- Bad questions -------------------------------------------------------------------------------

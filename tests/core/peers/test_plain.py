@@ -29,7 +29,7 @@ def test_plain_lists_topics_are_wanted() -> None:
     link.inject(plain_list("hello", "time"))
     assert link.publish(a, "hello", 1) == [True]
     assert link.publish(a, "other", 1) == [False]
-    assert a.subscriptions()["hello"] == [f"plain:{ADDRESS}"]
+    assert a.view.subscriptions()["hello"] == [f"plain:{ADDRESS}"]
 
 
 def test_plain_peers_get_every_message_in_a_datagram_of_its_own() -> None:
@@ -104,7 +104,7 @@ def test_plain_peer_is_not_answered_because_of_served_topics() -> None:
     # Its list can never hold the name under which they are listed.
     link = Link()
     a = link.add("a", share_delay_s=0.0)
-    a.serve("add", "sink", link.now)
+    a.requests.serve("add", "sink", link.now)
     link.run(3)
     link.forget_sent()
     link.inject(plain_list("hello"))
@@ -143,7 +143,7 @@ def test_plain_peers_are_part_of_the_list_that_joiners_get() -> None:
     assert late.state == "sure"
     assert link.publish(late, "hello", 1) == [True]
     assert link.agrees()
-    assert a.subscriptions() == late.subscriptions()
+    assert a.view.subscriptions() == late.view.subscriptions()
 
 
 def test_joiner_that_learned_of_a_plain_peer_by_list_sends_unbatched_too() -> None:
@@ -192,7 +192,7 @@ def test_plain_peers_topics_only_grow() -> None:
     link.inject(plain_list("x"))
     link.inject(plain_list("y"))
     assert a.has_subscribers("x") and a.has_subscribers("y")
-    assert len(a.nodes(link.now)) == 2
+    assert len(a.view.nodes(link.now)) == 2
 
 
 def test_two_plain_peers_are_kept_apart_by_address() -> None:
@@ -200,7 +200,7 @@ def test_two_plain_peers_are_kept_apart_by_address() -> None:
     a = link.add("a")
     link.inject(plain_list("x"), "10.9.9.1")
     link.inject(plain_list("y"), "10.9.9.2")
-    assert [info.name for info in a.nodes(link.now) if info.is_plain] == [
+    assert [info.name for info in a.view.nodes(link.now) if info.is_plain] == [
         "plain:10.9.9.1",
         "plain:10.9.9.2",
     ]
@@ -266,15 +266,15 @@ def test_plain_peers_are_bounded_and_those_refused_are_counted() -> None:
     a = link.add("a")
     for number in range(PLAIN_PEERS_MAX + 3):
         link.inject(plain_list("hello"), f"10.9.{number // 256}.{number % 256}")
-    assert a.stats()["plain_peers_refused"] == 3
-    assert len(a.nodes(link.now)) == 1 + PLAIN_PEERS_MAX
+    assert a.view.stats()["plain_peers_refused"] == 3
+    assert len(a.view.nodes(link.now)) == 1 + PLAIN_PEERS_MAX
 
 
 def test_plain_list_with_names_that_no_node_publishes_keeps_the_rest() -> None:
     link = Link()
     a = link.add("a")
     link.inject(plain_list("good", "bad//name", "jsonbus.bye", ""))
-    assert [pattern for pattern in a.subscriptions()] == ["good"]
+    assert [pattern for pattern in a.view.subscriptions()] == ["good"]
 
 
 def test_plain_sensors_message_is_delivered() -> None:
@@ -286,7 +286,7 @@ def test_plain_sensors_message_is_delivered() -> None:
     assert (message.topic, message.value) == ("sensor/1", {"celsius": 21.5})
     assert (message.node, message.incarnation) == (f"plain:{ADDRESS}:40000", 0)
     assert message.sequence is None
-    stats = link.nodes[0].stats()
+    stats = link.nodes[0].view.stats()
     assert (stats["messages_received"], stats["messages_delivered"]) == (1, 1)
     assert stats["datagrams_plain"] == 1
     assert message.sent_at == message.received_at
@@ -299,7 +299,7 @@ def test_plain_sensor_is_no_node_and_makes_nobody_doubt() -> None:
     link.inject(plain_message("sensor/1", 1))
     link.run(1)
     assert a.state == "sure"
-    assert len(a.nodes(link.now)) == 1
+    assert len(a.view.nodes(link.now)) == 1
 
 
 def test_basic_node_takes_plain_lists_without_answering() -> None:
@@ -307,5 +307,5 @@ def test_basic_node_takes_plain_lists_without_answering() -> None:
     a = link.add("a", mode="basic")
     link.inject(plain_list("hello"))
     link.run(2)
-    assert len(a.nodes(link.now)) == 2
+    assert len(a.view.nodes(link.now)) == 2
     assert link.senders(is_share) == []

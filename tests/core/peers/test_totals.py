@@ -12,7 +12,7 @@ from tests.core.link import Link, forge, is_share
 
 
 def known(node: Node, name: str, now: float) -> Totals | None:
-    (info,) = [each for each in node.nodes(now) if each.name == name]
+    (info,) = [each for each in node.view.nodes(now) if each.name == name]
     return info.totals
 
 
@@ -83,7 +83,7 @@ def test_totals_of_a_node_that_never_told_any_are_unknown() -> None:
     a = link.add("a")
     link.run(5)
     link.inject(b'{"topic":"jsonbus.topics","payload":["jsonbus.topics","t"]}')
-    (plain,) = [each for each in a.nodes(link.now) if each.is_plain]
+    (plain,) = [each for each in a.view.nodes(link.now) if each.is_plain]
     assert plain.totals is None
     link.add("b")
     link.move()
@@ -102,7 +102,7 @@ def test_malformed_totals_are_refused(totals: bytes) -> None:
         encode_pong, counter=100, to="id001", ping_id=1, totals=Totals(9, 9, 9, 9, 9, 9), **identity
     )
     link.inject(good.replace(b"[9,9,9,9,9,9]", totals))
-    assert a.stats()["rejected_bad_fields"] == 1
+    assert a.view.stats()["rejected_bad_fields"] == 1
     link.inject(good.replace(b"[9,9,9,9,9,9]", b"[9,9,9,9,9,9,10]"))  # of a later version
     assert known(a, "b", link.now) == Totals(9, 9, 9, 9, 9, 9)
 

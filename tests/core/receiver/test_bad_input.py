@@ -66,7 +66,7 @@ def test_bad_datagram_is_counted_by_cause_and_reported_once(data: bytes, cause: 
     a = make_receiver(link, "t")
     for _ in range(3):
         link.inject(data)
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["datagrams_rejected"], stats[f"rejected_{cause}"]) == (3, 3)
     (event,) = link.events_of("a", DatagramRejected)
     assert (event.cause, event.sender) == (cause, "10.9.9.9:40000")
@@ -79,7 +79,7 @@ def test_plain_message_under_an_invalid_name_is_counted_as_malformed() -> None:
     link = Link()
     a = make_receiver(link, "t")
     link.inject(b'{"topic":"a//b","payload":1}')
-    assert a.stats()["messages_malformed"] == 1
+    assert a.view.stats()["messages_malformed"] == 1
 
 
 def test_rejects_are_reported_per_cause_and_sender() -> None:
@@ -102,7 +102,7 @@ def test_reports_are_bounded_and_counting_goes_on() -> None:
     a = link.add("a")
     for number in range(REJECTS_REPORTED_MAX + 100):
         a.receive_datagram(b"[1]", (f"10.{number // 250}.9.{number % 250}", 1), link.now)
-    assert a.stats()["rejected_not_object"] == REJECTS_REPORTED_MAX + 100
+    assert a.view.stats()["rejected_not_object"] == REJECTS_REPORTED_MAX + 100
     link.move()
     assert len(link.events_of("a", DatagramRejected)) == REJECTS_REPORTED_MAX
 
@@ -115,12 +115,12 @@ def test_malformed_item_of_a_batch_ends_it_and_the_rest_is_counted(item: object)
     a = make_receiver(link, "t")
     link.inject(batch(["t", 1], item, ["t", 3]))
     assert link.values("a") == [1]
-    assert a.stats()["messages_malformed"] == 2
-    assert a.stats()["datagrams_rejected"] == 1  # once, however many items
+    assert a.view.stats()["messages_malformed"] == 2
+    assert a.view.stats()["datagrams_rejected"] == 1  # once, however many items
     assert len(link.events_of("a", DatagramRejected)) == 1
     link.inject(batch(["t", 4], counter=2, first_message=4))
     assert link.values("a") == [1, 4]
-    assert a.stats()["messages_lost"] == 0
+    assert a.view.stats()["messages_lost"] == 0
 
 
 @pytest.mark.parametrize("item", ["tu", {"t": 1, "u": 2}])
@@ -131,7 +131,7 @@ def test_batch_item_that_is_no_array_is_malformed(item: object) -> None:
     link.inject(batch(["t", 1]))
     link.inject(batch(item, counter=2, first_message=2))
     assert link.values("a") == [1]
-    assert a.stats()["messages_malformed"] == 1
+    assert a.view.stats()["messages_malformed"] == 1
 
 
 def test_item_with_more_than_topic_and_value_is_a_message() -> None:
@@ -211,7 +211,7 @@ def test_well_formed_nonsense_breaks_nothing_and_is_outlived(seed: int, mode: st
     a = link.add("a", mode=mode, is_master=mode == "master")
     b = link.add("b", mode=mode)
     link.subscribe(a, "t")
-    a.serve("s", "sink", link.now)
+    a.requests.serve("s", "sink", link.now)
     link.run(3)
     link.forget_sent()
     for datagram in _wild_datagrams(random.Random(seed)):

@@ -89,12 +89,12 @@ class Pair:
         ]
         return {
             "deliveries": deliveries,
-            "stats": node.stats(),
+            "stats": node.view.stats(),
             "events": node.take_events(),
             "stir": node.take_stir(),
-            "nodes": node.nodes(self.now),
+            "nodes": node.view.nodes(self.now),
             "timer": node.timer_at(),
-            "output": node.datagrams_to_send(self.now),
+            "output": node.outbox.take(self.now),
         }
 
 
@@ -125,7 +125,7 @@ class Senders:
 
     def _introduce(self) -> None:
         teller = make_node("teller", 1, mode="basic")
-        for data in teller.datagrams_to_send(START):
+        for data in teller.outbox.take(START):
             self.nodes["y"].receive_datagram(data, ADDRESS, START)
 
     def restart(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Wire:
 
     def move(self) -> None:
         for name, node in self.senders.nodes.items():
-            for data in node.datagrams_to_send(self.pair.now):
+            for data in node.outbox.take(self.pair.now):
                 self.bring(data, self.senders.addresses[name])
 
     def bring(self, data: bytes, sender: tuple[str, int]) -> None:
@@ -273,7 +273,7 @@ def test_very_next_datagram_is_delivered() -> None:
     pair = Pair()
     for number in (0, 1, 2):
         assert len(pair.receive(forged(number, number))) == 1
-    assert pair.nodes[0].stats()["datagrams_rejected"] == 0
+    assert pair.nodes[0].view.stats()["datagrams_rejected"] == 0
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_header_that_only_equals_the_next_one_is_refused(fields: dict[str, Any])
     pair = Pair()
     pair.receive(forged(0, 0))
     assert pair.receive(forged(1, 1, **fields)) == []
-    assert pair.nodes[0].stats()["rejected_bad_header"] == 1
+    assert pair.nodes[0].view.stats()["rejected_bad_header"] == 1
     assert len(pair.receive(forged(1, 1))) == 1
 
 
@@ -301,7 +301,7 @@ def test_no_number_goes_on_beyond_the_largest_of_the_format(key: str) -> None:
     pair.receive(forged(0, 0, **last))
     following = {name: number + 1 for name, number in last.items()}
     assert pair.receive(forged(0, 0, **following)) == []
-    assert pair.nodes[0].stats()["rejected_bad_header"] == 1
+    assert pair.nodes[0].view.stats()["rejected_bad_header"] == 1
 
 
 def test_empty_batch_is_the_next_datagram_and_moves_no_number() -> None:
@@ -309,7 +309,7 @@ def test_empty_batch_is_the_next_datagram_and_moves_no_number() -> None:
     pair.receive(forged(1, 1))
     pair.receive(forge(encode_batch, b"", counter=2, first_message=2))
     assert len(pair.receive(forged(3, 2))) == 1
-    assert pair.nodes[0].stats()["messages_lost"] == 0
+    assert pair.nodes[0].view.stats()["messages_lost"] == 0
 
 
 @pytest.mark.parametrize("incarnation", [0, 1, 2])
@@ -318,8 +318,8 @@ def test_next_numbers_under_another_incarnation_are_no_next_datagram(incarnation
     pair.receive(forged(1, 1))
     pair.receive(forged(2, 2, incarnation))
     pair.receive(forged(3, 3))
-    assert pair.nodes[0].stats()["datagrams_outdated"] == (incarnation < 1)
-    assert pair.nodes[0].stats()["messages_lost"] == (incarnation != 1)
+    assert pair.nodes[0].view.stats()["datagrams_outdated"] == (incarnation < 1)
+    assert pair.nodes[0].view.stats()["messages_lost"] == (incarnation != 1)
 
 
 def test_next_datagram_shows_that_what_was_heard_under_its_id_is_no_restart() -> None:
@@ -327,7 +327,7 @@ def test_next_datagram_shows_that_what_was_heard_under_its_id_is_no_restart() ->
     for number in range(1, 6):
         assert len(pair.receive(forged(number, number))) == 1
         assert len(pair.receive(forged(number, number, 2))) == 1
-    assert pair.nodes[0].stats()["datagrams_outdated"] == 0
+    assert pair.nodes[0].view.stats()["datagrams_outdated"] == 0
 
 
 @pytest.mark.parametrize("payload", [None, 7, "tt", {"t": 1}, {}])
@@ -336,7 +336,7 @@ def test_next_batch_that_is_no_array_is_refused(payload: object) -> None:
     pair.receive(forged(1, 1))
     body = codec.loads(forge(encode_batch, b"", counter=2, first_message=2))
     assert pair.receive(codec.dumps(body | {"payload": payload})) == []
-    assert pair.nodes[0].stats()["rejected_bad_fields"] == 1
+    assert pair.nodes[0].view.stats()["rejected_bad_fields"] == 1
 
 
 @pytest.mark.parametrize("levels", [253, 254, 255])

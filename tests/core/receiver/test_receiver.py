@@ -43,7 +43,7 @@ def batch(*items: object, counter: int = 1, first_message: int = 1) -> bytes:
 def test_messages_have_topic_value_sequence_and_origin() -> None:
     link = Link()
     a, b = link.add("a", opened=False), link.add("b")
-    a.wall_offset_s = 50_000.0
+    a.outbox.wall_offset_s = 50_000.0
     link.subscribe(b, "t")
     link.run(3)
     link.open(a)
@@ -92,11 +92,11 @@ def test_forged_restarts_between_its_words_do_not_mute_a_node() -> None:
 def test_what_comes_in_is_counted() -> None:
     link = Link()
     a = make_receiver(link, "t")
-    before = a.stats()
+    before = a.view.stats()
     datagrams = [message(1), batch(["t", 2], ["u", 3], counter=2, first_message=2), b"nonsense"]
     for data in datagrams:
         a.receive_datagram(data, SENDER, link.now)
-    after = a.stats()
+    after = a.view.stats()
     grown = {key: after[key] - before.get(key, 0) for key in after if after[key] != before.get(key)}
     assert grown == {
         "datagrams_received": 3,
@@ -120,7 +120,7 @@ def test_one_message_reaches_every_sink_that_wants_it_once() -> None:
     deliveries = {sink: [each.value for each in got] for sink, got in a.take_deliveries()}
     assert deliveries == {"first": [1, 2], "second": [1, 2]}
     assert a.take_deliveries() == []
-    assert a.stats()["messages_delivered"] == 2
+    assert a.view.stats()["messages_delivered"] == 2
 
 
 def test_subscription_made_later_gets_only_later_messages() -> None:
@@ -132,7 +132,7 @@ def test_subscription_made_later_gets_only_later_messages() -> None:
     a.unsubscribe("t", "sink", link.now)
     link.inject(message(3))
     assert link.values("a") == [2]
-    assert a.stats()["messages_unwanted"] == 2
+    assert a.view.stats()["messages_unwanted"] == 2
 
 
 def test_own_datagrams_that_come_back_are_ignored() -> None:
@@ -140,11 +140,11 @@ def test_own_datagrams_that_come_back_are_ignored() -> None:
     a = make_receiver(link, "t")
     link.subscribe(link.add("b"), "t")
     link.run(3)
-    before = a.stats()["messages_received"]
+    before = a.view.stats()["messages_received"]
     link.publish(a, "t", 1, 2)
     assert link.values("a") == [1, 2]  # once, from itself
     assert link.values("b") == [1, 2]
-    assert a.stats()["messages_received"] == before
+    assert a.view.stats()["messages_received"] == before
 
 
 def test_repeated_datagrams_are_dropped_and_counted() -> None:
@@ -153,7 +153,7 @@ def test_repeated_datagrams_are_dropped_and_counted() -> None:
     for number in (1, 2, 1, 2, 2):
         link.inject(message(number))
     assert link.values("a") == [1, 2]
-    assert a.stats()["datagrams_repeated"] == 3
+    assert a.view.stats()["datagrams_repeated"] == 3
 
 
 def test_datagrams_of_a_former_incarnation_are_dropped_and_counted() -> None:
@@ -163,7 +163,7 @@ def test_datagrams_of_a_former_incarnation_are_dropped_and_counted() -> None:
         link.inject(forge(encode_ping, incarnation=9, counter=counter, ping_id=1))
     link.inject(message(1))
     assert link.values("a") == []
-    assert a.stats()["datagrams_outdated"] == 1
+    assert a.view.stats()["datagrams_outdated"] == 1
 
 
 # --- Losses ---------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_lost_messages_are_counted_and_reported_with_who_lost_how_many() -> None
     for number in (1, 2, 6):
         link.inject(message(number))
     assert link.events_of("a", MessagesLost) == [MessagesLost("stranger", "stranger", 3)]
-    assert a.stats()["messages_lost"] == 3
+    assert a.view.stats()["messages_lost"] == 3
 
 
 def test_late_message_is_delivered_and_taken_off_the_count() -> None:
@@ -184,7 +184,7 @@ def test_late_message_is_delivered_and_taken_off_the_count() -> None:
     for number in (1, 3, 2):
         link.inject(message(number))
     assert link.values("a") == [1, 3, 2]
-    assert a.stats()["messages_lost"] == 0
+    assert a.view.stats()["messages_lost"] == 0
 
 
 def test_loss_at_the_end_of_a_burst_is_noticed_by_the_next_control_datagram() -> None:
@@ -196,10 +196,10 @@ def test_loss_at_the_end_of_a_burst_is_noticed_by_the_next_control_datagram() ->
     link.cut_off(a)
     link.publish(b, "t", 2, 3)
     link.heal()
-    assert a.stats()["messages_lost"] == 0
+    assert a.view.stats()["messages_lost"] == 0
     link.run(2.1)
-    assert a.stats()["messages_lost"] == 2
-    (info,) = [each for each in a.nodes(link.now) if each.name == "b"]
+    assert a.view.stats()["messages_lost"] == 2
+    (info,) = [each for each in a.view.nodes(link.now) if each.name == "b"]
     assert (info.received, info.lost) == (1, 2)
 
 
@@ -208,7 +208,7 @@ def test_unwanted_messages_count_as_received_not_as_lost() -> None:
     a = make_receiver(link, "t")
     link.inject(batch(["t", 1], ["u", 2], ["t", 3]))
     link.inject(batch(["t", 4], counter=2, first_message=4))
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["messages_lost"], stats["messages_unwanted"]) == (0, 1)
     assert link.values("a") == [1, 3, 4]
 
@@ -219,11 +219,11 @@ def test_unwanted_messages_count_as_received_not_as_lost() -> None:
 def test_large_unwanted_message_is_counted_without_being_parsed() -> None:
     link = Link()
     a = make_receiver(link, "t")
-    received = a.stats()["datagrams_received"]
+    received = a.view.stats()["datagrams_received"]
     broken = message(1, "x" * 2_000, topic="u").replace(b"xxx", b'"",', 1)  # not even JSON
     link.inject(broken)
     link.inject(message(2, "x" * 2_000, topic="u"))
-    stats = a.stats()
+    stats = a.view.stats()
     assert stats["datagrams_received"] == received + 2
     assert (stats["messages_received"], stats["messages_unwanted"]) == (2, 2)
     assert stats["datagrams_rejected"] == 0
@@ -237,7 +237,7 @@ def test_large_unwanted_messages_leave_no_gap_and_are_not_counted_twice() -> Non
     link.inject(message(2, "x" * 2_000, topic="u"))
     link.inject(message(2, "x" * 2_000, topic="u"))
     link.inject(message(3))
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["messages_lost"], stats["datagrams_repeated"]) == (0, 1)
     assert link.values("a") == [1, 3]
 
@@ -254,5 +254,5 @@ def test_large_unwanted_plain_message_is_counted_too() -> None:
     link = Link()
     a = make_receiver(link, "t")
     link.inject(codec.dumps({"topic": "u", "payload": "x" * 2_000}))
-    stats = a.stats()
+    stats = a.view.stats()
     assert (stats["datagrams_plain"], stats["messages_unwanted"]) == (1, 1)

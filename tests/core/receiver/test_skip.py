@@ -45,7 +45,7 @@ class Ear:
         self.link.subscribe(self.node, "t")
         self.link.run(3)
         self.node.take_stir()
-        self._before = self.node.stats()
+        self._before = self.node.view.stats()
 
     def hear(self, *datagrams: bytes, sender: tuple[str, int] = HERE) -> None:
         for data in datagrams:
@@ -55,7 +55,7 @@ class Ear:
         return [each.value for _, messages in self.node.take_deliveries() for each in messages]
 
     def gained(self, *names: str) -> list[int]:
-        stats = self.node.stats()
+        stats = self.node.view.stats()
         return [stats[name] - self._before.get(name, 0) for name in names]
 
 
@@ -236,8 +236,8 @@ def test_single_forged_restart_does_not_mute_a_node_whose_messages_are_skipped(
 def make_talker(link: Link) -> tuple[Node, Node]:
     """One that hears, and one that sends whatever it has."""
     hearer, talker = link.add("hearer"), link.add("talker", mode="basic")
-    talker.wall_offset_s = SENT_US / 1_000_000
-    talker.allow_bytes(1_400, 65_507)
+    talker.outbox.wall_offset_s = SENT_US / 1_000_000
+    talker.outbox.allow_bytes(1_400, 65_507)
     link.run(10)
     return hearer, talker
 
@@ -249,9 +249,9 @@ def test_node_that_only_sends_what_is_unwanted_is_not_suspected() -> None:
     for _ in range(60):
         link.publish(talker, "u", LARGE)
         link.run(1)
-    assert hearer.stats()["suspicions_sent"] == 0
+    assert hearer.view.stats()["suspicions_sent"] == 0
     assert link.events_of("hearer", NodeLeft) == []
-    assert hearer.stats()["messages_unwanted"] == 60
+    assert hearer.view.stats()["messages_unwanted"] == 60
     link.run(60)  # now it is silent
     assert [event.name for event in link.events_of("hearer", NodeLeft)] == ["talker"]
 

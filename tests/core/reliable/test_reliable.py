@@ -64,11 +64,11 @@ def test_everything_arrives_once_and_in_order_whatever_is_lost(loss: float, seed
             got = [m.value for m in link.received[f"s{number}"] if m.topic == f"t/{topic}"]
             assert got == list(range(topic, 300, 3))
         assert len({m.sequence for m in link.received[f"s{number}"]}) == 300
-        assert node.stats()["messages_lost"] == 0
-        assert node.stats()["messages_delivered"] == 300
-        assert node.stats()["messages_given_up"] == 0
+        assert node.view.stats()["messages_lost"] == 0
+        assert node.view.stats()["messages_delivered"] == 300
+        assert node.view.stats()["messages_given_up"] == 0
         assert link.events_of(f"s{number}", GapFound) == []
-    assert (p.stats()["messages_repaired"] > 0) == (loss > 0)
+    assert (p.view.stats()["messages_repaired"] > 0) == (loss > 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,7 +82,7 @@ def test_large_values_are_repaired_too(seed: int) -> None:
         link.run(0.05)
     link.run(5)
     assert link.values("s0") == values
-    assert s.stats()["messages_lost"] == 0
+    assert s.view.stats()["messages_lost"] == 0
 
 
 @pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
@@ -99,7 +99,7 @@ def test_of_a_large_value_only_the_slices_that_somebody_misses_are_sent_again(lo
     # Each of two subscribers misses its share, and of what is sent again a share of that.
     assert again <= 2 * count * loss / (1 - loss) * 1.5 + 20
     for node in subscribers:
-        assert node.stats()["messages_lost"] == 0
+        assert node.view.stats()["messages_lost"] == 0
         assert node._fragments.size_bytes == 0
     assert max(map(len, link.datagrams)) <= 1400
 
@@ -127,11 +127,11 @@ def test_without_loss_nothing_is_asked_for_and_beats_end_with_the_history() -> N
     assert 5 <= len(beats) <= 12
     assert beats[0].beats == [("t", 3, 1)]
     assert link.frames("s0", NakFrame) == []
-    assert p.stats()["messages_kept_for_repair"] == 0
+    assert p.view.stats()["messages_kept_for_repair"] == 0
     link.forget_sent()
     link.run(10)
     assert link.frames("p", BeatFrame) == []
-    assert s.stats()["naks_sent"] == 0
+    assert s.view.stats()["naks_sent"] == 0
 
 
 def test_the_last_message_is_repaired_though_nothing_follows_it() -> None:
@@ -155,7 +155,7 @@ def test_the_very_first_messages_are_repaired_too() -> None:
     publish(link, p, "t", 4)
     link.run(1)
     assert link.values("s0") == [1, 2, 3, 4]
-    assert s.stats()["messages_lost"] == 0
+    assert s.view.stats()["messages_lost"] == 0
 
 
 def test_a_late_subscriber_gets_nothing_from_before_and_hears_of_no_gap() -> None:
@@ -202,8 +202,8 @@ def test_what_is_gone_is_told_as_a_gap_and_the_rest_goes_on() -> None:
     assert link.values("s0") == [1, 4]
     (gap,) = link.events_of("s0", GapFound)
     assert (gap.name, gap.topic, gap.first, gap.last) == ("p", "t", 2, 3)
-    assert s.stats()["messages_given_up"] == 2
-    assert s.stats()["messages_lost"] == 2
+    assert s.view.stats()["messages_given_up"] == 2
+    assert s.view.stats()["messages_lost"] == 2
     assert link.events_of("s0", MessagesLost)
 
 
@@ -257,7 +257,7 @@ def test_nobody_wants_it_and_nothing_is_kept() -> None:
     link = Link()
     p, _ = make_group(link, 1, "t")
     assert not p.publish("unwanted", 1, link.now, is_reliable=True)
-    assert p.stats()["messages_kept_for_repair"] == 0
+    assert p.view.stats()["messages_kept_for_repair"] == 0
     link.run(1)
     assert link.frames("p", BeatFrame) == []
 

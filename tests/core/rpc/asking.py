@@ -18,21 +18,21 @@ def is_answer(frame: Frame) -> bool:
 
 
 def ports_of(link: Link, node: Node, who: str) -> list[int | None]:
-    return [place.port for place in node.find(who, link.now)]
+    return [place.port for place in node.directory.find(who, link.now)]
 
 
 def ask(link: Link, node: Node, who: str) -> list[Place]:
     """Ask, let the answers come, and see who was found."""
-    node.ask_where(who, link.now)
+    node.directory.ask(who, link.now)
     link.move()
-    return node.find(who, link.now)
+    return node.directory.find(who, link.now)
 
 
 def add_group(link: Link, count: int = 3, **settings: Any) -> list[Node]:
     """Nodes n0, n1, … that agree; their channels are at ports 1, 2, …"""
     nodes = link.add_many(count, **settings)
     for number, node in enumerate(nodes):
-        node.set_channel_port(number + 1, link.now)
+        node.directory.set_channel_port(number + 1, link.now)
     link.move()
     link.run(5)
     link.forget_sent()

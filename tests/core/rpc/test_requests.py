@@ -10,8 +10,7 @@ from jsonbus.core.events import ReplyReceived
 from jsonbus.core.limits import REPLIES_KEPT_MAX
 from jsonbus.core.node import Node
 from jsonbus.core.rpc import requests
-from jsonbus.core.rpc.dialogue import REQUEST_BYTES_MAX
-from jsonbus.core.rpc.requests import Request
+from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX, Request
 from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
 from jsonbus.errors import LocalError
 from tests.core.link import Link
@@ -20,13 +19,13 @@ from tests.core.link import Link
 def make_pair(link: Link, **settings: Any) -> tuple[Node, Node]:
     """One that asks and one that serves "add"."""
     a, b = link.add("a", **settings), link.add("b", **settings)
-    b.serve("add", "adder", link.now)
+    b.requests.serve("add", "adder", link.now)
     link.run(5)
     return a, b
 
 
 def ask(link: Link, node: Node, topic: str = "add", value: Any = 1, timeout_s: float = 1.0) -> int:
-    request_id = node.request(topic, value, timeout_s, link.now)
+    request_id = node.requests.request(topic, value, timeout_s, link.now)
     link.move()
     return request_id
 
@@ -39,7 +38,7 @@ def answer(link: Link, node: Node, value: Any = None, error: str | None = None) 
     """Reply to the oldest request that waits."""
     request = requests_of(link, node.settings.name)[0]
     link.received[node.settings.name].remove(request)
-    node.reply(request, value, error, link.now)
+    node.requests.reply(request, value, error, link.now)
     link.move()
 
 
@@ -59,7 +58,7 @@ def test_lost_request_is_repeated_at_growing_intervals_until_its_deadline() -> N
     link.run(5)
     at = [when - begun for name, when, frame in link.sent if isinstance(frame, RequestFrame)]
     assert at == pytest.approx([0.0, 0.1, 0.3, 0.7, 1.5])
-    assert a.stats()["requests_repeated"] == 4
+    assert a.view.stats()["requests_repeated"] == 4
 
 
 def test_lost_request_is_served_by_its_repeat() -> None:
@@ -84,7 +83,7 @@ def test_lost_reply_is_repeated_without_running_the_handler_twice() -> None:
     link.run(0.11)
     assert [reply.value for reply in replies(link)] == [42]
     assert requests_of(link, "b") == []
-    assert b.stats()["requests_served"] == 1
+    assert b.view.stats()["requests_served"] == 1
     assert len(link.frames("b", ReplyFrame)) == 2
 
 
@@ -93,7 +92,7 @@ def test_repeats_while_the_handler_works_do_not_start_it_again() -> None:
     a, b = make_pair(link)
     ask(link, a, timeout_s=5.0)
     link.run(2)
-    assert a.stats()["requests_repeated"] >= 3
+    assert a.view.stats()["requests_repeated"] >= 3
     assert len(requests_of(link, "b")) == 1
     answer(link, b, 1)
     link.run(3)
@@ -106,20 +105,20 @@ def test_answered_request_is_not_repeated() -> None:
     ask(link, a, timeout_s=5.0)
     answer(link, b, 1)
     link.run(5)
-    assert a.stats()["requests_repeated"] == 0
+    assert a.view.stats()["requests_repeated"] == 0
 
 
 def test_cancelled_request_is_not_repeated_and_a_late_reply_only_counted() -> None:
     link = Link()
     a, b = make_pair(link)
     request_id = ask(link, a)
-    a.cancel_request(request_id)
+    a.requests.cancel(request_id)
     link.run(1)
     answer(link, b, 1)
     assert replies(link) == []
-    assert a.stats()["requests_repeated"] == 0
-    assert a.stats()["replies_too_late"] == 1
-    a.cancel_request(request_id)  # again: nothing to cancel
+    assert a.view.stats()["requests_repeated"] == 0
+    assert a.view.stats()["replies_too_late"] == 1
+    a.requests.cancel(request_id)  # again: nothing to cancel
 
 
 # --- Serving --------------------------------------------------------------------------------------
@@ -129,24 +128,24 @@ def test_first_reply_of_several_servers_counts() -> None:
     link = Link()
     a, b = make_pair(link)
     c = link.add("c")
-    c.serve("add", "adder", link.now)
+    c.requests.serve("add", "adder", link.now)
     link.run(3)
     ask(link, a)
     answer(link, c, "from c")
     answer(link, b, "from b")
     assert [(reply.value, reply.name) for reply in replies(link)] == [("from c", "c")]
-    assert a.stats()["replies_too_late"] == 1
+    assert a.view.stats()["replies_too_late"] == 1
 
 
 def test_own_serving_answers_own_requests_without_the_network() -> None:
     link = Link()
     a = link.add("a")
-    a.serve("add", "adder", link.now)
+    a.requests.serve("add", "adder", link.now)
     request_id = ask(link, a, value=(1, 2))
     (request,) = requests_of(link, "a")
     assert request.value == [1, 2]
-    a.reply(request, {"sum": 3}, None, link.now)
-    a.reply(request, {"sum": 4}, None, link.now)  # answered already
+    a.requests.reply(request, {"sum": 3}, None, link.now)
+    a.requests.reply(request, {"sum": 4}, None, link.now)  # answered already
     link.move()
     assert replies(link) == [ReplyReceived(request_id, {"sum": 3}, a.settings.node, "a", None)]
     assert link.frames("a", RequestFrame) == []
@@ -157,12 +156,12 @@ def test_topic_is_served_once_per_node() -> None:
     link = Link()
     _, b = make_pair(link)
     with pytest.raises(LocalError, match="already"):
-        b.serve("add", "another", link.now)
-    assert b.serves("add")
-    b.unserve("add", link.now)
-    b.unserve("add", link.now)
-    assert not b.serves("add")
-    b.serve("add", "another", link.now)
+        b.requests.serve("add", "another", link.now)
+    assert b.requests.serves("add")
+    b.requests.unserve("add", link.now)
+    b.requests.unserve("add", link.now)
+    assert not b.requests.serves("add")
+    b.requests.serve("add", "another", link.now)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_second_answer_to_one_request_is_ignored() -> None:
     ask(link, a)
     (request,) = requests_of(link, "b")
     for value in (1, 2):
-        b.reply(request, value, None, link.now)
+        b.requests.reply(request, value, None, link.now)
     link.move()
     assert [reply.value for reply in replies(link)] == [1]
     assert len(link.frames("b", ReplyFrame)) == 1
@@ -213,7 +212,7 @@ def test_second_answer_to_one_request_is_ignored() -> None:
 def test_replies_are_kept_for_repeats_within_bounds() -> None:
     link = Link()
     a, b = make_pair(link)
-    kept = b._dialogue._serving._replies
+    kept = b.requests._serving._replies
     for number in range(REPLIES_KEPT_MAX + 10):
         ask(link, a, value=number)
         answer(link, b, number)
@@ -222,7 +221,7 @@ def test_replies_are_kept_for_repeats_within_bounds() -> None:
         ask(link, a)
         answer(link, b, "x" * 60_000)
     assert sum(len(payload) for payload, _ in kept.values()) <= 4 << 20
-    assert b._dialogue._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
+    assert b.requests._serving._replies_bytes == sum(len(payload) for payload, _ in kept.values())
     assert len(replies(link)) == REPLIES_KEPT_MAX + 110
 
 
@@ -233,7 +232,7 @@ def test_requests_never_answered_make_room(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(5):
         ask(link, a, timeout_s=0.5)
     ask(link, a, timeout_s=0.5)
-    assert b.stats()["requests_refused"] >= 1
+    assert b.view.stats()["requests_refused"] >= 1
     assert len(requests_of(link, "b")) == 5
     link.run(2)
     link.received["b"].clear()
@@ -245,6 +244,6 @@ def test_served_topics_are_announced_and_not_shown_as_subscriptions() -> None:
     link = Link()
     a, b = make_pair(link)
     assert b.own_entry().patterns == ("jsonbus.request/add",)
-    assert a.subscriptions() == {}
+    assert a.view.subscriptions() == {}
     assert not a.has_subscribers("add")
     assert link.publish(a, "add", 1) == [False]

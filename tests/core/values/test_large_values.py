@@ -28,7 +28,7 @@ def make_pair(link: Link, *patterns: str, **settings: Any) -> tuple[Node, Node]:
 
 def slices_of(node: Node, now: float) -> list[bytes]:
     """What the node has to send; all of it slices."""
-    datagrams = node.datagrams_to_send(now)
+    datagrams = node.outbox.take(now)
     assert all(isinstance(decode(each), FragmentFrame) for each in datagrams)
     return datagrams
 
@@ -42,15 +42,15 @@ def test_a_large_value_arrives_in_datagrams_that_no_network_has_to_cut(size: int
     assert link.values("b") == [1, value, 2]
     assert [message.sequence for message in link.received["b"]] == [1, 2, 3]
     assert max(map(len, link.datagrams)) <= 1400
-    assert b.stats()["messages_lost"] == 0
-    assert b.stats()["messages_received"] == b.stats()["messages_delivered"] == 3
-    assert b.stats()["fragments_received"] == len(link.frames("a", FragmentFrame))
+    assert b.view.stats()["messages_lost"] == 0
+    assert b.view.stats()["messages_received"] == b.view.stats()["messages_delivered"] == 3
+    assert b.view.stats()["fragments_received"] == len(link.frames("a", FragmentFrame))
 
 
 def test_where_the_network_carries_it_one_datagram_takes_a_large_value() -> None:
     link = Link()
     a, _ = make_pair(link, "t")
-    a.allow_bytes(7_800, 65_507)
+    a.outbox.allow_bytes(7_800, 65_507)
     link.publish(a, "t", "x" * 60_000)
     assert link.values("b") == ["x" * 60_000]
     assert len(link.datagrams) == 1
@@ -85,7 +85,7 @@ def test_slices_in_any_order_and_repeated_make_one_message(seed: int) -> None:
         got += [m for _, ms in b.receive(datagram, ADDRESS, link.now) for m in ms]
     assert sorted(message.value for message in got) == values
     assert {message.sequence for message in got} == {1, 2, 3}
-    assert b.stats()["messages_lost"] == 0
+    assert b.view.stats()["messages_lost"] == 0
 
 
 def test_one_lost_slice_loses_one_value_and_that_is_told() -> None:
@@ -103,11 +103,11 @@ def test_one_lost_slice_loses_one_value_and_that_is_told() -> None:
     link.drop = lose_one
     link.publish(a, "t", "first" * 2_000, "second" * 2_000, "third")
     assert link.values("b") == ["second" * 2_000, "third"]
-    assert b.stats()["messages_lost"] == 1
+    assert b.view.stats()["messages_lost"] == 1
     (event,) = link.events_of("b", MessagesLost)
     assert (event.name, event.count) == ("a", 1)
     link.run(FRAGMENT_AGE_S + 1)
-    assert b.stats()["messages_incomplete"] == 1
+    assert b.view.stats()["messages_incomplete"] == 1
     assert link.values("b") == ["second" * 2_000, "third"]
 
 
@@ -117,12 +117,12 @@ def test_a_value_that_comes_late_is_no_longer_lost() -> None:
     a.publish("t", "x" * 3_000, link.now)
     slices = slices_of(a, link.now)
     a.publish("t", "after", link.now)
-    (after,) = a.datagrams_to_send(link.now)
+    (after,) = a.outbox.take(link.now)
     for datagram in (*slices[:-1], after):
         b.receive_datagram(datagram, ADDRESS, link.now)
-    assert b.stats()["messages_lost"] == 1
+    assert b.view.stats()["messages_lost"] == 1
     b.receive_datagram(slices[-1], ADDRESS, link.now)
-    assert b.stats()["messages_lost"] == 0
+    assert b.view.stats()["messages_lost"] == 0
     values = [message.value for _, messages in b.take_deliveries() for message in messages]
     assert values == ["after", "x" * 3_000]
 
@@ -136,11 +136,11 @@ def test_of_a_value_that_nobody_here_wants_no_slice_is_kept() -> None:
     link.publish(a, "t", "x" * 100_000)
     assert link.values("b") == ["x" * 100_000]
     assert link.values("c") == []
-    assert c.stats()["messages_unwanted"] == 1
-    assert c.stats()["messages_lost"] == c.stats()["messages_incomplete"] == 0
+    assert c.view.stats()["messages_unwanted"] == 1
+    assert c.view.stats()["messages_lost"] == c.view.stats()["messages_incomplete"] == 0
     assert c._fragments.size_bytes == 0
     link.publish(a, "t", 1)
-    assert c.stats()["messages_lost"] == 0
+    assert c.view.stats()["messages_lost"] == 0
 
 
 def test_slices_of_a_node_that_leaves_are_forgotten() -> None:
@@ -184,7 +184,7 @@ def test_slices_that_make_no_message_are_counted_and_dropped(text: str, cause: s
         forged = forged.replace(b'"q":%d' % frame.header.counter, counter)
         forged = forged.replace(b'"f":[%d,0,%d]' % (frame.number, frame.count), place)
         assert b.receive(forged, ADDRESS, link.now) == []
-    assert b.stats()["messages_delivered"] == 0
+    assert b.view.stats()["messages_delivered"] == 0
     assert b._fragments.size_bytes == 0
     if cause is not None:
         assert b.counters.rejected == {cause: 1}

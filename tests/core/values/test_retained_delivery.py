@@ -86,7 +86,7 @@ def test_none_ends_it_and_reaches_who_is_there() -> None:
     join(link, "early", "door")
     retain(link, p, "door", "open")
     retain(link, p, "door", None)
-    assert p.stats()["values_retained"] == 0
+    assert p.view.stats()["values_retained"] == 0
     join(link, "late", "door")
     assert got(link, "early") == [("door", "open", False), ("door", None, False)]
     assert got(link, "late") == []

@@ -49,19 +49,19 @@ def test_a_node_ignores_echoes_without_a_word(mode: str) -> None:
     node = link.add("a", mode=mode, is_master=mode == "master")
     link.subscribe(node, "**")
     link.run(3)
-    before, state = node.stats(), node.state
+    before, state = node.view.stats(), node.state
     link.forget_sent()
     link.events["a"].clear()
     for data in (echo(), echo(65_000, counter=2), echoed(), echoed(to="stranger", name="desk")):
         link.inject(data)
-    after = node.stats()
+    after = node.view.stats()
     assert {key for key in after if after[key] != before.get(key)} == {
         "datagrams_received",
         "bytes_received",
     }
     assert node.state == state
     assert link.events["a"] == [] and link.sent == [] and link.values("a") == []
-    assert [info.name for info in node.nodes(link.now)] == ["a"]
+    assert [info.name for info in node.view.nodes(link.now)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_an_answer_with_wrong_fields_is_bad_input(fields: dict[str, object]) -> 
     header = {"n": "stranger", "i": 1, "q": 1, "m": 1, "t": 1}
     body = {"topic": "jsonbus.echoed", "payload": "", "jb": {**header, **fields}}
     link.inject(codec.dumps(body))
-    assert node.stats()["rejected_bad_fields"] == 1
+    assert node.view.stats()["rejected_bad_fields"] == 1

@@ -220,10 +220,10 @@ def test_what_is_left_is_noticed() -> None:
     with pytest.raises(BrokenInvariantError, match="one holds 1 bytes"):
         left.finished()
     end.owner.budget.note("somebody", 0, 0)
-    pair.one.core.seek()
+    pair.one.core.directory.start_lookup()
     with pytest.raises(BrokenInvariantError, match="still seeks"):
         left.finished()
-    pair.one.core.give_up()
+    pair.one.core.directory.stop_lookup()
     assert pair.world.channels.of(pair.two).tcp_port is not None
     port = pair.world.channels.of(pair.two).tcp_port or 0
     pair.world.channels.streams.dial(0, 1, port, lambda socket, why: None)

@@ -66,9 +66,9 @@ def make_publisher_node() -> Node:
     # A newcomer makes it look anew at what it may withhold; a converged group has none.
     newcomer = Node(NodeSettings("newcomer", 1, "newcomer"), random.Random(1))
     newcomer.open(0.0)
-    for datagram in newcomer.datagrams_to_send(0.0):
+    for datagram in newcomer.outbox.take(0.0):
         node.receive_datagram(datagram, ADDRESS, 0.0)
-    node.datagrams_to_send(0.0)
+    node.outbox.take(0.0)
     assert node.state == "sure"
     return node
 
@@ -144,7 +144,7 @@ def _time_us(order: list[str], run: Callable[[], object]) -> float:
 
 def _publish_all(node: Node, order: list[str]) -> list[bytes]:
     datagrams: list[bytes] = []
-    publish, take = node.publish, node.datagrams_to_send
+    publish, take = node.publish, node.outbox.take
     waiting = 0
     for name in order:
         publish(name, SENSOR, 0.0)

@@ -98,7 +98,7 @@ def node_publish(_prepared: int) -> Loop:
     node = make_publisher_node()
 
     def loop(count: int) -> None:
-        publish, take = node.publish, node.datagrams_to_send
+        publish, take = node.publish, node.outbox.take
         for _ in range(count // MESSAGES_PER_SEND):
             for _ in range(MESSAGES_PER_SEND):
                 publish(TOPIC, SENSOR, 0.0)
@@ -111,7 +111,7 @@ def node_publish_singly(_prepared: int) -> Loop:
     node = make_publisher_node()
 
     def loop(count: int) -> None:
-        publish, take = node.publish, node.datagrams_to_send
+        publish, take = node.publish, node.outbox.take
         for _ in range(count):
             publish(TOPIC, SENSOR, 0.0)
             take(0.0)
@@ -176,7 +176,7 @@ def bus_receive(prepared: int) -> Loop:
     """From the transport to a handler, by receive thread and worker."""
     sender = Node(NodeSettings("publisher", 1, "publisher", mode="basic"), random.Random(1))
     sender.open(0.0)
-    greeting, datagrams = sender.datagrams_to_send(0.0), list(_batches(sender, prepared))
+    greeting, datagrams = sender.outbox.take(0.0), list(_batches(sender, prepared))
     transport = ScriptedTransport()
     bus = _open_bus(transport)
     handled, expected, finished = 0, 0, threading.Event()
@@ -252,13 +252,13 @@ def _batches(sender: Node, count: int) -> Iterator[bytes]:
     for _ in range(count // MESSAGES_PER_SEND):
         for _ in range(MESSAGES_PER_SEND):
             sender.publish(TOPIC, SENSOR, 0.0)
-        yield from sender.datagrams_to_send(0.0)
+        yield from sender.outbox.take(0.0)
 
 
 def _singles(sender: Node, value: Any, count: int) -> Iterator[bytes]:
     for _ in range(count):
         sender.publish(TOPIC, value, 0.0)
-        yield from sender.datagrams_to_send(0.0)
+        yield from sender.outbox.take(0.0)
 
 
 def _make_patterns() -> PatternMap[int]:

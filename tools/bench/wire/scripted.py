@@ -100,7 +100,7 @@ class Company(ScriptedTransport):
             while self._sent:
                 self._node.receive_datagram(self._sent.popleft(), ADDRESS, now)
             self._node.handle_timer(now)
-            answers = self._node.datagrams_to_send(now)
+            answers = self._node.outbox.take(now)
             if answers:
                 self.bring(answers)
             time.sleep(STEP_S)

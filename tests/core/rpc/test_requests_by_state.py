@@ -8,8 +8,7 @@ import pytest
 
 from jsonbus.core.events import ReplyReceived, RequestUnserved
 from jsonbus.core.node import Node
-from jsonbus.core.rpc.dialogue import REQUEST_BYTES_MAX
-from jsonbus.core.rpc.requests import Request
+from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX, Request
 from jsonbus.core.wire.frames import RequestFrame
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 from tests.core.link import Link
@@ -18,13 +17,13 @@ from tests.core.link import Link
 def make_pair(link: Link, **settings: Any) -> tuple[Node, Node]:
     """One that asks and one that serves "add"."""
     a, b = link.add("a", **settings), link.add("b", **settings)
-    b.serve("add", "adder", link.now)
+    b.requests.serve("add", "adder", link.now)
     link.run(5)
     return a, b
 
 
 def ask(link: Link, node: Node, topic: str = "add", value: Any = 1, timeout_s: float = 1.0) -> int:
-    request_id = node.request(topic, value, timeout_s, link.now)
+    request_id = node.requests.request(topic, value, timeout_s, link.now)
     link.move()
     return request_id
 
@@ -37,7 +36,7 @@ def answer(link: Link, node: Node, value: Any = None, error: str | None = None) 
     """Reply to the oldest request that waits."""
     request = requests_of(link, node.settings.name)[0]
     link.received[node.settings.name].remove(request)
-    node.reply(request, value, error, link.now)
+    node.requests.reply(request, value, error, link.now)
     link.move()
 
 
@@ -54,7 +53,7 @@ def test_request_is_answered() -> None:
     assert (request.node, request.name) == (a.settings.node, "a")
     answer(link, b, 3)
     assert replies(link) == [ReplyReceived(request_id, 3, b.settings.node, "b", None)]
-    assert a.stats()["requests_sent"] == b.stats()["requests_served"] == 1
+    assert a.view.stats()["requests_sent"] == b.view.stats()["requests_served"] == 1
 
 
 def test_failure_reaches_the_asker() -> None:
@@ -71,7 +70,7 @@ def test_answers_find_their_questions() -> None:
     ids = [ask(link, a, value=number) for number in range(3)]
     waiting = requests_of(link, "b")
     for request in reversed(waiting):
-        b.reply(request, request.value * 10, None, link.now)
+        b.requests.reply(request, request.value * 10, None, link.now)
     link.move()
     assert {reply.request_id: reply.value for reply in replies(link)} == {
         ids[0]: 0,
@@ -102,7 +101,7 @@ def test_nobody_serves_is_known_at_once_when_sure() -> None:
 def test_joiner_waits_with_its_request_until_it_knows() -> None:
     link = Link()
     b = link.add("b", share_delay_s=0.05)
-    b.serve("add", "adder", link.now)
+    b.requests.serve("add", "adder", link.now)
     link.run(5)
     a = link.add("a")
     ask(link, a)
@@ -117,7 +116,7 @@ def test_joiner_waits_with_its_request_until_it_knows() -> None:
 def test_in_doubt_a_request_is_sent_for_whoever_may_serve() -> None:
     link = Link()
     a, _ = make_pair(link)
-    a.interfaces_changed(link.now)
+    a.doubt_network("the network interfaces changed", link.now)
     ask(link, a, "subtract")
     assert len(link.frames("a", RequestFrame)) == 1
     assert link.events_of("a", RequestUnserved) == []
@@ -129,7 +128,7 @@ def test_in_doubt_a_request_is_sent_for_whoever_may_serve() -> None:
 def test_topic_served_later_is_served() -> None:
     link = Link()
     a, b = make_pair(link)
-    b.serve("subtract", "subtracter", link.now)
+    b.requests.serve("subtract", "subtracter", link.now)
     link.run(0.01)
     ask(link, a, "subtract")
     assert len(requests_of(link, "b")) == 1
@@ -138,7 +137,7 @@ def test_topic_served_later_is_served() -> None:
 def test_topic_no_longer_served_is_refused() -> None:
     link = Link()
     a, b = make_pair(link)
-    b.unserve("add", link.now)
+    b.requests.unserve("add", link.now)
     link.run(0.01)
     ask(link, a)
     assert link.events_of("a", RequestUnserved)
@@ -159,7 +158,7 @@ def test_requests_work_with_basic_nodes_that_never_tell_what_they_serve(
 ) -> None:
     link = Link()
     a, b = link.add("a", mode=modes[0]), link.add("b", mode=modes[1])
-    b.serve("add", "adder", link.now)
+    b.requests.serve("add", "adder", link.now)
     link.run(5)
     ask(link, a)
     answer(link, b, 7)
@@ -171,14 +170,14 @@ def test_invalid_requests_are_errors() -> None:
     link = Link()
     a, _ = make_pair(link)
     with pytest.raises(InvalidTopicError):
-        a.request("a/*", 1, 1.0, link.now)
+        a.requests.request("a/*", 1, 1.0, link.now)
     with pytest.raises(PayloadError):
-        a.request("add", object(), 1.0, link.now)
+        a.requests.request("add", object(), 1.0, link.now)
     with pytest.raises(PayloadError):
-        a.request("add", "x" * REQUEST_BYTES_MAX, 1.0, link.now)
+        a.requests.request("add", "x" * REQUEST_BYTES_MAX, 1.0, link.now)
     a.close(link.now)
     with pytest.raises(ClosedError):
-        a.request("add", 1, 1.0, link.now)
+        a.requests.request("add", 1, 1.0, link.now)
 
 
 def test_request_that_nobody_serves_is_given_up_once() -> None:

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from jsonbus.core.routing.local_subscriptions import Interest, SubscriptionStore
+from jsonbus.core.routing.subscriptions import Interest, SubscriptionStore
 from jsonbus.core.routing.topics import matches
 
 RELAXED = settings(
