@@ -265,7 +265,7 @@ async def test_every_metric_told_exists_and_every_one_that_exists_is_told() -> N
         name for name in names if not name.startswith(("jsonbus_gateway_", "jsonbus_bus_"))
     } <= told
     assert families.NODES_MAX == families.TOPICS_MAX == families.WEBHOOKS_MAX == 250
-    assert "The 250 busiest" in TEXT and f"label `{REST}`" in TEXT
+    assert "The first 250 nodes, topics and webhooks" in TEXT and f"label `{REST}`" in TEXT
     assert observation.LINGER_S == 300 and "five minutes after the last" in TEXT
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import jsonbus
 from jsonbus.survey import Picture, TopicView
 
-from ..metrics.bridge_state import BridgeState
+from ..metrics.bridges import BridgeState
 from ..metrics.survey_observer import Gone
 from ..webhooks.accounts import SubscriberView
 from .history import RateHistory

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from ..metrics.bridge_state import BridgeState
+from ..metrics.bridges import BridgeState
 from ..webhooks.accounts import SubscriberView
 from .elements import Row, Rows
 from .look import Look

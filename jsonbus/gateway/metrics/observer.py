@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..webhooks.accounts import SubscriberView
-from .bridge_families import collect_bridges
 from .bridges import Bridges
-from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies
+from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies, collect_bridges
 from .survey_observer import SurveyObserver
 
 #: Five times the longest pause that people commonly leave between scrapes.
@@ -77,10 +76,10 @@ class MetricsObserver:
             # On a large bus each of these takes some 20 ms, between which others have a turn.
             await asyncio.sleep(0)
             nodes = [view.info for view in picture.nodes]
-            families += self._nodes.collect(nodes, now, wall)
+            families += self._nodes.collect(nodes, wall)
             await asyncio.sleep(0)
             families += self._topics.collect(picture)
             await asyncio.sleep(0)
-        families += self._webhooks.collect(self._subscribers(), now)
+        families += self._webhooks.collect(self._subscribers())
         families += collect_bridges(self._bridges.states(), self._bridges.left_out, now, wall)
         return families

@@ -12,8 +12,7 @@ pytest.importorskip("pyarrow")
 
 import jsonbus
 from jsonbus.gateway.metrics import bridges as bridges_module
-from jsonbus.gateway.metrics.bridge_state import BridgeState
-from jsonbus.gateway.metrics.bridges import Bridges
+from jsonbus.gateway.metrics.bridges import Bridges, BridgeState
 from spark_bridge.bridge import Bridge
 from spark_bridge.state import state_topic
 from tests.aio.running import asynctest, buses, until
@@ -206,7 +205,7 @@ async def test_garbage_is_refused_and_what_was_told_before_stays(answer: Any) ->
         assert state.rows_recorded == 1 and state.problem is None
         answers.append({**good, **answer} if isinstance(answer, dict) and answer else answer)
         (after,) = await look(bridges)
-        assert after.problem is not None and after.problem.startswith("its answer is not")
+        assert after.problem is not None and after.problem.startswith("it gave a wrong answer")
         assert (after.told_at, after.rows_recorded) == (state.told_at, 1)
         assert bridges.refused == 1
         answers.append({**good, "rows_recorded": 2})
