@@ -69,6 +69,7 @@ def run_section(section: Section, folder: Path, port: int | None) -> None:
             port = find_free_port()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "title", [title for title, each in RUNNABLE.items() if not each.names_the_default_bus]
 )
@@ -76,6 +77,7 @@ def test_examples_show_what_the_readme_says(title: str, tmp_path: Path) -> None:
     run_section(RUNNABLE[title], tmp_path, find_free_port())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "title", [title for title, each in RUNNABLE.items() if each.names_the_default_bus]
 )
@@ -119,6 +121,7 @@ def scripts_shown() -> Iterator[list[str]]:
         yield shlex.split(line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", list(scripts_shown()), ids=" ".join)
 def test_every_script_shown_is_there_and_has_the_options_shown(words: list[str]) -> None:
     assert words[0] == "python3"

@@ -37,6 +37,7 @@ def eager_switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_switching")
 def test_what_publishers_find_is_what_holds_at_one_moment_while_others_come_and_go() -> None:
     """Each writer's next token comes before its last one goes, under ever other patterns.

@@ -51,7 +51,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/wire: map",
         "jsonbus/core: map",
         "jsonbus/frontend/channels: map",
-        "jsonbus/frontend: map",
         "jsonbus/gateway/dashboard: map",
         "jsonbus/gateway/gateway.py: Gateway.__init__ has too many parameters",
         "jsonbus/gateway/http: map",

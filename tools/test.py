@@ -1,11 +1,11 @@
 """Everything CI runs: make `.venv`, install, check, test. Arguments are passed on to pytest.
 
 python3 tools/test.py                       all checks, all tests
+python3 tools/test.py --quick               the quick tests: no privileges, no Spark, no browser
 python3 tools/test.py tests/core -k topics  all checks, some tests
 
-Without arguments the tests run as several processes side by side: those of GROUPS wait for starting
-JVMs, killed processes and cut networks for most of their time, as the others wait for the bus's own
-times.
+Without a path the tests run as several processes side by side: most of them wait, for starting
+JVMs, killed processes and cut networks, or for the times of the bus itself.
 """
 
 from __future__ import annotations
@@ -13,42 +13,60 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from typing import IO
 
 from _browser import need_browser
 from _setup import ROOT, say, set_up
 
-#: What runs beside the other tests, each group in a process of its own.
+#: Folders whose tests run beside the others, each group in a process.
 GROUPS = (
     ("tests/spark", "tests/spark_bridge", "tests/browser"),
     ("tests/gateway", "tests/netns", "tests/end_to_end"),
 )
+#: The same for `--quick`.
+QUICK_GROUPS = (
+    ("tests/sync", "tests/aio", "tests/doctor", "tests/demo", "tests/survey"),
+    ("tests/gateway", "tests/cli", "tests/spark_bridge"),
+)
 
 
 def main() -> int:
+    given = sys.argv[1:]
+    if given == ["--quick"]:
+        return _run_quick()
     python = str(set_up(extras=("dev", "web", "mcap", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
-    command = [python, "-m", "pytest", "--durations=10"]
-    if not sys.argv[1:] or any("browser" in each for each in sys.argv[1:]):
+    command = [python, "-m", "pytest", "--durations=10", "--all"]
+    if not given or any("browser" in each for each in given):
         need_browser()
-    if sys.argv[1:]:
+    if given:
         say("tests")
-        tests = subprocess.run([*command, *sys.argv[1:]], cwd=ROOT).returncode
+        tests = subprocess.run([*command, *given], cwd=ROOT).returncode
     else:
-        tests = _run_side_by_side(command)
-    # All are run even if the first fails: one round tells everything.
+        tests = _run_side_by_side(command, GROUPS)
+    # The tests are run even if a check fails: one round shows everything.
     say(f"checks {'passed' if checks == 0 else 'FAILED'}")
     say(f"tests {'passed' if tests == 0 else 'FAILED'}")
     return 1 if checks or tests else 0
 
 
-def _run_side_by_side(command: list[str]) -> int:
-    """Those of GROUPS are shown when all others have been."""
+def _run_quick() -> int:
+    python = str(set_up(extras=("dev", "web", "mcap", "bridge")))
+    began_at = time.monotonic()
+    tests = _run_side_by_side([python, "-m", "pytest", "-q", "--quick"], QUICK_GROUPS)
+    took_s = time.monotonic() - began_at
+    say(f"quick tests {'passed' if tests == 0 else 'FAILED'} in {took_s:.0f} s")
+    return tests
+
+
+def _run_side_by_side(command: list[str], groups: tuple[tuple[str, ...], ...]) -> int:
+    """Run all tests; the output of the groups follows that of the others."""
     with ExitStack() as stack:
-        beside = [(group, *_start(command, group, stack)) for group in GROUPS]
+        beside = [(group, *_start(command, group, stack)) for group in groups]
         say("all other tests")
-        apart = [f"--ignore={folder}" for group in GROUPS for folder in group]
+        apart = [f"--ignore={folder}" for group in groups for folder in group]
         failed = subprocess.run([*command, *apart], cwd=ROOT).returncode != 0
         for group, process, output in beside:
             failed |= process.wait() != 0

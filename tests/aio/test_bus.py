@@ -53,6 +53,7 @@ async def test_iterating_gives_the_messages_in_order() -> None:
         assert got == list(range(100))
 
 
+@pytest.mark.slow
 @asynctest
 async def test_what_is_published_before_anybody_is_known_is_held_and_arrives() -> None:
     async with buses() as open_bus:
@@ -71,6 +72,7 @@ async def test_what_is_published_before_anybody_is_known_is_held_and_arrives() -
         assert (await subscription.get(timeout=0)).value == "bird"
 
 
+@pytest.mark.slow
 @asynctest
 async def test_publishing_what_nobody_wants_sends_nothing() -> None:
     async with buses() as open_bus:
@@ -186,6 +188,7 @@ async def test_figures_are_flat_numbers_of_node_transport_and_mailboxes() -> Non
         } <= figures.keys()
 
 
+@pytest.mark.slow
 @asynctest
 async def test_flushing_waits_for_what_is_held() -> None:
     async with buses() as open_bus:

@@ -11,6 +11,7 @@ from jsonbus.core.channel import end as core_channel
 from .running import asynctest, buses
 
 
+@pytest.mark.slow
 @asynctest
 async def test_channels_on_which_nothing_is_said_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
     # The side that answers plans its beats while it reads, when nothing else is planned.

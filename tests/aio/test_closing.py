@@ -237,6 +237,7 @@ async def test_a_forgotten_bus_warns_and_says_goodbye() -> None:
         assert await until(lambda: "forgotten" not in names_known_to(staying))
 
 
+@pytest.mark.slow
 def test_a_bus_forgotten_in_an_event_loop_that_has_ended_says_goodbye() -> None:
     port = find_free_port()
 
@@ -255,6 +256,7 @@ def test_a_bus_forgotten_in_an_event_loop_that_has_ended_says_goodbye() -> None:
         assert wait_until(lambda: "forgotten" not in names_known_to(staying))
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_open_when_the_program_ends_says_goodbye() -> None:
     port = find_free_port()
     program = (

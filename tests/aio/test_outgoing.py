@@ -109,6 +109,7 @@ async def test_a_publisher_that_never_yields_is_sent_for_and_lets_others_run() -
         assert [value[0] for _, value in transport.messages()] == list(range(500))
 
 
+@pytest.mark.slow
 @asynctest
 async def test_publishing_what_nobody_wants_without_a_pause_lets_others_run() -> None:
     async with buses() as open_bus:
@@ -245,6 +246,7 @@ async def test_what_gathers_when_the_bus_is_closed_leaves(monkeypatch: pytest.Mo
         assert bus.stats()["datagrams_unsent"] == 0
 
 
+@pytest.mark.slow
 @asynctest
 async def test_datagrams_are_as_large_as_the_path_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     class Moving(RecordingTransport):

@@ -42,6 +42,7 @@ def refuse_from_elsewhere(
     return refused
 
 
+@pytest.mark.slow
 @asynctest
 async def test_another_thread_is_refused_on_the_short_way_too(
     monkeypatch: pytest.MonkeyPatch,
@@ -62,6 +63,7 @@ async def test_another_thread_is_refused_on_the_short_way_too(
     await other.close()
 
 
+@pytest.mark.slow
 def test_another_event_loop_in_the_same_thread_is_refused_on_the_short_way_too() -> None:
     with asyncio.Runner() as first:
         bus, other = first.run(open_with_lanes(MemoryNetwork()))
@@ -97,6 +99,7 @@ def test_what_another_event_loop_adds_to_messages_that_gather_is_sent_or_refused
     assert [value for _, value in transport.messages()] == list(range(accepted))
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_closed_bus_refuses_what_it_sent_before() -> None:
     bus, other = await open_with_lanes(MemoryNetwork())

@@ -46,6 +46,7 @@ async def test_what_the_kernel_drops_while_a_mailbox_is_full_is_counted() -> Non
         assert got == [0, 1, 2]
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_bus_that_is_held_up_still_lives() -> None:
     async with memory_buses() as (network, open_over):
@@ -96,6 +97,7 @@ async def test_a_handler_with_block_gets_everything_however_slow_it_is() -> None
         assert await until(lambda: got == list(range(50)))
 
 
+@pytest.mark.slow
 @asynctest
 async def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
     monkeypatch: pytest.MonkeyPatch,
@@ -250,6 +252,7 @@ async def test_an_unusable_socket_is_warned_of_once_and_tried_again(
         assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1
 
 
+@pytest.mark.slow
 @asynctest
 async def test_interfaces_that_came_or_went_are_followed_and_announced_to() -> None:
     class Moving(RecordingTransport):

@@ -220,6 +220,7 @@ topics = st.text(
 ).filter(is_valid_topic)
 
 
+@pytest.mark.slow
 @settings(unhurried)
 @given(topics, json_values)
 def test_message_alone_in_its_datagram_has_its_topic_and_value(topic: str, value: Any) -> None:

@@ -126,6 +126,7 @@ def test_no_window_sees_more_than_rate_and_bursts_allow(
             assert total <= (rate * (end - begin) + burst) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @unhurried
 @given(rate=st.floats(1_000, 1e9), sizes=st.lists(st.integers(1, LARGEST), max_size=30))
 def test_whoever_waits_as_told_sends_at_the_second_try(rate: float, sizes: list[int]) -> None:
@@ -216,6 +217,7 @@ def test_a_receiver_that_reads_again_is_spared_again() -> None:
 fills = st.none() | st.builds(Fill, st.integers(0, 1 << 32), st.integers(0, 1 << 32))
 
 
+@pytest.mark.slow
 @unhurried
 @given(rate=st.none() | st.floats(1_000, 1e9), fills=st.lists(fills, max_size=50))
 def test_no_fill_whatsoever_stops_a_sender_for_ever(

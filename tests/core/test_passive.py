@@ -172,6 +172,7 @@ def test_ended_onlooker_sees_no_more_and_costs_nothing() -> None:
     assert o._subscriptions._inboxes == {}
 
 
+@pytest.mark.slow
 def test_passive_patterns_need_no_room_in_a_datagram() -> None:
     link = Link()
     p, s = link.add("p"), link.add("s")

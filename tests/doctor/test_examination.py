@@ -35,6 +35,7 @@ def look_until(port: int, condition: Callable[[Facts], object], duration_s: floa
     return seen[-1]
 
 
+@pytest.mark.slow
 def test_own_datagrams_come_back_and_nothing_else_is_there(port: int) -> None:
     facts = look_until(port, lambda facts: facts.traffic.own_heard == facts.traffic.own_sent > 0)
     assert facts.refusal is None and facts.joined is not None
@@ -56,6 +57,7 @@ def test_settings_that_contradict_each_other_are_an_error(port: int) -> None:
         examine({"port": port, "mode": "basic", "master": True}, 0.5)
 
 
+@pytest.mark.slow
 def test_nodes_are_found_and_the_doctors_own_is_none_of_them(port: int) -> None:
     with jsonbus.Bus(name="other", port=port):
         facts = look_until(port, lambda facts: facts.nodes)
@@ -64,6 +66,7 @@ def test_nodes_are_found_and_the_doctors_own_is_none_of_them(port: int) -> None:
     assert node.address is not None and node.address.startswith("127.0.0.1:")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_examined_neither_warns_nor_meets_anybody_by_the_echoes(port: int) -> None:
     with jsonbus.Bus(name="other", port=port) as bus, listening(port):
         look_until(port, lambda facts: facts.listeners and facts.nodes, duration_s=1.0)
@@ -71,6 +74,7 @@ def test_a_node_that_is_examined_neither_warns_nor_meets_anybody_by_the_echoes(p
         assert wait_until(lambda: [each.name for each in bus.nodes()] == ["other"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "cause"), [(b"\x00\x01", "not_json"), (b'{"topic":"jsonbus.x","payload":1}', None)]
 )
@@ -85,12 +89,14 @@ def test_what_no_node_understands_is_counted_by_cause(
     assert facts.traffic.senders == ("127.0.0.1",)
 
 
+@pytest.mark.slow
 def test_plain_datagrams_are_nothing_foreign(port: int) -> None:
     with sending(b'{"topic":"door","payload":"open"}', GROUP, port):
         facts = look_until(port, lambda facts: facts.traffic.plain)
     assert facts.traffic.rejected == {}
 
 
+@pytest.mark.slow
 def test_what_is_sent_to_another_group_or_to_the_machine_is_noticed(port: int) -> None:
     message = b'{"topic":"door","payload":"open"}'
     with (
@@ -104,6 +110,7 @@ def test_what_is_sent_to_another_group_or_to_the_machine_is_noticed(port: int) -
     assert facts.traffic.plain == 0
 
 
+@pytest.mark.slow
 def test_the_echo_with_a_listener_is_measured_in_all_sizes(port: int) -> None:
     def is_measured(facts: Facts) -> bool:
         (listener,) = facts.listeners or (None,)
@@ -120,6 +127,7 @@ def test_the_echo_with_a_listener_is_measured_in_all_sizes(port: int) -> None:
     assert done[-1].address == "127.0.0.1"
 
 
+@pytest.mark.slow
 def test_a_doctor_does_not_answer_another(port: int) -> None:
     with sending(Asker(0.0, 100.0).next_echo(100.0), GROUP, port):
         facts = look_until(port, lambda facts: facts.traffic.echoes)

@@ -205,6 +205,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 def test_without_descriptors_what_is_open_goes_on_and_callers_come_in_later() -> None:
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", NO_ROOM, str(find_free_port())],

@@ -35,6 +35,7 @@ def check_folder_is_free(folder: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks into /proc")
 def test_whenever_its_start_is_broken_off_nothing_is_left(tmp_path: Path) -> None:
     port = find_free_port()
@@ -68,6 +69,7 @@ def test_whenever_its_start_is_broken_off_nothing_is_left(tmp_path: Path) -> Non
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_port_in_use_leaves_the_folder_free(tmp_path: Path) -> None:
     async def run(http_port: int, text_port: int) -> None:
         with pytest.raises(TransportError, match="listen"):

@@ -121,6 +121,7 @@ async def test_own_messages_pass_like_those_of_others() -> None:
         assert sink.messages[0].origin.node == hub.node
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_newcomer_gets_retained_values_and_the_others_do_not_get_them_again() -> None:
     async with buses() as open_bus:
@@ -140,6 +141,7 @@ async def test_a_newcomer_gets_retained_values_and_the_others_do_not_get_them_ag
         assert sink.values == ["open", "shut"]
 
 
+@pytest.mark.slow
 def test_a_newcomer_gets_the_retained_value_of_a_node_that_was_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

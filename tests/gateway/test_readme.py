@@ -77,6 +77,7 @@ def default_of(kind: type, name: str) -> int:
     return int(inspect.signature(kind).parameters[name].default)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", RUNNABLE, ids=lambda section: section.title)
 @in_private_namespace
 def test_examples_show_what_the_readme_says(section: Section, tmp_path: Path) -> None:
@@ -252,6 +253,7 @@ def test_other_numbers_are_told_as_they_are() -> None:
     assert f"`{schema.FILE_NAME}`" in TEXT
 
 
+@pytest.mark.slow
 @asynctest
 async def test_every_metric_told_exists_and_every_one_that_exists_is_told() -> None:
     async with Gateway(interface="lo", port=find_free_port()) as gateway:

@@ -272,6 +272,7 @@ def test_many_writers_and_readers_lose_repeat_and_reorder_nothing() -> None:
     assert len(queue) == 0
 
 
+@pytest.mark.slow
 def test_who_waits_is_not_woken_until_there_is_something_for_it() -> None:
     """The kernel counts how often each thread went to sleep: one that polls would wake up for it.
 

@@ -119,6 +119,7 @@ def chunk_offsets(path: Path) -> list[int]:
     return [each.chunk_start_offset for each in summary.chunk_indexes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [5, 60], ids=["its length", "its data"])
 def test_a_damaged_chunk_is_passed_over_and_told(tmp_path: Path, offset: int) -> None:
     path = tmp_path / "run.mcap"

@@ -32,6 +32,7 @@ def write_in_steps(path: Path, count: int) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 @for_each_format
 def test_a_file_that_is_torn_anywhere_is_read_up_to_there(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"run.{suffix}"
@@ -62,6 +63,7 @@ def test_that_a_recording_has_no_end_is_told(tmp_path: Path, suffix: str) -> Non
     assert recording.torn == [path]
 
 
+@pytest.mark.slow
 @for_each_format
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(data=st.data())

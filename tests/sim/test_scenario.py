@@ -23,6 +23,7 @@ def test_what_is_given_is_not_drawn_and_stands_in_the_command() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_plan_gives_the_same_history(mode: str) -> None:
     traces = []
@@ -34,6 +35,7 @@ def test_the_same_plan_gives_the_same_history(mode: str) -> None:
     assert len(traces[0]) > 100
 
 
+@pytest.mark.slow
 def test_histories_contain_every_kind_of_trouble() -> None:
     told: list[str] = []
     kinds: set[str] = set()

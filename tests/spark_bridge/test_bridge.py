@@ -85,6 +85,7 @@ def test_what_is_published_is_read_and_the_waiting_are_told(
         assert (row["topic"], json.loads(row["value"])) == ("a/b", {"n": 1})
 
 
+@pytest.mark.slow
 def test_patterns_limit_what_is_recorded_and_what_publishers_send(
     open_bridge: OpenBridge, publisher: jsonbus.Bus
 ) -> None:
@@ -115,6 +116,7 @@ def test_stats_are_served_and_have_every_part(
     assert 0 <= stats["groups"]["ü\n"]["committed_s_ago"] < 60
 
 
+@pytest.mark.slow
 def test_what_the_sink_publishes_is_recorded_to_the_last_row(
     open_bridge: OpenBridge, port: int
 ) -> None:
@@ -201,6 +203,7 @@ def test_ipv6_is_served(open_bridge: OpenBridge) -> None:
         assert client.ask({"op": "poll"})["ok"]
 
 
+@pytest.mark.slow
 def test_a_directory_that_is_deleted_while_the_bridge_runs_is_complained_of_once(
     open_bridge: OpenBridge,
     publisher: jsonbus.Bus,
@@ -233,6 +236,7 @@ def test_a_directory_that_is_deleted_while_the_bridge_runs_is_complained_of_once
         assert len(client.read(0, 0, 1)) == 1
 
 
+@pytest.mark.slow
 def test_old_segments_are_removed_while_the_bridge_runs(
     open_bridge: OpenBridge, publisher: jsonbus.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +250,7 @@ def test_old_segments_are_removed_while_the_bridge_runs(
         assert reply["error"] == "out_of_range"
 
 
+@pytest.mark.slow
 def test_metrics_tell_the_counters_that_move(
     open_bridge: OpenBridge, publisher: jsonbus.Bus
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_full_disk_stops_recording_and_nothing_else(
         assert not state["is_failing"] and "no room" in state["last_error"]
 
 
+@pytest.mark.slow
 def test_a_bridge_starts_on_a_disk_that_has_become_full_and_serves_what_it_has(
     disk: Path,
     port: int,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from spark_bridge import groups as groups_module
 from spark_bridge.groups import GROUPS_MAX, Groups
 
@@ -45,6 +47,7 @@ def test_the_group_heard_of_longest_ago_is_forgotten_first() -> None:
     assert [f"group {number}" in told for number in range(1, 7)] == [False] * 5 + [True]
 
 
+@pytest.mark.slow
 def test_groups_may_be_described_while_they_come_and_go() -> None:
     groups = Groups()
     stopping = threading.Event()

@@ -145,6 +145,7 @@ def test_a_row_says_who_published_what_and_when(desk: Desk) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_this_process_publishes_and_what_was_retained_is_recorded_too(desk: Desk) -> None:
     desk.publisher.publish("kept", "before", retain=True)
     assert desk.publisher.flush(30)
@@ -157,6 +158,7 @@ def test_what_this_process_publishes_and_what_was_retained_is_recorded_too(desk:
     assert rows["kept"]["retained"] is True
 
 
+@pytest.mark.slow
 def test_overlapping_patterns_record_a_message_once(desk: Desk) -> None:
     with desk.recording("a/*", "a/b", "**/b", "c") as recorder:
         desk.publish("a/b", 1)
@@ -181,6 +183,7 @@ with jsonbus.Bus(reliable=True) as bus:
 """
 
 
+@pytest.mark.slow
 def test_a_flood_of_another_process_is_recorded_completely_and_in_order(tmp_path: Path) -> None:
     count = 30_000
     with processes.desk() as desk, OffsetLog(tmp_path, partitions=4) as log:
@@ -234,6 +237,7 @@ def test_stop_ends_though_others_go_on_publishing(desk: Desk) -> None:
     assert len(desk.recorded()) == recorder.stats()["rows_recorded"]
 
 
+@pytest.mark.slow
 def test_a_slow_disk_loses_nothing_and_fills_no_memory(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +274,7 @@ def test_large_values_fill_lots_by_their_bytes(desk: Desk, monkeypatch: pytest.M
     assert desk.recorded() == [("a", value) for value in values]
 
 
+@pytest.mark.slow
 def test_a_gap_of_the_bus_becomes_a_gap_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +301,7 @@ def test_a_gap_of_the_bus_becomes_a_gap_record(
         assert [row["value"] for row in read_rows(log)] == ['"first"', '"last"']
 
 
+@pytest.mark.slow
 def test_rows_that_a_disk_refuses_are_told_where_they_are_missing(
     desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +328,7 @@ def test_rows_that_a_disk_refuses_are_told_where_they_are_missing(
     assert "recording goes on; 3 messages were not recorded" in caplog.text
 
 
+@pytest.mark.slow
 def test_only_the_partitions_that_refused_lose_rows(tmp_path: Path) -> None:
     with ExitStack() as opened:
         desk = Desk(tmp_path, opened, partitions=4)  # a is in 3, b in 1, d in 0
@@ -341,6 +348,7 @@ def test_only_the_partitions_that_refused_lose_rows(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_topics_without_a_count_of_their_own_are_told_together(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +363,7 @@ def test_topics_without_a_count_of_their_own_are_told_together(
     assert set(desk.recorded()) == {("a", 2), ("b", 1), (None, 2)}
 
 
+@pytest.mark.slow
 def test_a_bug_in_the_log_does_not_end_the_recording(
     desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

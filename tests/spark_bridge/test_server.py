@@ -210,6 +210,7 @@ def large(serve: Serve) -> Iterator[ServedLog]:
     yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [["**"], ["a"]], ids=["from files", "made"])
 def test_a_client_that_stops_reading_is_dropped_and_delays_nobody(
     large: ServedLog, topics: list[str], monkeypatch: pytest.MonkeyPatch
@@ -229,6 +230,7 @@ def test_a_client_that_stops_reading_is_dropped_and_delays_nobody(
         assert len(stalled.receive_end()) < 32_000_000
 
 
+@pytest.mark.slow
 def test_a_slow_client_gets_everything(large: ServedLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "STALL_S", 30.0)
     monkeypatch.setattr(streams, "SEND_BUFFER_BYTES", 1 << 16)
@@ -238,6 +240,7 @@ def test_a_slow_client_gets_everything(large: ServedLog, monkeypatch: pytest.Mon
     assert large.stats()["connections_stalled"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [["**"], ["a"]], ids=["from files", "made"])
 def test_a_client_that_disconnects_in_the_middle_of_a_read_harms_nobody(
     large: ServedLog, topics: list[str], caplog: pytest.LogCaptureFixture

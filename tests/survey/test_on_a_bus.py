@@ -46,6 +46,7 @@ def scene() -> Iterator[Scene]:
         yield Scene(stack)
 
 
+@pytest.mark.slow
 def test_who_looks_on_counts_what_travels_for_others(scene: Scene) -> None:
     scene.publish("a/x", 20)
     scene.publisher.publish("unwanted", 1)
@@ -55,6 +56,7 @@ def test_who_looks_on_counts_what_travels_for_others(scene: Scene) -> None:
     assert (topic.publishers, topic.subscribers, topic.loss) == (("publisher",), ("reader",), 0.0)
 
 
+@pytest.mark.slow
 def test_what_does_not_come_is_a_loss_and_not_a_slow_publisher(scene: Scene) -> None:
     scene.publish("a/x", 20)
     assert wait_until(lambda: scene.look().overview.messages == 20)
@@ -67,6 +69,7 @@ def test_what_does_not_come_is_a_loss_and_not_a_slow_publisher(scene: Scene) -> 
     assert (picture.topics[0].loss, picture.overview.lost_here) == (0.25, 10)
 
 
+@pytest.mark.slow
 def test_what_nodes_count_themselves_is_in_the_overview(scene: Scene) -> None:
     scene.publish("a/x", 10)
     for _ in range(30):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ TOPICS = st.lists(LEVELS, min_size=1, max_size=4).map("/".join)
 PATTERNS = st.lists(LEVELS | st.sampled_from(["*", "**"]), min_size=1, max_size=4).map("/".join)
 
 
+@pytest.mark.slow
 @given(st.lists(TOPICS, min_size=1), st.lists(st.lists(PATTERNS, max_size=4), max_size=4))
 def test_subscribers_are_the_nodes_whose_patterns_match(
     topics: list[str], wishes: list[list[str]]

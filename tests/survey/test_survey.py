@@ -59,6 +59,7 @@ def test_rates_are_about_the_last_seconds() -> None:
     assert topics["a"].rate == picture.overview.rate == 0.0
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(0.01, 7.0), max_size=40))
 def test_others_who_look_do_not_change_what_one_sees(pauses: list[float]) -> None:
     """100 messages a second, one who looks every second, and another at any time."""
@@ -218,6 +219,7 @@ def test_a_value_too_large_to_keep_is_left_out_and_told(monkeypatch: pytest.Monk
     assert topics["b"].is_value_kept and taken._large_bytes == 3_002
 
 
+@pytest.mark.slow
 def test_sizes_of_a_busy_topic_are_sampled_and_its_counts_are_not() -> None:
     taken = Survey()
     look(taken, 0.0)

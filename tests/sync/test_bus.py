@@ -44,6 +44,7 @@ def test_iterating_gives_the_messages_in_order(open_bus: OpenBus) -> None:
     assert [message.value for _, message in got] == list(range(100))
 
 
+@pytest.mark.slow
 def test_what_is_published_before_anybody_is_known_is_held_and_arrives(open_bus: OpenBus) -> None:
     reader = open_bus()
     subscription = reader.subscribe("early")
@@ -60,6 +61,7 @@ def test_what_is_published_before_anybody_is_known_is_held_and_arrives(open_bus:
     assert subscription.get(timeout=0).value == "bird"
 
 
+@pytest.mark.slow
 def test_publishing_what_nobody_wants_sends_nothing(open_bus: OpenBus) -> None:
     bus = open_bus()
     assert wait_until(lambda: not bus.publish("nobody/wants", 1))
@@ -155,6 +157,7 @@ def test_figures_are_flat_numbers_of_node_transport_and_mailboxes(open_bus: Open
     } <= figures.keys()
 
 
+@pytest.mark.slow
 def test_flushing_waits_for_what_is_held(open_bus: OpenBus) -> None:
     publisher = open_bus()
     publisher.publish("early", 1)

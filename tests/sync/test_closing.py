@@ -205,6 +205,7 @@ def test_a_forgotten_bus_warns_and_says_goodbye(open_bus: OpenBus) -> None:
     assert wait_until(lambda: "forgotten" not in names_known_to(staying))
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_open_when_the_program_ends_says_goodbye(open_bus: OpenBus) -> None:
     staying = open_bus()
     program = (
@@ -272,6 +273,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
 def test_a_forked_child_cannot_use_the_bus_and_does_the_parent_no_harm() -> None:
     result = subprocess.run(

@@ -88,6 +88,7 @@ def assert_all_sent(transport: RecordingTransport, count: int) -> None:
         assert [number for each, number, _ in sent if each == thread] == list(range(count))
 
 
+@pytest.mark.slow
 def test_a_rate_limit_is_kept_and_loses_nothing(network: MemoryNetwork, open_over: OpenBus) -> None:
     rate = 400_000.0
     transport = TimedTransport(network)
@@ -120,6 +121,7 @@ def test_what_a_rate_limit_keeps_back_shares_datagrams(
     assert bus.stats()["datagrams_sent"] - sent <= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waiting", ["receive thread", "publisher"])
 def test_a_bus_that_may_not_send_rests(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch, waiting: str

@@ -42,6 +42,7 @@ def test_what_the_kernel_drops_while_a_mailbox_is_full_is_counted(
     assert got == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_bus_that_is_held_up_still_lives(network: MemoryNetwork, open_over: OpenBus) -> None:
     transport = RecordingTransport(network)
     publisher, reader = open_over(network.open()), open_over(transport)
@@ -86,6 +87,7 @@ def test_a_handler_with_block_gets_everything_however_slow_it_is(open_bus: OpenB
     assert wait_until(lambda: got == list(range(50)))
 
 
+@pytest.mark.slow
 def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
     assert len([r for r in caplog.records if "this is a bug" in r.getMessage()]) == 2
 
 
+@pytest.mark.slow
 def test_an_unusable_socket_is_warned_of_once_and_tried_again(
     network: MemoryNetwork, open_over: OpenBus, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +166,7 @@ def test_an_unusable_socket_is_warned_of_once_and_tried_again(
     assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1
 
 
+@pytest.mark.slow
 def test_interfaces_that_came_or_went_are_followed_and_announced_to(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

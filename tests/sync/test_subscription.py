@@ -320,6 +320,7 @@ def test_taking_many_makes_room_for_a_publisher_that_waits(open_bus: OpenBus) ->
     assert taken == list(range(100))
 
 
+@pytest.mark.slow
 def test_what_several_patterns_match_comes_once_and_in_order(open_bus: OpenBus) -> None:
     reader, bus = open_bus(), open_bus()
     assert bus.wait_until_sure(timeout=30)  # it would be held, and then be nothing of the past

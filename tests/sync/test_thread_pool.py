@@ -96,6 +96,7 @@ def open_pair(network: MemoryNetwork, open_over: OpenBus) -> Callable[..., Pair]
 OpenPair = Callable[..., Pair]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_handlers_in_place_and_not_keep_order_and_number(
     open_bus: OpenBus, monkeypatch: pytest.MonkeyPatch, workers: int
@@ -149,6 +150,7 @@ def test_handlers_in_place_and_not_keep_order_and_number(
             assert numbers == list(range(200))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_quick_handler_that_blocks_does_not_stop_receiving(
     open_pair: OpenPair, workers: int
@@ -221,6 +223,7 @@ def test_a_worker_that_is_needed_elsewhere_leaves_another_one_to_watch(
     assert all(each.done.wait(30) for each in (quick, *slow))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_watching", [True, False])
 def test_a_handler_in_place_may_wait_for_the_bus(
     open_pair: OpenPair, monkeypatch: pytest.MonkeyPatch, is_watching: bool

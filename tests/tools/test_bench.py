@@ -41,6 +41,7 @@ def arena(monkeypatch: pytest.MonkeyPatch) -> Arena:
     return Arena()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system", ["raw", "raw-1400", "raw-8k", "jsonbus", "jsonbus-1400", "jsonbus-aio"]
 )
@@ -53,6 +54,7 @@ def test_every_message_of_a_flood_is_counted(arena: Arena, system: str) -> None:
     assert second.publisher_cpu_s > 0 and second.subscribers_cpu_s > 0 and second.wall_s > 0
 
 
+@pytest.mark.slow
 def test_each_of_several_subscribers_gets_the_flood(arena: Arena) -> None:
     with Run(arena, "jsonbus", subscribers=3) as run:
         run.probe()
@@ -61,6 +63,7 @@ def test_each_of_several_subscribers_gets_the_flood(arena: Arena) -> None:
     assert flood.deliveries == 1_500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["raw", "jsonbus"])
 def test_a_delay_is_taken_of_every_value_with_an_instant(arena: Arena, system: str) -> None:
     with Run(arena, system, has_stamps=True) as run:
@@ -73,6 +76,7 @@ def test_a_delay_is_taken_of_every_value_with_an_instant(arena: Arena, system: s
     assert all(delay_ns > 0 for delay_ns in report["delays_ns"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["raw", "jsonbus"])
 def test_a_subscriber_beside_a_main_thread_that_computes_gets_everything(
     arena: Arena, system: str
@@ -88,6 +92,7 @@ def test_a_subscriber_beside_a_main_thread_that_computes_gets_everything(
     assert last["received"] == 20  # it ends although it computes
 
 
+@pytest.mark.slow
 def test_what_a_small_buffer_loses_is_counted_to_the_last_message(arena: Arena) -> None:
     with Run(arena, "jsonbus", receive_buffer_bytes=65_536, handler_us=20.0, mailbox=64) as run:
         run.probe()
@@ -100,12 +105,14 @@ def test_what_a_small_buffer_loses_is_counted_to_the_last_message(arena: Arena) 
     assert published["messages_sent"] == handled + stats["messages_lost"] + dropped
 
 
+@pytest.mark.slow
 def test_unwanted_messages_reach_the_receiver_that_refuses_them(arena: Arena) -> None:
     ours, bare = measure_unwanted(arena, PLAN)
     assert (ours.row, bare.row) == ("jsonbus", "bare-recv")
     assert ours.extra["received"] == ours.extra["sent"] > 0
 
 
+@pytest.mark.slow
 def test_memory_is_read_while_messages_come(arena: Arena) -> None:
     samples = list(measure_memory(arena, PLAN))
     curve = [sample.row for sample in samples if sample.measure == "memory-curve"]

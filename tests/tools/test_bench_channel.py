@@ -59,6 +59,7 @@ def arena(monkeypatch: pytest.MonkeyPatch) -> Arena:
     return Arena()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_has_its_rows(arena: Arena, part: str) -> None:
     samples = list(PARTS[part](arena, PLAN))
@@ -97,6 +98,7 @@ def test_a_side_that_fails_is_told_with_its_last_words(arena: Arena) -> None:
         pair.hold(1)  # a socket has nothing for it
 
 
+@pytest.mark.slow
 def test_the_tool_prints_tables_and_writes_all_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

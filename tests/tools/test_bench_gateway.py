@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_all_that_another_node_publishes_reaches_clients_of_every_kind() -> None:
     figures = measure_bus(500, followers=(2,))
     rows = ["bare subscriber", "2 text clients", "2 event streams", "webhook in memory"]
@@ -29,6 +30,7 @@ def test_all_that_another_node_publishes_reaches_clients_of_every_kind() -> None
     assert "from the bus" in make_report([{"bus": figures}])
 
 
+@pytest.mark.slow
 def test_durable_publishes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     figures = measure_publish(0.1, stores=["in memory", "on disk"])
@@ -37,12 +39,14 @@ def test_durable_publishes_are_counted(tmp_path: Path, monkeypatch: pytest.Monke
     assert "on disk / in memory" in make_report([{"publish": figures}])
 
 
+@pytest.mark.slow
 def test_every_kind_of_request_is_answered() -> None:
     figures = measure_http(0.1, "h11")
     assert set(figures) == {"query", "form", "json", "value"}
     assert "value" in make_report([{"http": figures}])
 
 
+@pytest.mark.slow
 def test_a_line_reaches_all_text_clients() -> None:
     figures = measure_text(2, clients=3)
     assert figures["gateway"]["cpu_us"] > 0 and figures["bare"]["cpu_us"] > 0

@@ -21,12 +21,14 @@ def port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
 
 
+@pytest.mark.slow
 def test_every_receiver_has_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench_recording.measure_recording(tmp_path, 200, 1)
     rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
     assert rows[2:] == ["| handler that counts", "| jsonl", "| jsonl.gz", "| mcap"]
 
 
+@pytest.mark.slow
 def test_a_replay_is_measured_on_both_sides(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

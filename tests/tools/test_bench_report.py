@@ -125,6 +125,7 @@ def test_one_loop_alone_runs_for_an_instruction_counter() -> None:
     assert bench_wire.main(["--loop", "node-receive", "--messages", "120", "--prepare", "240"]) == 0
 
 
+@pytest.mark.slow
 def test_the_bus_benchmark_writes_a_table_and_all_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

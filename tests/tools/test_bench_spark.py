@@ -56,6 +56,7 @@ def test_cpu_is_told_by_kind_and_never_runs_backwards() -> None:
     assert spent == Cpu(jvm=1.5, driver=0.0, workers=0.5, bridge=0.0)
 
 
+@pytest.mark.slow
 def test_cpu_of_a_process_that_has_ended_is_still_counted() -> None:
     burn = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); input()"
@@ -111,6 +112,7 @@ def test_rows_are_the_same_in_a_log_and_in_json_files(tmp_path: Path) -> None:
     assert [line["value"] for line in lines] == batch.column("value").to_pylist()
 
 
+@pytest.mark.slow
 def test_recording_and_reading_are_measured_without_a_spark(arena: Arena) -> None:
     with Stage(arena) as stage:
         recorded = list(measure_recorder(stage, messages=2_000, repetitions=1))

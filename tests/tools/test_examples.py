@@ -98,6 +98,7 @@ def run_sensor(sensor: Path, heard: Heard, text: bytes, topic: str = "a") -> str
     return done.stderr.decode()
 
 
+@pytest.mark.slow
 def test_the_sensor_in_c_publishes_numbers_and_text(sensor: Path, heard: Heard) -> None:
     text = 'a "b" \\ \t\x01 ü'
     lines = ["21.5", "-3", "1e3", "0x10", ".5", "nan", "inf", "21.5 C", "", text, "1\r"]
@@ -126,6 +127,7 @@ def test_the_sensor_in_c_tells_how_it_is_used(sensor: Path, arguments: list[str]
     assert done.returncode == 2 and done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "busybox sh"])
 def test_the_sensor_in_shell_publishes_the_load(heard: Heard, shell: str) -> None:
     command = shell.split()
@@ -196,6 +198,7 @@ def test_the_sensor_in_micropython_survives_that_wifi_goes_away(
     assert len(heard.wait(3)) == 3
 
 
+@pytest.mark.slow
 def test_the_sensor_in_micropython_escapes_what_it_sends(tmp_path: Path, heard: Heard) -> None:
     said = run_board(tmp_path, heard, "print(ascii(sensor.encode('a\"\\\\ü', ['\\n\"', 1.5])))")
     datagram = eval(said)

@@ -99,6 +99,7 @@ async def scrape_everything(folder: Path) -> tuple[Scraped, Scraped]:
     return seen, own
 
 
+@pytest.mark.slow
 @asynctest
 async def test_every_name_and_label_in_its_expressions_is_exposed(tmp_path: Path) -> None:
     labels: dict[str, set[str]] = {}

@@ -38,6 +38,7 @@ def rows(printed: str) -> dict[str, list[str]]:
     return {title: figures for title, *figures in found}
 
 
+@pytest.mark.slow
 def test_no_way_becomes_longer(printed: str) -> None:
     figures = rows(printed)
     longer = [title for title, most in HOPS_MAX.items() if int(figures[title][2]) > most]

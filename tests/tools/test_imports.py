@@ -31,6 +31,7 @@ NOT_FOR_OPENING = """
 """
 
 
+@pytest.mark.slow
 def test_every_import_of_the_project_points_the_right_way() -> None:
     assert broken_rules(ROOT) == []
 

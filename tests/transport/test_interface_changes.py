@@ -138,6 +138,7 @@ def test_a_recreated_interface_is_joined_by_the_send_that_fails_for_it() -> None
         assert not transport.rejoin()
 
 
+@pytest.mark.slow
 @in_private_namespace
 def test_failing_sends_look_for_an_interface_until_it_is_back() -> None:
     add_cable("one", "10.1.0.1")

@@ -98,6 +98,7 @@ async def test_what_is_no_node_is_refused(node: Any) -> None:
             await open_bus().connect(node, "p")
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_node_that_is_not_there_is_unknown() -> None:
     async with buses() as open_bus:
@@ -286,6 +287,7 @@ async def test_without_waiting_what_is_sent_waits_until_it_is_open() -> None:
         assert (channel.state, channel.node) == ("open", bound.id)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_without_waiting_a_refusal_is_raised_by_whatever_is_done() -> None:
     async with buses() as open_bus:

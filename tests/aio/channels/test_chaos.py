@@ -89,6 +89,7 @@ async def use(bus: jsonbus.AsyncBus, names: list[str], ledger: Ledger, seed: str
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @asynctest
 async def test_whatever_happens_what_was_confirmed_has_arrived_in_order(seed: int) -> None:

@@ -240,6 +240,7 @@ async def test_closing_the_bus_ends_whatever_waits_for_its_channels() -> None:
         own.close()
 
 
+@pytest.mark.slow
 @asynctest
 async def test_who_connects_while_the_bus_closes_does_not_wait_for_ever() -> None:
     async with buses() as open_bus:

@@ -51,6 +51,7 @@ async def test_who_does_not_read_holds_up_who_sends_and_nothing_is_lost() -> Non
         assert await there.receive(LONG_S) == "room again"
 
 
+@pytest.mark.slow
 @asynctest
 async def test_small_messages_fill_a_channel_too() -> None:
     async with buses() as open_bus:

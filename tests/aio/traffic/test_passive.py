@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.aio.running import asynctest, buses, until
 
 
+@pytest.mark.slow
 @asynctest
 async def test_who_looks_on_sees_what_travels_and_pulls_nothing() -> None:
     async with buses() as open_bus:
@@ -39,6 +42,7 @@ async def test_patterns_added_and_removed_stay_passive() -> None:
         assert await until(lambda: onlooker.stats()["messages_unwanted"] >= 2)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_what_a_node_has_counted_reaches_the_others() -> None:
     async with buses() as open_bus:

@@ -82,6 +82,7 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "HISTORY_AGE_S", 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("haste")
 def test_what_is_asked_for_in_vain_is_told_and_what_follows_arrives(
     caplog: pytest.LogCaptureFixture,
@@ -135,6 +136,7 @@ async def test_only_a_function_is_taken_and_only_by_an_open_bus() -> None:
             bus.on_gap(print)
 
 
+@pytest.mark.slow
 def test_a_publisher_waits_while_the_history_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HISTORY_TOPIC_MESSAGES_MAX", 32)
 

@@ -40,6 +40,7 @@ async def test_a_request_gets_what_the_handler_of_another_bus_returns(is_async: 
         assert await asking.request("add", {"a": 1, "b": 2}, timeout=30) == 3
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_request_is_held_until_it_is_known_who_serves() -> None:
     async with buses() as open_bus:
@@ -74,6 +75,7 @@ async def test_many_tasks_each_get_their_own_answer() -> None:
         assert await asyncio.gather(*requests) == [2 * number for number in range(20)]
 
 
+@pytest.mark.slow
 @asynctest
 async def test_nobody_serving_is_told_as_soon_as_it_is_known() -> None:
     async with buses() as open_bus:
@@ -137,6 +139,7 @@ async def test_a_request_may_be_cancelled() -> None:
         assert await bus.request("slow", timeout=30) is True
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_topic_is_served_once_by_a_bus_and_again_after_closing() -> None:
     async with buses() as open_bus:

@@ -17,6 +17,7 @@ async def read(subscription: object, count: int = 1) -> list[tuple[str, object, 
     return [look_at(await subscription.get(timeout=30)) for _ in range(count)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_late_subscriber_gets_the_last_value_flagged_and_then_fresh_ones() -> None:
     async with buses() as open_bus:
@@ -31,6 +32,7 @@ async def test_a_late_subscriber_gets_the_last_value_flagged_and_then_fresh_ones
         assert publisher.stats()["values_retained"] == 1
 
 
+@pytest.mark.slow
 @asynctest
 async def test_who_restarts_gets_it_again() -> None:
     async with buses() as open_bus:
@@ -66,6 +68,7 @@ async def test_the_publisher_and_handlers_get_it_when_they_subscribe() -> None:
         assert look_at(got[0]) == ("door", {"is": "open"}, True)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_none_ends_it_and_is_a_message_itself() -> None:
     async with buses() as open_bus:

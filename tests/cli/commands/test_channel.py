@@ -76,6 +76,7 @@ def test_who_listens_takes_one_channel_and_ends_with_it(run: Run, bus: jsonbus.B
     assert result.stderr == "listener takes a channel to port; Ctrl-C ends\nconnected to other\n"
 
 
+@pytest.mark.slow
 def test_who_keeps_listening_takes_one_channel_after_the_other_and_reads_no_input(
     run: Run, bus: jsonbus.Bus
 ) -> None:
@@ -107,6 +108,7 @@ def test_nobody_who_connects_is_a_timeout(run: Run) -> None:
         assert "nobody connected within 0.05 s" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_refuses_a_channel_is_told(run: Run, bus: jsonbus.Bus) -> None:
     result = run("channel", "open", "nobody", "port")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -121,6 +123,7 @@ def test_what_refuses_a_channel_is_told(run: Run, bus: jsonbus.Bus) -> None:
     assert result.stderr.startswith("Error: port 'taken' of other is exclusive, and taken")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeout", ["0.1", "0.8"])
 def test_waiting_for_a_node_in_vain_is_a_timeout(run: Run, timeout: str) -> None:
     result = run("channel", "open", "nobody", "port", "--retry", "--timeout", timeout)

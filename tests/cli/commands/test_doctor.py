@@ -36,6 +36,7 @@ def test_a_problem_is_a_failure_with_its_remedy(run: Run) -> None:
     assert "nosuch0" in problem["text"] and "lo (127.0.0.1)" in problem["remedy"]
 
 
+@pytest.mark.slow
 def test_what_a_bus_would_warn_of_is_a_finding_instead(run: Run, port: int) -> None:
     results: list[Result] = []
 
@@ -55,6 +56,7 @@ def test_what_a_bus_would_warn_of_is_a_finding_instead(run: Run, port: int) -> N
     assert "are dropped (not_json" in told.stderr
 
 
+@pytest.mark.slow
 def test_nodes_and_the_echo_are_in_the_report(run: Run, bus: jsonbus.Bus, port: int) -> None:
     def is_complete() -> bool:
         report = json.loads(run("doctor", "--timeout", "2").stdout)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 import jsonbus
 from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
 
+@pytest.mark.slow
 def test_a_wanted_topic_is_explained(run: Run, bus: jsonbus.Bus) -> None:
     bus.subscribe("a/*", lambda message: None)
     explanations = []
@@ -18,6 +21,7 @@ def test_a_wanted_topic_is_explained(run: Run, bus: jsonbus.Bus) -> None:
     assert explanations[-1]["wanted_by"] == ["other"]
 
 
+@pytest.mark.slow
 def test_a_topic_that_nobody_wants_is_explained(run: Run) -> None:
     (explanation,) = json_lines(run("explain", "a").stdout)
     assert (explanation["verdict"], explanation["wanted_by"]) == ("suppressed", [])
@@ -29,5 +33,6 @@ def test_in_mode_basic_everything_is_sent(run: Run) -> None:
     assert explanation["verdict"] == "sent"
 
 
+@pytest.mark.slow
 def test_a_topic_that_cannot_be_is_wrong_usage(run: Run) -> None:
     assert run("explain", "a/**").exit_code == 2

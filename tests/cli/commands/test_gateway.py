@@ -86,6 +86,7 @@ def test_a_folder_that_cannot_be_had_is_told(run: Run, tmp_path: Path) -> None:
     assert str(tmp_path) in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", "text"])
 def test_a_port_in_use_is_told(run: Run, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:

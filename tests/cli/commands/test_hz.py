@@ -31,6 +31,7 @@ def test_a_line_per_topic_tells_rate_and_intervals(run: Run, bus: jsonbus.Bus) -
     assert x["rate"] == pytest.approx(1 / x["mean_s"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_passive_look_sees_what_travels_for_others(run: Run, bus: jsonbus.Bus) -> None:
     with jsonbus.Bus(name="another") as another:
         another.subscribe("a", lambda message: None)

@@ -14,6 +14,7 @@ from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
 
+@pytest.mark.slow
 def test_the_other_nodes_are_shown(run: Run, bus: jsonbus.Bus, port: int) -> None:
     bus.subscribe("a/*", lambda message: None)
     bus.subscribe("b", lambda message: None)
@@ -37,17 +38,20 @@ def test_the_other_nodes_are_shown(run: Run, bus: jsonbus.Bus, port: int) -> Non
     assert set(other) == fields | {"serves"}
 
 
+@pytest.mark.slow
 def test_a_bus_with_nobody_else_is_told(run: Run, port: int) -> None:
     result = run("nodes")
     assert (result.exit_code, result.stdout) == (0, "")
     assert f"nobody else is on 239.255.24.16:{port}" in result.stderr
 
 
+@pytest.mark.slow
 def test_nodes_of_another_group_are_not_shown(run: Run, bus: jsonbus.Bus) -> None:
     result = run("nodes", "--group", "239.255.24.17")
     assert (result.exit_code, result.stdout) == (0, "")
 
 
+@pytest.mark.slow
 def test_every_node_is_shown_with_where_and_what_it_is(
     run: Run, bus: jsonbus.Bus, port: int
 ) -> None:

@@ -7,6 +7,7 @@ from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
 
+@pytest.mark.slow
 def test_every_node_answers(run: Run, bus: jsonbus.Bus) -> None:
     results = []
 
@@ -22,6 +23,7 @@ def test_every_node_answers(run: Run, bus: jsonbus.Bus) -> None:
         assert pong["round_trip_ms"] > 0
 
 
+@pytest.mark.slow
 def test_that_nobody_answers_is_a_timeout(run: Run) -> None:
     result = run("ping", "--timeout", "0.01")
     assert (result.exit_code, result.stdout) == (3, "")

@@ -17,6 +17,7 @@ def values_of(subscription: Any, count: int) -> list[Any]:
     return [(message.topic, message.value) for message in messages]
 
 
+@pytest.mark.slow
 def test_a_value_reaches_its_subscriber(run: Run, bus: jsonbus.Bus) -> None:
     subscription = bus.subscribe("sensors/**")
     result = run("pub", "sensors/kitchen", '{"temp": 21.5}')
@@ -24,6 +25,7 @@ def test_a_value_reaches_its_subscriber(run: Run, bus: jsonbus.Bus) -> None:
     assert values_of(subscription, 1) == [("sensors/kitchen", {"temp": 21.5})]
 
 
+@pytest.mark.slow
 def test_a_value_that_nobody_wants_is_told_and_is_no_failure(run: Run, bus: jsonbus.Bus) -> None:
     result = run("pub", "door", "1")
     assert result.exit_code == 0
@@ -31,17 +33,20 @@ def test_a_value_that_nobody_wants_is_told_and_is_no_failure(run: Run, bus: json
     assert "nobody subscribes to door: nothing was sent" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_value_without_anybody_on_the_bus_is_told_and_is_no_failure(run: Run) -> None:
     result = run("pub", "door", "1")
     assert result.exit_code == 0
     assert "nobody subscribes to door: nothing was sent" in result.stderr
 
 
+@pytest.mark.slow
 def test_quiet_tells_nothing(run: Run) -> None:
     result = run("pub", "-q", "door", "1")
     assert (result.exit_code, result.output) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["basic", "master", "delayed"])
 def test_a_value_arrives_in_every_mode(run: Run, port: int, mode: str) -> None:
     with jsonbus.Bus(mode=mode, master=mode == "master") as other:
@@ -50,12 +55,14 @@ def test_a_value_arrives_in_every_mode(run: Run, port: int, mode: str) -> None:
         assert values_of(subscription, 1) == [("door", 1)]
 
 
+@pytest.mark.slow
 def test_a_value_may_be_repeated(run: Run, bus: jsonbus.Bus) -> None:
     subscription = bus.subscribe("door")
     assert run("pub", "--count", "3", "--rate", "1000", "door", "-5").exit_code == 0
     assert values_of(subscription, 3) == [("door", -5)] * 3
 
 
+@pytest.mark.slow
 def test_text_needs_no_quotes(run: Run, bus: jsonbus.Bus) -> None:
     subscription = bus.subscribe("door")
     assert run("pub", "--text", "door", "open").exit_code == 0
@@ -63,6 +70,7 @@ def test_text_needs_no_quotes(run: Run, bus: jsonbus.Bus) -> None:
     assert values_of(subscription, 3) == [("door", "open"), ("door", "wide open"), ("door", "5")]
 
 
+@pytest.mark.slow
 def test_lines_of_standard_input_are_values(run: Run, bus: jsonbus.Bus) -> None:
     subscription = bus.subscribe("numbers")
     assert run("pub", "numbers", input="1\n2\n").exit_code == 0
@@ -73,6 +81,7 @@ def test_lines_of_standard_input_are_values(run: Run, bus: jsonbus.Bus) -> None:
     assert values_of(subscription, 1) == [("numbers", "last")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("-",)])
 def test_lines_may_carry_their_own_topics(
     run: Run, bus: jsonbus.Bus, arguments: tuple[str, ...]
@@ -83,6 +92,7 @@ def test_lines_may_carry_their_own_topics(
     assert values_of(subscription, 3) == [(f"t/{each}", each) for each in range(3)]
 
 
+@pytest.mark.slow
 def test_lines_that_cannot_be_published_are_told_and_the_rest_is_published(
     run: Run, bus: jsonbus.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +112,7 @@ def test_lines_that_cannot_be_published_are_told_and_the_rest_is_published(
     assert values_of(subscription, 1) == [("good", 1)]
 
 
+@pytest.mark.slow
 def test_how_many_lines_nobody_wanted_is_told(run: Run, bus: jsonbus.Bus) -> None:
     bus.subscribe("wanted", lambda message: None)
     lines = [
@@ -112,18 +123,21 @@ def test_how_many_lines_nobody_wanted_is_told(run: Run, bus: jsonbus.Bus) -> Non
     assert "5 of 6 values were not sent: nobody subscribes to a, b, c, …" in result.stderr
 
 
+@pytest.mark.slow
 def test_waiting_for_a_subscriber_that_never_comes_times_out(run: Run) -> None:
     result = run("pub", "--wait", "0.01", "door", "1")
     assert result.exit_code == 3
     assert "nobody subscribed to door within 0.01 s" in result.stderr
 
 
+@pytest.mark.slow
 def test_waiting_ends_when_a_subscriber_is_there(run: Run, bus: jsonbus.Bus) -> None:
     subscription = bus.subscribe("door")
     assert run("pub", "--wait", "30", "door", "1").exit_code == 0
     assert values_of(subscription, 1) == [("door", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -166,6 +180,7 @@ def test_pacing_keeps_the_rate_and_does_not_make_up_for_long_pauses(
     assert after[-1] - after[0] > 3.0
 
 
+@pytest.mark.slow
 def test_a_one_shot_is_gone_from_the_list_afterwards(run: Run, bus: jsonbus.Bus) -> None:
     assert run("pub", "--name", "shot", "door", "1").exit_code == 0
     assert wait_until(lambda: all(each.name != "shot" for each in bus.nodes()))

@@ -54,6 +54,7 @@ def test_only_what_the_patterns_match_is_recorded(
     assert [each.value for each in open_recording(path)] == ["a/1", "a/2", "c"]
 
 
+@pytest.mark.slow
 def test_a_line_of_a_recording_is_one_that_pub_publishes_under_its_topic(
     run: Run, bus: jsonbus.Bus, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_numbered_files_are_told(run: Run, bus: jsonbus.Bus, tmp_path: Path) -> 
     assert f": {first} to {last.name}, {deleted} older files deleted; nothing" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_passive_recording_has_nothing_sent(
     run: Run, bus: jsonbus.Bus, port: int, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def take(subscription: Subscription, count: int) -> list[jsonbus.Message]:
     return messages
 
 
+@pytest.mark.slow
 @for_each_format
 def test_messages_are_published_again_in_order(
     run: Run, subscription: Subscription, tmp_path: Path, suffix: str
@@ -51,6 +52,7 @@ def test_messages_are_published_again_in_order(
     assert "replayed 50 messages in 0." in result.stderr
 
 
+@pytest.mark.slow
 def test_a_part_of_it_is_played_as_fast_as_possible_under_other_topics(
     run: Run, subscription: Subscription, tmp_path: Path
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_part_of_it_is_played_as_fast_as_possible_under_other_topics(
     assert got == [("test/a/1", 3), ("test/a/1", 5), ("test/a/1", 7)] * 2
 
 
+@pytest.mark.slow
 def test_a_part_is_named_by_dates_too(run: Run, subscription: Subscription, tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", 5, distance_s=60.0)  # 2026-11-16T15:51:10Z
     moments = ("--start", "2026-11-16T15:52:00+00:00", "--end", "2026-11-16T15:53:30Z")
@@ -71,6 +74,7 @@ def test_a_part_is_named_by_dates_too(run: Run, subscription: Subscription, tmp_
     assert [each.value for each in take(subscription, 2)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_several_files_are_played_side_by_side(
     run: Run, subscription: Subscription, tmp_path: Path
 ) -> None:
@@ -80,18 +84,21 @@ def test_several_files_are_played_side_by_side(
     assert [each.value for each in take(subscription, 6)] == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_what_nobody_wants_is_told(run: Run, port: int, tmp_path: Path) -> None:
     result = run("replay", str(write(tmp_path / "run.jsonl")))
     assert result.exit_code == 0
     assert "5 of 5 values were not sent: nobody subscribes to a/0, a/1" in result.stderr
 
 
+@pytest.mark.slow
 def test_that_nobody_came_in_time_is_a_timeout(run: Run, tmp_path: Path) -> None:
     result = run("replay", "--wait", "0.05", str(write(tmp_path / "run.jsonl")))
     assert result.exit_code == 3
     assert "nobody subscribed to any of it within 0.05 s" in result.stderr
 
 
+@pytest.mark.slow
 def test_values_that_were_retained_are_for_who_comes_later(
     run: Run, bus: jsonbus.Bus, tmp_path: Path
 ) -> None:
@@ -105,6 +112,7 @@ def test_values_that_were_retained_are_for_who_comes_later(
     assert (result.exit_code, "were not sent" in result.stderr) == (0, False)
 
 
+@pytest.mark.slow
 def test_bad_records_are_told_and_passed_over(
     run: Run, subscription: Subscription, tmp_path: Path
 ) -> None:
@@ -121,6 +129,7 @@ def test_bad_records_are_told_and_passed_over(
     assert "2 records could not be replayed" in result.stderr
 
 
+@pytest.mark.slow
 def test_bad_records_are_told_once_and_counted_in_each_pass(
     run: Run, subscription: Subscription, tmp_path: Path
 ) -> None:
@@ -138,6 +147,7 @@ def test_bad_records_are_told_once_and_counted_in_each_pass(
     assert "4 records could not be replayed" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_torn_end_is_a_note(run: Run, subscription: Subscription, tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", 3)
     path.write_bytes(path.read_bytes()[:-5])
@@ -147,6 +157,7 @@ def test_a_torn_end_is_a_note(run: Run, subscription: Subscription, tmp_path: Pa
     assert f"{path} has no end" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_the_recorder_lost_is_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     with create_recording(path) as recording:
@@ -155,6 +166,7 @@ def test_what_the_recorder_lost_is_told(run: Run, tmp_path: Path) -> None:
     assert f"{path} is not complete: 4 messages lost on the way, 3 of reliable" in told
 
 
+@pytest.mark.slow
 def test_sums_of_losses_that_grow_from_file_to_file_are_told_to_be_such(
     run: Run, tmp_path: Path
 ) -> None:
@@ -167,6 +179,7 @@ def test_sums_of_losses_that_grow_from_file_to_file_are_told_to_be_such(
     assert "run.00001.jsonl is not complete: 9 messages lost on the way, counted since" in told
 
 
+@pytest.mark.slow
 def test_losses_that_were_repaired_are_not_told(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     with create_recording(path) as recording:
@@ -175,6 +188,7 @@ def test_losses_that_were_repaired_are_not_told(run: Run, tmp_path: Path) -> Non
     assert "not complete" not in run("replay", str(path)).stderr
 
 
+@pytest.mark.slow
 def test_what_is_no_recording_fails_with_the_place(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("# Title\n")

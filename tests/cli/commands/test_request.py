@@ -31,6 +31,7 @@ def test_the_value_may_come_in_several_ways(
     assert (result.exit_code, result.stdout) == (0, asked + "\n")
 
 
+@pytest.mark.slow
 def test_a_topic_that_nobody_serves_is_a_failure(run: Run, bus: jsonbus.Bus) -> None:
     result = run("request", "--timeout", "30", "add")
     assert (result.exit_code, result.stdout) == (1, "")

@@ -37,6 +37,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object, bool]]:
     return got
 
 
+@pytest.mark.slow
 def test_what_is_retained_is_given_while_the_command_stays(
     run: Run, late: list[tuple[str, object, bool]]
 ) -> None:
@@ -46,6 +47,7 @@ def test_what_is_retained_is_given_while_the_command_stays(
     assert result.stderr == "hall retains 1 value; Ctrl-C ends\n"
 
 
+@pytest.mark.slow
 def test_the_flag_holds_for_every_line_and_null_ends_it(
     run: Run, late: list[tuple[str, object, bool]]
 ) -> None:
@@ -57,6 +59,7 @@ def test_the_flag_holds_for_every_line_and_null_ends_it(
     assert "retains 1 value;" in result.stderr
 
 
+@pytest.mark.slow
 def test_without_staying_the_value_ends_with_the_command(run: Run, bus: jsonbus.Bus) -> None:
     result = run("pub", "--retain", "door", "1")
     assert (result.exit_code, result.output) == (0, "")
@@ -65,6 +68,7 @@ def test_without_staying_the_value_ends_with_the_command(run: Run, bus: jsonbus.
         subscription.get(timeout=0)
 
 
+@pytest.mark.slow
 def test_once_ends_after_one_message_and_prints_what_is_retained(
     run: Run, bus: jsonbus.Bus
 ) -> None:

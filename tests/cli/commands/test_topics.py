@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 import jsonbus
 from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
 
+@pytest.mark.slow
 def test_every_pattern_is_shown_with_those_who_want_it(
     run: Run, bus: jsonbus.Bus, port: int
 ) -> None:
@@ -33,6 +36,7 @@ def test_every_pattern_is_shown_with_those_who_want_it(
         assert wait_until(are_shown)
 
 
+@pytest.mark.slow
 def test_that_nothing_is_wanted_is_told(run: Run, bus: jsonbus.Bus) -> None:
     result = run("topics")
     assert (result.exit_code, result.stdout) == (0, "")

@@ -10,6 +10,7 @@ from tests.helpers import wait_until
 COMMANDS = ("top", "hz", "bw")
 
 
+@pytest.mark.slow
 def test_an_observer_asks_for_nothing(bus: jsonbus.Bus) -> None:
     with open_watch({"name": "observer"}, ["a"], lambda messages: None, is_subscribing=False):
         assert wait_until(lambda: "observer" in [each.name for each in bus.nodes()])
@@ -78,6 +79,7 @@ def test_that_nothing_flows_is_told_with_what_to_do(run: Run, command: str) -> N
     assert "nothing flows that matches a: nobody publishes\n" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_results_are_json_in_a_pipe(run: Run, bus: jsonbus.Bus, command: str) -> None:
     result = run(command, "--duration", "0.2", "--interval", "0.1")

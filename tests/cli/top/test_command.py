@@ -53,6 +53,7 @@ def run_beside(run: Run, traffic: Traffic, *args: str) -> str:
     return printed
 
 
+@pytest.mark.slow
 def test_one_picture_has_topics_nodes_and_totals(
     run: Run, bus: jsonbus.Bus, traffic: Traffic
 ) -> None:
@@ -75,11 +76,13 @@ def test_one_picture_has_topics_nodes_and_totals(
     assert 0 < overview["suppressed_share"] < 1
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_a_picture_per_interval(run: Run, bus: jsonbus.Bus, traffic: Traffic) -> None:
     printed = run_beside(run, traffic, "a/*", "--interval", "0.2", "--duration", "0.7")
     assert 2 <= len(json_lines(printed)) <= 3
 
 
+@pytest.mark.slow
 def test_topics_come_in_the_order_that_is_asked_for(
     run: Run, bus: jsonbus.Bus, traffic: Traffic
 ) -> None:
@@ -101,6 +104,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("arguments", [("--once",), ("--interval", "0.2")])
 def test_people_get_tables_without_escape_sequences(
@@ -113,12 +117,14 @@ def test_people_get_tables_without_escape_sequences(
     assert all(len(line) <= 80 and "\x1b" not in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_json_may_be_asked_for_on_a_terminal(run: Run, bus: jsonbus.Bus) -> None:
     result = run("top", "--once", "--json", "--duration", "0.01")
     assert json_lines(result.stdout)[0]["topics"] == []
 
 
+@pytest.mark.slow
 def test_an_empty_bus_is_a_picture_too_and_the_reason_is_told(run: Run) -> None:
     result = run("top", "--once", "--duration", "2")
     assert result.exit_code == 0
@@ -127,6 +133,7 @@ def test_an_empty_bus_is_a_picture_too_and_the_reason_is_told(run: Run) -> None:
     assert "nothing flows" in result.stderr
 
 
+@pytest.mark.slow
 def test_subscribing_shows_what_nobody_else_wants_and_what_is_retained(
     run: Run, bus: jsonbus.Bus
 ) -> None:

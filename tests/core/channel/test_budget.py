@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_who_waits_is_told_when_there_is_memory_again() -> None:
     assert budget.held_bytes == 0
 
 
+@pytest.mark.slow
 @unhurried
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 600), st.integers(0, 600))))
 def test_what_is_noted_is_all_that_counts(notes: list[tuple[str, int, int]]) -> None:
@@ -104,6 +106,7 @@ def test_what_is_noted_is_all_that_counts(notes: list[tuple[str, int, int]]) -> 
 PIECE, MESSAGE = 60, 700
 
 
+@pytest.mark.slow
 @unhurried
 @given(st.data())
 def test_bound_holds_and_every_message_is_taken_in_the_end(data: st.DataObject) -> None:

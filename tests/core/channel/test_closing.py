@@ -23,6 +23,7 @@ def kinds(data: bytes) -> list[int]:
 # --- On purpose ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @in_any_pieces
 def test_what_was_sent_before_close_arrives(how: str) -> None:
     pair = connect(how)

@@ -144,6 +144,7 @@ def test_output_gives_no_more_pieces_than_were_asked_for() -> None:
     assert len(pair.ann.end.output(3)) == len(pair.ann.end.output(4)) == 3
 
 
+@pytest.mark.slow
 @in_any_pieces
 def test_too_large_message_is_skipped_in_its_place_and_the_channel_goes_on(how: str) -> None:
     pair = connect(how)

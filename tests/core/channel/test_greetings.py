@@ -134,6 +134,7 @@ def test_unknown_keys_are_ignored(kind: int) -> None:
     assert DECODERS[kind](codec.dumps(more)) == DECODERS[kind](codec.dumps(fields))
 
 
+@pytest.mark.slow
 @unhurried
 @given(st.binary(max_size=200) | json_values.map(codec.dumps).filter(lambda b: len(b) < 4096))
 def test_any_body_is_a_greeting_or_none(body: bytes) -> None:
@@ -144,6 +145,7 @@ def test_any_body_is_a_greeting_or_none(body: bytes) -> None:
             continue
 
 
+@pytest.mark.slow
 @unhurried
 @given(st.sampled_from(list(DECODERS)), st.data())
 def test_greeting_with_any_value_replaced_is_one_or_none(kind: int, data: st.DataObject) -> None:

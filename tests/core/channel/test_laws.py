@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -153,6 +154,7 @@ class Conversation(RuleBasedStateMachine):
                 assert side.end.is_over and side.end.timer_at() == math.inf
 
 
+@pytest.mark.slow
 def test_whatever_two_ends_do_messages_stay_in_order_and_both_end() -> None:
     run_state_machine_as_test(
         Conversation, settings=settings(unhurried, max_examples=400, stateful_step_count=60)

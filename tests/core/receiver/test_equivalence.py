@@ -237,6 +237,7 @@ events = (
 )
 
 
+@pytest.mark.slow
 @settings(unhurried, max_examples=100)
 @given(
     st.lists(st.tuples(floods, faults, floods, events), min_size=3, max_size=12), st.integers(1, 2)

@@ -62,6 +62,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(unhurried, max_examples=200)
 @given(steps)
 def test_every_datagram_is_admitted_once_by_whichever_way_the_next_ones_come(

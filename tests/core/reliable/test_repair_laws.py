@@ -174,6 +174,7 @@ def test_everything_arrives_though_a_fifth_of_all_datagrams_is_lost(seed: int) -
         assert subscriber.given_up == {topic: [] for topic in world.topics}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer_messages", [256, 5000])
 def test_flood_that_drowns_its_subscriber_ends_with_nothing_lost(buffer_messages: int) -> None:
     """200,000 messages a second are sent, 40,000 received; the rest overflows a buffer."""

@@ -144,6 +144,7 @@ def crowd_that_missed_one(
 
 
 # Measured: 1.06, 1.3, 1.6 and 2.2 NAKs on average.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "seeds", "naks_at_most"), [(2, 50, 1.5), (10, 50, 2), (100, 50, 2.5), (1000, 20, 3)]
 )

@@ -302,6 +302,7 @@ def test_a_change_is_seen_at_one_moment_for_all_topics(
     assert set(seen[moment:]) == {after}
 
 
+@pytest.mark.slow
 @settings(RELAXED, max_examples=300)
 @given(st.sampled_from(CHANGES), st.integers(1, 200), st.integers(1, 400))
 def test_a_reader_stopped_anywhere_amid_a_change_finds_it_done_or_not(

@@ -43,6 +43,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @unhurried
 @given(value=values, room=st.integers(8, 60), seed=st.integers(0, 2**32))
 def test_any_message_survives_cutting_and_joining_in_any_order(

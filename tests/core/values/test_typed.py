@@ -359,6 +359,7 @@ def test_without_msgspec_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         make_converter(Reading)
 
 
+@pytest.mark.slow
 def test_a_value_nested_too_deep_is_refused() -> None:
     value: dict[str, Any] = {"name": "leaf"}
     for _ in range(20_000):

@@ -125,6 +125,7 @@ def test_the_last_of_repeated_keys_counts() -> None:
     assert codec.loads(b'{"a":1,"a":2}') == {"a": 2}
 
 
+@pytest.mark.slow
 @unhurried
 @given(json_values)
 def test_json_values_survive_the_way_there_and_back(value: object) -> None:

@@ -182,6 +182,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes) -> None:
     decode_anything(data)
 
 
+@pytest.mark.slow
 @unhurried
 @given(json_values)
 def test_any_json_is_understood_or_refused(value: object) -> None:
@@ -225,6 +226,7 @@ GREEDY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", GREEDY.values(), ids=GREEDY.keys())
 def test_no_datagram_takes_much_memory_or_keeps_any(data: bytes) -> None:
     decode_anything(data)  # whatever is made once and kept, the parser's buffers for one

@@ -63,6 +63,7 @@ async def log_in(http: httpx.AsyncClient, token: str, place: str = "") -> httpx.
     return await http.post(f"/login?{place}", data={"token": token})
 
 
+@pytest.mark.slow
 @asynctest
 async def test_without_tokens_everybody_sees_the_page() -> None:
     async with gateway() as http:
@@ -74,6 +75,7 @@ async def test_without_tokens_everybody_sees_the_page() -> None:
         assert (await http.head("/")).status_code == 200
 
 
+@pytest.mark.slow
 @asynctest
 async def test_without_tokens_a_gateway_may_run_for_months(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions_module, "AGE_S_MAX", -1.0)
@@ -91,6 +93,7 @@ async def test_without_tokens_a_gateway_may_run_for_months(monkeypatch: pytest.M
             assert "reload" not in "".join(frames)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_the_page_may_only_use_what_comes_from_the_gateway() -> None:
     async with gateway() as http:
@@ -105,6 +108,7 @@ async def test_the_page_may_only_use_what_comes_from_the_gateway() -> None:
         assert (await http.get(FILE)).headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_prefix_that_a_client_claims_is_not_in_the_page() -> None:
     async with gateway() as http:
@@ -112,6 +116,7 @@ async def test_a_prefix_that_a_client_claims_is_not_in_the_page() -> None:
         assert "evil.example" not in answer.text
 
 
+@pytest.mark.slow
 @asynctest
 async def test_with_tokens_nothing_is_to_be_had_without_one() -> None:
     async with gateway("secret") as http:
@@ -125,6 +130,7 @@ async def test_with_tokens_nothing_is_to_be_had_without_one() -> None:
             assert (await http.get(FILE, headers={"cookie": cookie})).status_code == 401
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_token_opens_the_page_and_nothing_else() -> None:
     async with gateway("secret") as http:
@@ -144,6 +150,7 @@ async def test_a_token_opens_the_page_and_nothing_else() -> None:
         assert (await http.get("/publish?topic=a&message=1")).status_code == 401
 
 
+@pytest.mark.slow
 @asynctest
 async def test_who_has_to_log_in_first_comes_to_the_place_asked_for() -> None:
     async with gateway("secret") as http:
@@ -160,6 +167,7 @@ async def test_who_has_to_log_in_first_comes_to_the_place_asked_for() -> None:
         assert (await http.post(f"/logout?{place}")).headers["location"] == "/"
 
 
+@pytest.mark.slow
 @asynctest
 async def test_who_logs_out_has_nothing_more() -> None:
     async with gateway("secret") as http:
@@ -169,6 +177,7 @@ async def test_who_logs_out_has_nothing_more() -> None:
         assert (await http.get(FILE, headers={"cookie": cookie})).status_code == 401
 
 
+@pytest.mark.slow
 @asynctest
 async def test_rights_decide_what_is_in_the_page() -> None:
     tokens = ("admin=all", "subscribe=look", "publish=write")
@@ -181,6 +190,7 @@ async def test_rights_decide_what_is_in_the_page() -> None:
         assert "Webhooks" in (await http.get("/")).text
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_token_is_taken_from_the_body_alone() -> None:
     async with gateway("secret") as http:
@@ -190,6 +200,7 @@ async def test_a_token_is_taken_from_the_body_alone() -> None:
         assert "<form" in (await http.get("/?token=secret&access_token=secret")).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headers",
     [
@@ -208,6 +219,7 @@ async def test_pages_of_others_reach_nothing_of_it(headers: dict[str, str]) -> N
         assert answer.status_code == 403
 
 
+@pytest.mark.slow
 @asynctest
 async def test_of_nicegui_only_files_and_the_websocket_are_there() -> None:
     async with gateway() as http:
@@ -223,6 +235,7 @@ async def test_of_nicegui_only_files_and_the_websocket_are_there() -> None:
         assert (await http.get(f"/_nicegui/{nicegui.__version__}/static/..%2f..%2fapp.py")).is_error
 
 
+@pytest.mark.slow
 @asynctest
 async def test_pages_that_nobody_opened_make_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
@@ -238,6 +251,7 @@ async def test_pages_that_nobody_opened_make_room_for_others(
         assert http.gateway.stats()["dashboard"]["pages"] == 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["client_id", "document_id", "tab_id", "next_message_id"])
 @asynctest
 async def test_a_websocket_that_does_not_say_whose_it_is_is_refused(missing: str) -> None:
@@ -246,6 +260,7 @@ async def test_a_websocket_that_does_not_say_whose_it_is_is_refused(missing: str
         assert await upgrade(http, path=f"{SOCKET}&{missing}=y") == 403
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_websocket_is_for_pages_of_its_own_session() -> None:
     async with gateway("one", "two") as http:
@@ -258,6 +273,7 @@ async def test_a_websocket_is_for_pages_of_its_own_session() -> None:
         assert await upgrade(http, path=path) == 403
 
 
+@pytest.mark.slow
 @asynctest
 async def test_whatever_comes_over_a_websocket_is_counted_and_not_logged(
     caplog: pytest.LogCaptureFixture,
@@ -282,6 +298,7 @@ async def test_whatever_comes_over_a_websocket_is_counted_and_not_logged(
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.slow
 @asynctest
 async def test_behind_tls_the_cookie_is_for_tls_alone() -> None:
     async with gateway("secret", allow_origin=["https://bus.example"]) as http:

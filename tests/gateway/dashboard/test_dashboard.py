@@ -26,6 +26,7 @@ async def get(gateway: Gateway, path: str) -> httpx.Response:
         return await http.get(f"http://{host}:{port}{path}")
 
 
+@pytest.mark.slow
 def test_gateways_one_after_the_other_have_it_and_leave_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -43,6 +44,7 @@ def test_gateways_one_after_the_other_have_it_and_leave_nothing(
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_a_second_gateway_at_the_same_time_is_told_so() -> None:
     async def run() -> None:
         async with make_gateway(dashboard=True) as first:
@@ -56,6 +58,7 @@ def test_a_second_gateway_at_the_same_time_is_told_so() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_where_nicegui_is_missing_the_page_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

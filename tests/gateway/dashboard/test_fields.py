@@ -54,6 +54,7 @@ def test_a_field_may_be_missing_or_something_else_next_time() -> None:
         assert field_at(value, path) is None
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_every_field_is_found_again_by_its_path(value: Any) -> None:
     fields = find_fields(value)

@@ -76,6 +76,7 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     assert "\n" in write_out({"a": 1}) and "\u2028" not in write_out("\u2028")
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_a_value_that_fits_is_shown_whole(value: Any) -> None:
     text = write_out(value, 10**9)

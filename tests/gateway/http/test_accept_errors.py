@@ -30,6 +30,7 @@ def no_more_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_without_descriptors_clients_wait_and_one_line_tells_of_it(
     caplog: pytest.LogCaptureFixture,
@@ -50,6 +51,7 @@ async def test_without_descriptors_clients_wait_and_one_line_tells_of_it(
     assert "too many open files" in caplog.text
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_server_that_is_closed_meanwhile_does_not_listen_again(
     caplog: pytest.LogCaptureFixture,

@@ -17,6 +17,7 @@ from tests.gateway.webhooks.test_ledger_full import fill
 from tests.small_disk import small_disk
 
 
+@pytest.mark.slow
 @asynctest
 async def test_publish_reaches_the_bus_and_says_whom_it_reached() -> None:
     async with site() as here:

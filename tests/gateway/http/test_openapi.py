@@ -30,6 +30,7 @@ checks.positive_data_acceptance.enabled = false
 """
 
 
+@pytest.mark.slow
 @needs_schemathesis
 @asynctest
 async def test_no_generated_request_gets_an_answer_that_is_not_documented(

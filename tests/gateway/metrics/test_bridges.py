@@ -213,6 +213,7 @@ async def test_garbage_is_refused_and_what_was_told_before_stays(answer: Any) ->
         assert (after.problem, after.rows_recorded) == (None, 2)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_one_that_fails_or_hangs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridges_module, "ANSWER_S", 0.3)

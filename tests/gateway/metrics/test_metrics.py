@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 
 from jsonbus.gateway.gateway import Gateway
 from jsonbus.gateway.metrics.help_texts import TEXTS
@@ -72,6 +73,7 @@ async def test_two_gateways_in_one_process_do_not_share_figures() -> None:
         assert (await read_metrics(second))[name, ()] == 0
 
 
+@pytest.mark.slow
 @asynctest
 async def test_no_name_that_was_ever_told_has_vanished() -> None:
     has_dashboard = importlib.util.find_spec("nicegui") is not None

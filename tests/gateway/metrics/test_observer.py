@@ -50,6 +50,7 @@ def labelled(scraped: Scraped, name: str, label: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 @asynctest
 async def test_nodes_tell_what_they_count() -> None:
     async with site() as here:
@@ -185,6 +186,7 @@ async def expose(pictured: Pictured, webhooks: Sequence[SubscriberView]) -> tupl
     return text, read_text(text)
 
 
+@pytest.mark.slow
 @asynctest
 async def test_a_large_bus_has_a_bounded_number_of_series_and_nothing_is_left_out() -> None:
     totals = jsonbus.Totals(*range(1, 7))

@@ -12,6 +12,7 @@ from jsonbus.gateway.metrics.survey_observer import SurveyObserver
 from tests.aio.running import asynctest, buses, until
 
 
+@pytest.mark.slow
 @asynctest
 async def test_it_sees_what_travels_for_others_and_asks_for_nothing() -> None:
     async with buses() as open_bus:

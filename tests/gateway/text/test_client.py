@@ -31,6 +31,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
 def test_a_thousand_clients_of_one_topic_get_every_message_in_order() -> None:
     async def scenario() -> None:
@@ -249,6 +250,7 @@ def test_errors_that_nobody_reads_are_bounded_as_well() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_when_all_together_have_too_much_unread_the_furthest_behind_is_cut_off() -> None:
     async def scenario() -> None:
         async with serving() as (server, _):
@@ -292,6 +294,7 @@ def test_clients_behind_on_the_same_topic_cost_what_one_does() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_what_asyncio_keeps_of_a_write_counts_as_well() -> None:
     async def scenario() -> None:
         async with serving(total_backlog_bytes_max=10_000_000) as (server, _):

@@ -281,6 +281,7 @@ def test_too_many_clients_are_turned_away() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_close_tells_the_clients_and_waits_for_no_stalled_one() -> None:
     async def scenario() -> None:
         hub = HandHub()

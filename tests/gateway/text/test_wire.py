@@ -216,6 +216,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LINES, st.binary(max_size=5), st.lists(st.integers(0, 200_000), max_size=20))
 def test_pieces_make_no_difference(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
     data = b"".join(line + b"\n" for line in lines) + rest

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from jsonbus.gateway.webhooks.commands import Batch, Settle
 from jsonbus.gateway.webhooks.schema import FILE_NAME
 from jsonbus.gateway.webhooks.store import WebhookStore
@@ -87,6 +89,7 @@ def assert_in_order(numbers: list[int]) -> None:
         assert mine == sorted(mine)
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed_again_and_again(
     tmp_path: Path,
 ) -> None:

@@ -304,6 +304,7 @@ def test_topics_of_any_characters_come_out_as_they_went_in(store: WebhookStore) 
     assert topics_of(batch) == topics
 
 
+@pytest.mark.slow
 def test_the_wal_starts_over_under_constant_load(store: WebhookStore, tmp_path: Path) -> None:
     anna = subscribe(store, "anna", "a")
     wal = tmp_path / (FILE_NAME + "-wal")

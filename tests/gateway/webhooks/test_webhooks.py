@@ -86,6 +86,7 @@ def test_a_hundred_deliveries_take_one_connection() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_dead_slow_and_failing_receivers_delay_nobody_else() -> None:
     async def main() -> None:
         with Receiver() as good, Receiver() as hanging, Receiver() as failing:
@@ -121,6 +122,7 @@ def test_dead_slow_and_failing_receivers_delay_nobody_else() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_batch_in_flight_is_delivered_again_under_the_same_id_after_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_batch_in_flight_is_delivered_again_under_the_same_id_after_a_restart(
     run(main())
 
 
+@pytest.mark.slow
 def test_closing_is_bounded_while_receivers_hang() -> None:
     async def main() -> None:
         with Receiver() as receiver:
@@ -232,6 +235,7 @@ def test_no_more_requests_run_than_there_are_connections(monkeypatch: pytest.Mon
     run(main())
 
 
+@pytest.mark.slow
 def test_messages_of_other_nodes_arrive_and_own_ones_arrive_once() -> None:
     async def main() -> None:
         with Receiver() as receiver:
@@ -364,6 +368,7 @@ def test_a_subscription_goes_on_if_the_one_who_asked_is_cancelled() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_lost_or_out_of_order_over_failures_moves_and_restarts(
     tmp_path: Path, seed: int
@@ -406,6 +411,7 @@ def test_nothing_is_lost_or_out_of_order_over_failures_moves_and_restarts(
     run(main())
 
 
+@pytest.mark.slow
 def test_receivers_that_hang_leave_connections_to_those_that_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,7 @@ def test_a_directory_is_locked_for_one_and_free_after_release(tmp_path: Path) ->
     DirectoryLock(tmp_path).release()
 
 
+@pytest.mark.slow
 def test_a_file_is_closed_when_nobody_refers_to_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")

@@ -116,6 +116,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_the_lock_holds_between_processes_and_dies_with_its_holder(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -233,6 +234,7 @@ def test_a_failed_sync_names_the_partition_and_keeps_the_others(
         assert read_values(log, 1) == {0: "a", 1: "b"}
 
 
+@pytest.mark.slow
 def test_one_writes_while_others_read_and_old_rows_go(tmp_path: Path) -> None:
     flushes = 150
     failures: list[BaseException] = []

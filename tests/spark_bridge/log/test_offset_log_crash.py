@@ -60,6 +60,7 @@ def crashes(before: Files, after: Files) -> Iterator[Files]:
     yield after | {key: value for key, value in before.items() if key.endswith("tail.log")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", [1, 3, 14, 50], ids=["tail", "tail too", "seal", "large"])
 @pytest.mark.parametrize("sealed", [0, 16, 200], ids=["new", "one block", "segment to follow"])
 def test_what_was_confirmed_survives_a_crash_at_any_byte(
@@ -104,6 +105,7 @@ def test_a_crash_while_the_log_is_made_leaves_nothing_in_the_way(tmp_path: Path)
             assert read_values(log) == {0: "a"}
 
 
+@pytest.mark.slow
 def test_flipped_bytes_are_never_taken_for_rows(tmp_path: Path) -> None:
     origin, copy = tmp_path / "origin", tmp_path / "copy"
     with OffsetLog(origin, **OPTIONS) as log:
@@ -195,6 +197,7 @@ def append_until_killed(directory: Path, run: int, dice: random.Random) -> list[
     return confirmed
 
 
+@pytest.mark.slow
 def test_offsets_mean_the_same_after_a_dozen_kills(tmp_path: Path) -> None:
     dice = random.Random(11)
     confirmed: list[list] = []

@@ -89,6 +89,7 @@ def test_many_bytes_are_sealed_like_many_rows(tmp_path: Path) -> None:
     partition.close()
 
 
+@pytest.mark.slow
 def test_thousands_of_single_rows_stay_few_batches(tmp_path: Path) -> None:
     partition = open_partition(tmp_path, seal_rows=8192)
     for number in range(500):

@@ -30,6 +30,7 @@ def test_a_run_of_whole_blocks_is_one_piece_of_the_file(tmp_path: Path) -> None:
         assert [row["value"] for row in rows_of(run)] == [str(each) for each in range(8, 72)]
 
 
+@pytest.mark.slow
 def test_a_range_is_cut_at_its_edges(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         for flush in range(3):

@@ -47,6 +47,7 @@ def test_retention_by_age_forgets_everything_but_the_next_offset(tmp_path: Path)
         assert read_values(log) == {33: "next"}
 
 
+@pytest.mark.slow
 def test_retention_by_size_deletes_the_oldest_of_all_partitions(tmp_path: Path) -> None:
     clock = Clock()
 

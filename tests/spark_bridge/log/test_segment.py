@@ -105,6 +105,7 @@ def test_an_index_that_does_not_fit_is_made_anew(tmp_path: Path, spoil: str) -> 
     assert index.read_bytes() == right
 
 
+@pytest.mark.slow
 def test_a_torn_end_is_cut_off_wherever_it_is(tmp_path: Path) -> None:
     fill(tmp_path, 0, [3])
     path = segment_path(tmp_path, 0)

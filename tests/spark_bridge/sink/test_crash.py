@@ -60,6 +60,7 @@ while True:
 BATCH_ROWS = 240
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_acknowledged_is_out_whenever_the_process_is_killed(
     tmp_path: Path,
 ) -> None:

@@ -388,6 +388,7 @@ def test_more_than_may_be_staged_at_once_is_refused(
         sink.stage("q", 0, 0, 1, value_rows([1]))
 
 
+@pytest.mark.slow
 def test_rows_arrive_at_a_subscriber_of_a_real_bus(tmp_path: Path) -> None:
     port = find_free_port()
     with jsonbus.Bus(port=port) as listener, jsonbus.Bus(port=port) as bus:

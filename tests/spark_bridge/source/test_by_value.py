@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spark_bridge.source import JsonBusDataSource, register
 from tests.spark_bridge.served_log import ServedLog
 
@@ -62,6 +64,7 @@ def run_worker(pickled: bytes, address: str, folder: Path) -> subprocess.Complet
     )
 
 
+@pytest.mark.slow
 def test_the_source_works_where_the_package_is_not_installed(
     served: ServedLog, tmp_path: Path
 ) -> None:
@@ -74,6 +77,7 @@ def test_the_source_works_where_the_package_is_not_installed(
     assert json.loads(done.stdout) == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_one_connection_serves_all_tasks_of_a_process(served: ServedLog, tmp_path: Path) -> None:
     served.publish(range(3), partition=0)
     served.publish(range(3, 5), partition=1)

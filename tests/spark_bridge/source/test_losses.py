@@ -64,6 +64,7 @@ def test_a_bridge_that_stays_down_ends_the_query_with_one_sentence(query: Make) 
         q.step()
 
 
+@pytest.mark.slow
 def test_a_bridge_that_goes_down_gives_nothing_new_until_it_is_back(
     served: ServedLog, query: Make
 ) -> None:

@@ -52,6 +52,7 @@ def places() -> st.SearchStrategy[Place]:
     )
 
 
+@pytest.mark.slow
 @BUSY
 @given(st.dictionaries(st.text(), places()))
 def test_offsets_have_one_form_and_come_back_from_it(given_places: dict[str, Place]) -> None:

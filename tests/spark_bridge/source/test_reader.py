@@ -68,6 +68,7 @@ def test_news_end_the_wait(served: ServedLog, query: Make) -> None:
     timer.join()
 
 
+@pytest.mark.slow
 def test_news_of_any_bridge_end_the_wait(open_log: Callable[..., ServedLog], query: Make) -> None:
     logs = [open_log(partitions=1) for _ in range(3)]
     q = query(*logs, longPollMs="60000")
@@ -156,6 +157,7 @@ def test_a_trigger_that_wants_everything_gets_it(served: ServedLog, query: Make)
     assert end[served.address]["0"] == 60
 
 
+@pytest.mark.slow
 def test_a_batch_has_about_so_many_bytes(served: ServedLog, query: Make) -> None:
     for _ in range(20):
         served.publish(["x" * 1000] * 10)

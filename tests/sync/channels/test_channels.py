@@ -87,6 +87,7 @@ def test_what_is_no_node_is_refused(open_bus: OpenBus, node: Any) -> None:
         open_bus().connect(node, "p")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_not_there_is_unknown(open_bus: OpenBus) -> None:
     error = refusal_of(open_bus(), "nobody", "p")
     assert (error.reason, error.node, error.port) == ("unknown", "nobody", "p")
@@ -242,6 +243,7 @@ def test_without_waiting_what_is_sent_waits_until_it_is_open(open_bus: OpenBus) 
     assert (channel.state, channel.node) == ("open", bound.id)
 
 
+@pytest.mark.slow
 def test_without_waiting_a_refusal_is_raised_by_whatever_is_done(open_bus: OpenBus) -> None:
     bus = open_bus()
     channel = bus.connect("nobody", "p", wait=False)

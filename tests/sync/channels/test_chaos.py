@@ -89,6 +89,7 @@ def use(bus: jsonbus.Bus, names: list[str], ledger: Ledger, seed: str) -> None:
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_what_was_confirmed_has_arrived_in_order(seed: int) -> None:
     dice = random.Random(seed)

@@ -173,6 +173,7 @@ def test_closing_the_bus_delivers_and_closes_its_channels(open_bus: OpenBus) -> 
     assert list(there) == list(range(100))
 
 
+@pytest.mark.slow
 def test_closing_the_bus_ends_whatever_waits_for_its_channels(open_bus: OpenBus) -> None:
     here, there, calling, _, binding = open_pair(open_bus)
     second = calling.connect("bound", "p", timeout=LONG_S, retry=True)
@@ -200,6 +201,7 @@ def test_closing_the_bus_ends_whatever_waits_for_its_channels(open_bus: OpenBus)
     own.close()
 
 
+@pytest.mark.slow
 def test_who_connects_while_the_bus_closes_does_not_wait_for_ever(open_bus: OpenBus) -> None:
     bound = open_bus(name="desk")
     bound.bind("p", lambda channel: None)
@@ -220,6 +222,7 @@ def test_who_connects_while_the_bus_closes_does_not_wait_for_ever(open_bus: Open
             each.result()
 
 
+@pytest.mark.slow
 def test_the_first_channel_may_be_wanted_while_the_bus_closes(open_bus: OpenBus) -> None:
     bus, other = open_bus(name="closing"), open_bus(name="other")
     other.subscribe("x")

@@ -49,6 +49,7 @@ def test_who_does_not_read_holds_up_who_sends_and_nothing_is_lost(open_bus: Open
     assert there.receive(LONG_S) == "room again"
 
 
+@pytest.mark.slow
 def test_small_messages_fill_a_channel_too(open_bus: OpenBus) -> None:
     here, there, *_ = open_pair(open_bus)
     for _ in range(80_000):
@@ -58,6 +59,7 @@ def test_small_messages_fill_a_channel_too(open_bus: OpenBus) -> None:
     assert [there.receive(LONG_S) for _ in range(80_000)] == [None] * 80_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closes", ["here", "there", "calling", "bound"])
 def test_who_waits_for_room_is_woken_when_somebody_closes(open_bus: OpenBus, closes: str) -> None:
     pair = open_pair(open_bus)

@@ -10,6 +10,7 @@ from tests.sync.conftest import OpenBus
 MB = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("datagram_bytes_max", [None, 1_400])
 def test_values_of_many_megabytes_arrive_among_small_ones_in_order(
     open_bus: OpenBus, datagram_bytes_max: int | None

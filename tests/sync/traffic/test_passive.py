@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
 
 
+@pytest.mark.slow
 def test_who_looks_on_sees_what_travels_and_pulls_nothing(open_bus: OpenBus) -> None:
     publisher, reader, onlooker = open_bus(name="p"), open_bus(name="r"), open_bus(name="o")
     reading = reader.subscribe("wanted")
@@ -36,6 +39,7 @@ def test_patterns_added_and_removed_stay_passive(open_bus: OpenBus) -> None:
     assert wait_until(lambda: onlooker.stats()["messages_unwanted"] >= 2)
 
 
+@pytest.mark.slow
 def test_what_a_node_has_counted_reaches_the_others(open_bus: OpenBus) -> None:
     publisher, reader = open_bus(name="p"), open_bus(name="r")
     reading = reader.subscribe("wanted")

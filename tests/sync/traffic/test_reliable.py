@@ -33,6 +33,7 @@ def none(datagram: bytes) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_everything_arrives_once_and_in_order_though_a_fifth_is_lost(
     network: MemoryNetwork, open_over: OpenBus, seed: int
@@ -60,6 +61,7 @@ def test_everything_arrives_once_and_in_order_though_a_fifth_is_lost(
     assert publisher.stats()["messages_repaired"] > 0
 
 
+@pytest.mark.slow
 def test_large_values_are_repaired_as_well(network: MemoryNetwork, open_over: OpenBus) -> None:
     subscription = open_over(network.open()).subscribe("t")
     transport = LosingTransport(network, none)
@@ -72,6 +74,7 @@ def test_large_values_are_repaired_as_well(network: MemoryNetwork, open_over: Op
     assert [len(str(value)) for value in values(subscription, 5)] == sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_the_bus", [False, True])
 @pytest.mark.parametrize("of_the_call", [None, False, True])
 def test_the_call_beats_the_bus_and_none_is_as_the_bus_was_opened(
@@ -89,6 +92,7 @@ def test_the_call_beats_the_bus_and_none_is_as_the_bus_was_opened(
     assert wait_until(lambda: transport.sequences("t") == expected)
 
 
+@pytest.mark.slow
 def test_reliable_messages_and_others_of_one_topic_get_along(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:
@@ -106,6 +110,7 @@ def haste(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "HISTORY_AGE_S", 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("haste")
 def test_what_is_asked_for_in_vain_is_told_and_what_follows_arrives(
     network: MemoryNetwork, open_over: OpenBus, caplog: pytest.LogCaptureFixture
@@ -134,6 +139,7 @@ def test_what_is_asked_for_in_vain_is_told_and_what_follows_arrives(
     assert "to the reliable topic 't' were given up" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("haste")
 def test_a_closed_watch_of_gaps_is_told_no_more(network: MemoryNetwork, open_over: OpenBus) -> None:
     transport = LosingTransport(network, all_with("gone"))
@@ -179,6 +185,7 @@ def test_events_are_frozen() -> None:
         event.first = 4  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_a_publisher_waits_while_the_history_is_full(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +210,7 @@ def lasting_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair_pace, "HISTORY_KEEP_MIN_S", 1000.0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lasting_history")
 def test_closing_ends_the_wait_of_a_publisher(network: MemoryNetwork, open_over: OpenBus) -> None:
     publisher, reader = open_over(network.open(), reliable=True), open_over(network.open())
@@ -228,6 +236,7 @@ def test_closing_ends_the_wait_of_a_publisher(network: MemoryNetwork, open_over:
     assert failures == [ClosedError]
 
 
+@pytest.mark.slow
 def test_publishing_reliably_from_inside_a_handler(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -23,6 +25,7 @@ class ForgetfulTransport(RecordingTransport):
         return super().send(datagram)
 
 
+@pytest.mark.slow
 def test_what_was_lost_of_the_last_messages_is_repaired_before_the_bus_is_gone(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:
@@ -40,6 +43,7 @@ def test_what_was_lost_of_the_last_messages_is_repaired_before_the_bus_is_gone(
     assert reader.stats()["messages_lost"] == 0
 
 
+@pytest.mark.slow
 def test_a_handler_may_close_its_bus_after_a_reliable_message(
     network: MemoryNetwork, open_over: OpenBus
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
+import pytest
+
 import jsonbus
 from tests.helpers import find_free_port, wait_until
 
@@ -12,6 +14,7 @@ COUNT = 20_000
 ROOM = 100
 
 
+@pytest.mark.slow
 def test_a_slow_subscriber_of_a_reliable_flood_loses_alone_and_counts_it() -> None:
     port = find_free_port()
     may_read = threading.Event()

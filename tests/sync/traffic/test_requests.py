@@ -31,6 +31,7 @@ def test_a_request_gets_what_the_handler_of_another_bus_returns(open_bus: OpenBu
     assert asking.request("add", {"a": 1, "b": 2}, timeout=30) == 3
 
 
+@pytest.mark.slow
 def test_a_request_is_held_until_it_is_known_who_serves(open_bus: OpenBus) -> None:
     serving = open_bus()
     serving.serve("hello", lambda message: "there")
@@ -68,6 +69,7 @@ def test_many_threads_each_get_their_own_answer(open_bus: OpenBus) -> None:
     assert answers == {number: 2 * number for number in range(20)}
 
 
+@pytest.mark.slow
 def test_nobody_serving_is_told_as_soon_as_it_is_known(open_bus: OpenBus) -> None:
     with pytest.raises(NobodyServesError, match="'nothing'"):
         open_bus().request("nothing", timeout=60)
@@ -108,6 +110,7 @@ def test_no_answer_in_time_is_a_timeout(open_bus: OpenBus) -> None:
     go_on.set()
 
 
+@pytest.mark.slow
 def test_a_topic_is_served_once_by_a_bus_and_again_after_closing(open_bus: OpenBus) -> None:
     bus = open_bus()
     service = bus.serve("x", lambda message: 1)

@@ -21,6 +21,7 @@ def read(subscription: object, count: int = 1) -> list[tuple[str, object, bool]]
     return [look_at(subscription.get(timeout=30)) for _ in range(count)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_late_subscriber_gets_the_last_value_flagged_and_then_fresh_ones(
     open_bus: OpenBus,
 ) -> None:
@@ -39,6 +40,7 @@ def test_a_late_subscriber_gets_the_last_value_flagged_and_then_fresh_ones(
     assert publisher.stats()["values_retained"] == 1
 
 
+@pytest.mark.slow
 def test_who_restarts_gets_it_again(open_bus: OpenBus) -> None:
     publisher = open_bus()
     assert publisher.wait_until_sure(timeout=30)
@@ -66,6 +68,7 @@ def test_the_publisher_itself_gets_it_when_it_subscribes(open_bus: OpenBus) -> N
     assert read(bus.subscribe("door")) == [("door", {"is": "open"}, True)]
 
 
+@pytest.mark.slow
 def test_a_handler_gets_it_as_well(open_bus: OpenBus) -> None:
     publisher, reader = open_bus(), open_bus()
     assert publisher.wait_until_sure(timeout=30)
@@ -76,6 +79,7 @@ def test_a_handler_gets_it_as_well(open_bus: OpenBus) -> None:
     assert look_at(got[0]) == ("door", "open", True)
 
 
+@pytest.mark.slow
 def test_none_ends_it_and_is_a_message_itself(open_bus: OpenBus) -> None:
     publisher, reader = open_bus(), open_bus()
     subscription = reader.subscribe("door")
@@ -102,6 +106,7 @@ def test_what_is_not_retained_is_not_given(open_bus: OpenBus) -> None:
     assert read(open_bus().subscribe("**")) == [("b", 2, True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 20_000])
 def test_retained_and_reliable_go_together(
     network: MemoryNetwork, open_over: OpenBus, size: int

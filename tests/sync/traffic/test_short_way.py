@@ -95,6 +95,7 @@ def test_a_lone_message_has_left_when_publish_returns(
     assert prompt >= 10  # not when the receive thread was just sending
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_threads")
 def test_the_last_message_of_a_burst_needs_no_other_to_arrive(
     network: MemoryNetwork, open_over: OpenBus
@@ -180,6 +181,7 @@ def test_subscribers_that_come_and_go_miss_nothing_while_they_are_known(
         assert [n for thread, n in values if thread == each] == list(range(published[each]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_threads")
 def test_suppressed_messages_are_counted_exactly(
     network: MemoryNetwork, open_over: OpenBus
@@ -199,6 +201,7 @@ def test_suppressed_messages_are_counted_exactly(
     assert bus.stats()["messages_suppressed"] == before + 8 * 2000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager_threads")
 def test_a_publish_that_meets_the_close_is_refused_or_sent(network: MemoryNetwork) -> None:
     for _ in range(30):
@@ -329,6 +332,7 @@ print("fine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
 def test_a_fork_while_messages_gather_gives_them_to_the_parent_only() -> None:
     result = subprocess.run(

@@ -213,6 +213,7 @@ ANYTHING = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)  # machines may be busy
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), JSON, max_size=6), max_size=4))
 def test_what_is_read_at_once_is_what_is_read_one_by_one(given_values: list[Any]) -> None:
