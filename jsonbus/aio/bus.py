@@ -57,7 +57,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
 
         Args:
             topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can express.
+            value: anything that JSON can fast_publish.
             retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
                 later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
@@ -78,32 +78,32 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
             return await self._publish_kept(topic, value, reliable=is_reliable, retain=retain)
-        # The short way; core/express.py explains it. It asks for the thread, since asking for the
-        # running event loop costs as much as encoding a small value. Another loop runs in this
+        # The short way; core/fast_publish.py explains it. It asks for the thread, since asking for
+        # the running event loop costs as much as encoding a small value. Another loop runs in this
         # thread only while the bus's own has stopped: what is added to messages that gather then
         # leaves when that goes on, and once a datagram is full the next one is refused.
-        publishing, express = self._publishing, self._express
-        lane, payload, is_wanted = None, b"", True
+        publishing, fast_publish = self._publishing, self._fast_publish
+        prefix, payload, is_wanted = None, b"", True
         if get_ident() == self._thread:
             try:
-                lane = self._lane_of(topic)
-                if lane:
+                prefix = self._prefix_of(topic)
+                if prefix:
                     payload = dumps_plain(value)
             except TypeError:
-                lane = None  # a topic that is none, or a value that takes more than one try
-        limit = express.limit
-        if limit and lane and len(payload) <= express.size_max:
-            gathered = self._gathered
-            gathered.append(lane + payload)
-            if len(gathered) < limit:
+                prefix = None  # a topic that is none, or a value that takes more than one try
+        limit = fast_publish.limit
+        if limit and prefix and len(payload) <= fast_publish.size_max:
+            queued = self._queued
+            queued.append(prefix + payload)
+            if len(queued) < limit:
                 return True
-            publishing.attend()
-        elif lane and len(lane) + len(payload) <= express.whole_max:
-            publishing.publish_encoded(lane, payload)
-        elif lane and len(payload) <= self._config.value_bytes_max:
-            publishing.publish_large(lane, payload)
-        elif lane == b"" and self._is_running():
-            if next(express.suppressed) % PUBLISHED_MAX:
+            publishing.flush_queued()
+        elif prefix and len(prefix) + len(payload) <= fast_publish.whole_max:
+            publishing.publish_encoded(prefix, payload)
+        elif prefix and len(payload) <= self._config.value_bytes_max:
+            publishing.publish_large(prefix, payload)
+        elif prefix == b"" and self._is_running():
+            if next(fast_publish.suppressed) % PUBLISHED_MAX:
                 return False
             publishing.must_wait = True
             is_wanted = False
@@ -223,9 +223,9 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         self._thread = get_ident()
         self._is_running = event_loop.is_running
         self._publishing = loop.publishing
-        self._express = self._node.fast_publish
-        self._gathered = self._express.gathered
-        self._lane_of = self._express.lanes.get
+        self._fast_publish = self._node.fast_publish
+        self._queued = self._fast_publish.queued
+        self._prefix_of = self._fast_publish.prefixes.get
         self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:

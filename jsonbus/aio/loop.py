@@ -65,7 +65,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             event_loop,
             self.log,
             take=self._take_datagram,
-            tend=self._tend_if_stirred,
+            tend=self._tend_if_needed,
             hear_again=self._hear_again,
         )
         self._outgoing = Outgoing(
@@ -231,9 +231,9 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         if not self._is_closing:
             self._timer.set(at)
 
-    def _tend_if_stirred(self) -> None:
+    def _tend_if_needed(self) -> None:
         """After datagrams: messages of known nodes move no timer and cause no output."""
-        if self._node.take_stir():
+        if self._node.take_attention():
             self._tend()
 
     def _tend_soon(self) -> None:

@@ -11,8 +11,8 @@ comes at the end of each turn while messages gather:
 So a message waits for others only as long as others keep coming. That it is looked for turn by turn
 rather than by a timer has a reason: a timer of the event loop is only as exact as a millisecond.
 
-`Express.limit` (core/express.py) is above 0 exactly while a look, or a retry, is planned: only then
-may publishers add messages without coming here.
+`FastPublish.limit` (core/fast_publish.py) is above 0 exactly while a look, or a retry, is planned:
+only then may publishers add messages without coming here.
 
 A publisher that never lets go of the loop has to after TURN_BYTES_MAX: others want to run, and this
 node has to hear what others send before that fills its receive buffer.
@@ -66,17 +66,17 @@ class Outgoing:
         wake: Callable[[], None],
     ) -> None:
         self._node = node
-        self._express = node.fast_publish
-        self._gathered = node.fast_publish.gathered
+        self._fast_publish = node.fast_publish
+        self._queued = node.fast_publish.queued
         self._transport = transport
         self._event_loop = event_loop
         self._log = log
         self._wake = wake  # has somebody look at timers and output soon
         self._throttle = Throttle(transport, rate_limit, node.directory.smallest_buffer)
         self._unsent: deque[bytes] = deque()
-        self._gathers_until = -math.inf
+        self._queues_until = -math.inf
         self._is_look_planned = False
-        self._looked_at_count = 0  # messages that had gathered at the last look
+        self._looked_at_count = 0  # messages that had queued at the last look
         self._retry: asyncio.TimerHandle | None = None
         self._turn_bytes = 0  # left since a publisher last had to yield
         self._progress = Signal(event_loop)
@@ -105,32 +105,32 @@ class Outgoing:
         bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
         return bool(self._unsent) and self._node.outbox.size_bytes > bytes_max
 
-    def put(self, lane: bytes, payload: bytes, now: float) -> bool:
+    def put(self, prefix: bytes, payload: bytes, now: float) -> bool:
         """A message on the short way: alone, or with those that gather. True: as `attend`."""
-        is_large = len(payload) >= self._express.alone_min
-        if not self._unsent and (is_large or now >= self._gathers_until):
-            datagram = self._node.outbox.make_lone(lane, payload, now)
+        is_large = len(payload) >= self._fast_publish.alone_min
+        if not self._unsent and (is_large or now >= self._queues_until):
+            datagram = self._node.outbox.make_single(prefix, payload, now)
             if datagram is not None:
                 self._unsent.append(datagram)
                 self._send_unsent(now)
-                self._gathers_until = now + LINGER_S
+                self._queues_until = now + LINGER_S
                 return self._must_yield()
-        self._gathered.append(lane + payload)
-        return self.attend(now, is_large=is_large)
+        self._queued.append(prefix + payload)
+        return self.flush_queued(now, is_large=is_large)
 
-    def attend(self, now: float, *, is_large: bool = False) -> bool:
+    def flush_queued(self, now: float, *, is_large: bool = False) -> bool:
         """After a publish: send what is to leave, and plan when the rest will.
 
         A large message waits for no others. True: the publisher has to yield, and to wait for room.
         """
         if self._retry is None:
-            if now >= self._gathers_until:
+            if now >= self._queues_until:
                 self.send(now)
-                self._gathers_until = now + LINGER_S
+                self._queues_until = now + LINGER_S
             elif is_large or self._node.outbox.has_full_datagram:
                 self._send_full(now)
-                self._gathers_until = now + LINGER_S
-            if self._gathered and not self._is_look_planned:
+                self._queues_until = now + LINGER_S
+            if self._queued and not self._is_look_planned:
                 self._is_look_planned = True
                 self._looked_at_count = 0
                 self._event_loop.call_soon(self._look)
@@ -188,9 +188,9 @@ class Outgoing:
         self._progress.fire()
 
     def _look(self) -> None:
-        """At the end of a turn: send what has gathered, unless more keeps coming."""
-        now, count = monotonic(), len(self._gathered)
-        if count != self._looked_at_count and now < self._gathers_until:
+        """At the end of a turn: send what has queued, unless more keeps coming."""
+        now, count = monotonic(), len(self._queued)
+        if count != self._looked_at_count and now < self._queues_until:
             self._looked_at_count = count
             self._event_loop.call_soon(self._look)
             return
@@ -198,7 +198,7 @@ class Outgoing:
         try:
             if self._node.outbox.has_output:
                 self.send(now)
-                self._gathers_until = now + LINGER_S
+                self._queues_until = now + LINGER_S
         finally:
             self._set_limit()
 
@@ -211,11 +211,11 @@ class Outgoing:
     def _set_limit(self) -> None:
         """How many messages may gather before somebody has to come here."""
         if self._retry is not None:
-            self._express.limit = len(self._gathered) + self._node.outbox.typical_count
+            self._fast_publish.limit = len(self._queued) + self._node.outbox.typical_count
         elif self._is_look_planned:
-            self._express.limit = self._node.outbox.typical_count
+            self._fast_publish.limit = self._node.outbox.typical_count
         else:
-            self._express.limit = 0
+            self._fast_publish.limit = 0
 
     def _try_again(self) -> None:
         self._retry = None

@@ -1,8 +1,8 @@
 """From `AsyncBus.publish` to what leaves, and when the publisher has to wait.
 
 The shortest way, for a message that simply joins others, is in `AsyncBus.publish` itself
-(core/express.py explains it). The methods here are for all the other messages. None of them awaits,
-so what one task publishes is not torn apart by another; a publisher that has to wait finds
+(core/fast_publish.py explains it). The methods here are for all the other messages. None of them
+awaits, so what one task publishes is not torn apart by another; a publisher that has to wait finds
 `must_wait` set afterwards, and does so in `wait_for_room`.
 """
 
@@ -60,7 +60,7 @@ class Publishing:
             return False
         if is_reliable:
             self._set_timer(now + BEAT_MIN_S)
-        if node.outbox.has_output and self._outgoing.attend(now):
+        if node.outbox.has_output and self._outgoing.flush_queued(now):
             self.must_wait = True
         deliveries = node.take_deliveries()
         if deliveries:
@@ -76,27 +76,27 @@ class Publishing:
             self._node.counters.reliable_waits += 1
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
 
-    def publish_encoded(self, lane: bytes, payload: bytes) -> None:
+    def publish_encoded(self, prefix: bytes, payload: bytes) -> None:
         """The short way of a message that does not simply join others."""
         if not self._event_loop.is_running():  # in the right thread, and that will do
             self._check_here()
-        if self._outgoing.put(lane, payload, monotonic()):
+        if self._outgoing.put(prefix, payload, monotonic()):
             self.must_wait = True
 
-    def publish_large(self, lane: bytes, payload: bytes) -> None:
+    def publish_large(self, prefix: bytes, payload: bytes) -> None:
         """The same for one that no datagram holds."""
         self._check_here()
         now = monotonic()
-        self._node.outbox.put_message(lane, payload, now)
-        self._outgoing.attend(now)
+        self._node.outbox.put_message(prefix, payload, now)
+        self._outgoing.flush_queued(now)
         self.must_wait = True  # it took its time
 
-    def attend(self) -> None:
-        """As many messages gathered as may without a look: send them."""
+    def flush_queued(self) -> None:
+        """As many messages queued as may without a look: send them."""
         if not self._event_loop.is_running():
-            self._node.fast_publish.gathered.pop()  # it will be refused
+            self._node.fast_publish.queued.pop()  # it will be refused
             self._check_here()
-        if self._outgoing.attend(monotonic()):
+        if self._outgoing.flush_queued(monotonic()):
             self.must_wait = True
 
     def deliver_own(self, deliveries: Iterable[tuple[Subscription, Sequence[Message]]]) -> None:

@@ -1,19 +1,18 @@
-"""The short way from publish() to a datagram, for topics whose fate is known.
+"""The short way from publish() to a datagram, for topics that were published to before.
 
-Theory of operation. Most messages go to a topic that was published to before, while nobody's
-subscriptions changed. For such a topic the publisher leaves a *lane* here: the beginning of its
-messages' JSON, or nothing at all if nobody wants them. A front end looks the lane up, and
+Theory of operation. Most messages go to a known topic while no subscription changes. For such a
+topic the publisher leaves a *prefix* here: the beginning of its messages' JSON, or b"" if no node
+wants them. A front end looks the prefix up:
 
-- without one, takes the long way (`Node.publish`), which leaves one if it can;
-- with an empty one, counts the message as suppressed, and is done;
-- else, while messages *gather*, adds its own to them, as bytes: `lane + payload`.
+- without one, it takes the long way (`Node.publish`), which leaves one if it can;
+- if it is empty, it counts the message as suppressed, and is done;
+- else, while messages are being *queued*, it appends its own: `prefix + payload`.
 
-Lanes are forgotten whenever something changes that they were made from. Messages gather in a plain
-list; the outbox turns it into datagrams, and gives the messages their numbers only then.
+All prefixes are forgotten whenever a subscription or the node's state changes. The queue is a plain
+list; the outbox turns it into datagrams, and numbers the messages only then.
 
-All of it is done with single operations on a dict, a list and a counter, each of which is whole
-even if threads meet in it. So a front end with threads needs no lock on this way. What it has to
-heed stands with `limit`.
+Every step is a single operation on a dict, a list or a counter, each of which is atomic among
+threads. So a front end with threads needs no lock on this way, if it obeys the rule at `limit`.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-#: At most so many messages share a datagram. More would save nothing that can be measured, and
-#: their values, all alive at once where they are received, would cost fresh memory for each.
-SHARING_MAX = 100
+#: More messages in one batch save nothing that can be measured, and their values, all alive at once
+#: where they are received, cost fresh memory for each.
+BATCH_MESSAGES_MAX = 100
 
 
-class Express:
-    """Lanes, and what gathers."""
+class FastPublish:
+    """Cached topic prefixes, and the messages queued for the next datagram."""
 
     __slots__ = (
         "_asked",
         "alone_min",
-        "gathered",
+        "queued",
         "is_flood",
-        "lanes",
+        "prefixes",
         "limit",
         "size_max",
         "suppressed",
@@ -42,34 +41,34 @@ class Express:
     )
 
     def __init__(self) -> None:
-        #: By topic: `["topic",` or nothing. Keyed by whatever is looked up, filled with topics.
-        self.lanes: dict[Any, bytes] = {}
+        #: By topic: `["topic",` or b"". The keys that are looked up may be any object.
+        self.prefixes: dict[Any, bytes] = {}
         #: The JSON of messages, `["topic",payload`, each without its last bracket.
-        self.gathered: list[bytes] = []
-        #: Fewer messages than this may gather unattended. The front end sets it to what fills a
-        #: datagram while it has planned to come back, and to 0 when it has not. Whoever adds a
-        #: message looks here afterwards, and attends to it unless there is room: so none stays
-        #: behind, whichever of two threads comes first.
+        self.queued: list[bytes] = []
+        #: Fewer messages than this may be queued without a flush. The front end sets it to the
+        #: number that fills a datagram while it has planned to come back, and to 0 while it has
+        #: not. The caller checks `limit` after adding a message, and flushes if the batch is full.
+        #: Checking after adding guarantees that no message stays behind when two threads race.
         self.limit = 0
-        #: One datagram follows the other: a message is hardly alone, even if nothing gathers yet.
+        #: One datagram follows the other: a message is hardly alone, even if none is queued yet.
         self.is_flood = False
-        #: What a payload may take to gather; a larger one goes the long way.
+        #: A larger payload is not queued here; it goes the long way.
         self.size_max = 0
-        #: What lane and payload together may take to fit one datagram; more goes the long way.
+        #: A message of which prefix and payload take more does not fit one datagram.
         self.whole_max = 0
-        #: Of payloads from this size on, no two share a datagram.
+        #: Of payloads from this size on, no two fit one datagram.
         self.alone_min = 0
-        #: Counts suppressed messages: `next()` is whole among threads, `+= 1` is not.
+        #: Counts suppressed messages: `next()` is atomic among threads, `+= 1` is not.
         self.suppressed = count()
         self._asked = 0
 
     def forget(self) -> None:
-        """Something changed that lanes were made from."""
-        self.lanes.clear()
+        """Drop all prefixes, because a subscription or the state changed."""
+        self.prefixes.clear()
 
     def count_suppressed(self) -> int:
-        """How many messages were suppressed on this way. One thread at a time."""
-        # A counter tells its value only by going on.
+        """Return how many messages were suppressed on this way. One thread at a time."""
+        # A counter reports its value only by going on.
         suppressed = next(self.suppressed) - self._asked
         self._asked += 1
         return suppressed

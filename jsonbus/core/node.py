@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.local_subscriptions import LocalSubscriptions
 from jsonbus.core.membership.directory import Directory
@@ -65,14 +65,14 @@ class Node:
         self._view: BusView | None = None
         self._sending_fails = False
         self._is_closed = False
-        self.fast_publish = Express()
+        self.fast_publish = FastPublish()
         stamp = Stamp(settings.node, settings.incarnation)
         self.outbox = Outbox(
             stamp,
             settings.datagram_bytes_max,
             wall_offset_s,
             batching=settings.batching,
-            express=self.fast_publish,
+            fast_publish=self.fast_publish,
         )
         self._roster = Roster()
         self._router = Router(self._other_entries, self.fast_publish)
@@ -130,7 +130,7 @@ class Node:
             settings,
             router=router,
             outbox=outbox,
-            express=self.fast_publish,
+            fast_publish=self.fast_publish,
             counters=counters,
             reliable=self.reliable,
             retained=self._giving.store,
@@ -202,13 +202,13 @@ class Node:
         if not self._is_closed:
             self._receiver.receive_frame(frame, sender, now, size_bytes)
 
-    def take_stir(self) -> bool:
+    def take_attention(self) -> bool:
         """Whether something came in, since the last call, that may have moved timers.
 
         If not, `timer_at`, `take_events` and `datagrams_to_send` have nothing new to say.
         """
-        is_stirred, self._receiver.is_stirred = self._receiver.is_stirred, False
-        return is_stirred
+        needs_attention, self._receiver.needs_attention = self._receiver.needs_attention, False
+        return needs_attention
 
     @property
     def held(self) -> int:

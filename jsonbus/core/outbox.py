@@ -4,7 +4,7 @@ Messages get their numbers, and datagrams their counters, in the order in which 
 both leave in that order. A control datagram therefore first packs the messages that wait, so that a
 goodbye never overtakes the last message.
 
-Other threads may add messages to `Express.gathered` at any time; everything else here is done by
+Other threads may add messages to `FastPublish.queued` at any time; everything else here is done by
 one thread at a time.
 """
 
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.fast_publish import SHARING_MAX, Express
+from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, FastPublish
 from jsonbus.core.values.fragments import cut
 from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES
 from jsonbus.core.wire.encode_messages import (
@@ -29,7 +29,7 @@ from jsonbus.core.wire.encode_messages import (
 )
 from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX
 
-#: A payload that takes more than this part of a datagram does not gather unattended: sizes are
+#: A payload that takes more than this part of a datagram does not gather unflushed: sizes are
 #: known only when messages are packed, and what gathers until then should stay small.
 _SIZE_SHARE = 4
 
@@ -52,8 +52,8 @@ class Outbox:
     """Packs messages into datagrams; those that no datagram holds are cut into slices."""
 
     __slots__ = (
-        "_express",
-        "_gathered",
+        "_fast_publish",
+        "_queued",
         "_measured",
         "_measured_bytes",
         "_ready",
@@ -78,14 +78,14 @@ class Outbox:
         wall_offset_s: float,
         *,
         batching: bool,
-        express: Express,
+        fast_publish: FastPublish,
     ) -> None:
         self._stamp = stamp
-        self._express = express
+        self._fast_publish = fast_publish
         self.allow_bytes(datagram_bytes_max)
-        self._gathered = express.gathered
-        self._measured = self._measured_bytes = 0  # gathered messages whose size is known, and it
-        self._typical = SHARING_MAX  # messages that fill a datagram, by the last one
+        self._queued = fast_publish.queued
+        self._measured = self._measured_bytes = 0  # queued messages whose size is known, and it
+        self._typical = BATCH_MESSAGES_MAX  # messages that fill a datagram, by the last one
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._unbatched_until = -math.inf if batching else math.inf
@@ -98,12 +98,12 @@ class Outbox:
 
     @property
     def has_output(self) -> bool:
-        return bool(self._gathered or self._ready)
+        return bool(self._queued or self._ready)
 
     @property
     def has_full_datagram(self) -> bool:
         """Whether a datagram is ready, or could be, that hardly anything can be added to."""
-        count = len(self._gathered)
+        count = len(self._queued)
         return (
             bool(self._ready)
             or count >= self._typical
@@ -127,7 +127,7 @@ class Outbox:
 
     @property
     def messages_put(self) -> int:
-        return self.messages_sent + len(self._gathered)
+        return self.messages_sent + len(self._queued)
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """What the entries of a list may take in one datagram of this node."""
@@ -143,17 +143,17 @@ class Outbox:
         self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + saved
         self._slice_room = datagram_bytes_max - FRAGMENT_OVERHEAD_BYTES + saved
         self._whole_room = whole_bytes_max - MESSAGE_OVERHEAD_BYTES + saved
-        self._express.whole_max = self._whole_room
-        self._express.size_max = self._room // _SIZE_SHARE
-        self._express.alone_min = self._room // 2
+        self._fast_publish.whole_max = self._whole_room
+        self._fast_publish.size_max = self._room // _SIZE_SHARE
+        self._fast_publish.alone_min = self._room // 2
 
     def shares(self, now: float) -> bool:
         """Whether messages may share datagrams now."""
         return now >= self._unbatched_until
 
-    def put_message(self, lane: bytes, payload: bytes, now: float) -> int:
-        """Add a message; its number. The lane is the topic's: `["topic",`."""
-        message = lane + payload
+    def put_message(self, prefix: bytes, payload: bytes, now: float) -> int:
+        """Add a message; its number. The prefix is the topic's: `["topic",`."""
+        message = prefix + payload
         if self._is_cut(len(message), now):
             self._pack(now)
             self.messages_sent = number = self.messages_sent + 1
@@ -163,7 +163,7 @@ class Outbox:
 
     def put_marked(
         self,
-        lane: bytes,
+        prefix: bytes,
         payload: bytes,
         now: float,
         *,
@@ -172,8 +172,8 @@ class Outbox:
     ) -> int:
         """The same for a message of a reliable topic, or one that is retained."""
         marks = b",null" if sequence is None else b",%d" % sequence
-        message = _Marked(lane + payload + (marks + b",1" if is_retained else marks))
-        message.topic_json, message.payload = lane[1:-1], payload
+        message = _Marked(prefix + payload + (marks + b",1" if is_retained else marks))
+        message.topic_json, message.payload = prefix[1:-1], payload
         message.sequence, message.is_retained = sequence, is_retained
         if self._is_cut(len(message), now):
             self._pack(now)
@@ -197,10 +197,10 @@ class Outbox:
         size = len(message) + _SEPARATOR_BYTES
         if self._measure() + size > self._room or now < self._unbatched_until:
             self._pack(now)
-        gathered = self._gathered
-        gathered.append(message)
-        place = len(gathered) - 1
-        while gathered[place] is not message:
+        queued = self._queued
+        queued.append(message)
+        place = len(queued) - 1
+        while queued[place] is not message:
             place -= 1  # another thread added one after it
         number = self.messages_sent + 1 + place
         if self._measure() + size > self._room or now < self._unbatched_until:
@@ -236,15 +236,15 @@ class Outbox:
                 )
             )
 
-    def make_lone(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
+    def make_single(self, prefix: bytes, payload: bytes, now: float) -> bytes | None:
         """A datagram with this message, which leaves at once; None if something else waits."""
-        if self._gathered or self._ready:
+        if self._queued or self._ready:
             return None
         self.messages_sent = number = self.messages_sent + 1
         self.datagrams_sent += 1
         self.last_sent_at = now
         sent_us = int((now + self.wall_offset_s) * 1_000_000)
-        return encode_message(self._stamp, lane[1:-1], payload, number, sent_us)
+        return encode_message(self._stamp, prefix[1:-1], payload, number, sent_us)
 
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
         """Add a datagram that holds no message."""
@@ -264,14 +264,14 @@ class Outbox:
     def send_unbatched(self, until: float) -> None:
         """A plain peer is here: one message per datagram until then, so that it gets them."""
         self._unbatched_until = max(self._unbatched_until, until)
-        self._express.forget()
+        self._fast_publish.forget()
 
     def take(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
         """All datagrams, in the order in which they should be sent.
 
         With `keeps_rest`, messages that do not fill another datagram go on gathering.
         """
-        if self._gathered:
+        if self._queued:
             self._pack(now, keeps_rest=keeps_rest)
         datagrams = self._ready
         if datagrams:
@@ -285,43 +285,43 @@ class Outbox:
         return []
 
     def _measure(self) -> int:
-        """The bytes that the gathered messages take in a datagram."""
-        gathered, measured = self._gathered, self._measured
-        count = len(gathered)
+        """The bytes that the queued messages take in a datagram."""
+        queued, measured = self._queued, self._measured
+        count = len(queued)
         if measured < count:
-            self._measured_bytes += sum(map(len, gathered[measured:count]))
+            self._measured_bytes += sum(map(len, queued[measured:count]))
             self._measured_bytes += _SEPARATOR_BYTES * (count - measured)
             self._measured = count
         return self._measured_bytes
 
     def _pack(self, now: float, *, keeps_rest: bool = False) -> None:
-        gathered = self._gathered
-        count = len(gathered)
+        queued = self._queued
+        count = len(queued)
         if not count:
             return
-        messages = gathered[:count]
-        del gathered[:count]
+        messages = queued[:count]
+        del queued[:count]
         self._measured = self._measured_bytes = 0
         body = _join(messages)
-        if len(body) <= self._room and count <= SHARING_MAX:
+        if len(body) <= self._room and count <= BATCH_MESSAGES_MAX:
             self._add_messages(body, messages, now)
         else:
             self._pack_parts(messages, now, keeps_rest=keeps_rest)
-        self._typical = max(1, min(SHARING_MAX, self._room * count // (len(body) + 1)))
+        self._typical = max(1, min(BATCH_MESSAGES_MAX, self._room * count // (len(body) + 1)))
 
     def _pack_parts(self, messages: list[bytes], now: float, *, keeps_rest: bool) -> None:
         """Pack messages that one datagram does not hold."""
         start = size = 0
         for place, message in enumerate(messages):
             added = len(message) + _SEPARATOR_BYTES
-            if place > start and (size + added > self._room or place - start == SHARING_MAX):
+            if place > start and (size + added > self._room or place - start == BATCH_MESSAGES_MAX):
                 part = messages[start:place]
                 self._add_messages(_join(part), part, now)
                 start, size = place, 0
             size += added
         rest = messages[start:]
         if keeps_rest and start:
-            self._gathered[:0] = rest
+            self._queued[:0] = rest
         else:
             self._add_messages(_join(rest), rest, now)
 

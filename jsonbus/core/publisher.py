@@ -1,6 +1,6 @@
 """From a value to the outbox, the hold queue or nowhere: the long way.
 
-It leaves lanes for the short one (fast_publish.py), which most messages of a flood take.
+It leaves prefixes for the short one (fast_publish.py), which most messages of a flood take.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.join_queue import Held, HoldQueue
 from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
@@ -30,7 +30,7 @@ class Publisher:
         *,
         router: Router,
         outbox: Outbox,
-        express: Express,
+        fast_publish: FastPublish,
         counters: Counters,
         reliable: Reliable,
         retained: RetainedStore,
@@ -38,7 +38,7 @@ class Publisher:
         self._settings = settings
         self._router = router
         self._outbox = outbox
-        self._express = express
+        self._fast_publish = fast_publish
         self._deliveries = router.deliveries
         self._counters = counters
         self._reliable = reliable
@@ -80,14 +80,14 @@ class Publisher:
         if route.inboxes:
             self._deliver_own(route.inboxes, route.topic, payload, number, now)
         elif self._outbox.shares(now):
-            self._express.lanes[route.topic] = route.lane
+            self._fast_publish.prefixes[route.topic] = route.prefix
         return True
 
     def look_again(self, state: str, now: float) -> None:
         """The state, or somebody's subscriptions, changed: decide about what is held."""
         self._state = state
         self._sends_everything = self._settings.mode == "basic" or state == DOUBTING
-        self._express.forget()
+        self._fast_publish.forget()
         if not self._hold:
             return
         if state == DOUBTING:
@@ -101,7 +101,7 @@ class Publisher:
         """Send what is held: nobody will be asked any more who wants it."""
         self._send_held(self._hold.take_all(), now)
         self._is_closed = True
-        self._express.forget()
+        self._fast_publish.forget()
 
     def _publish_unwanted(
         self, route: Route, value: Any, now: float, is_reliable: bool, is_retained: bool
@@ -112,7 +112,7 @@ class Publisher:
         is_joining = self._state == JOINING
         if not is_joining and not route.subscribers and not is_retained:
             self._counters.messages_suppressed += 1
-            self._express.lanes[route.topic] = b""
+            self._fast_publish.prefixes[route.topic] = b""
             return False
         payload = self._encode(route, value)
         if is_retained:
@@ -152,8 +152,8 @@ class Publisher:
         if is_reliable:
             return self._reliable.publish(route, payload, now, is_retained=is_retained)
         if is_retained:
-            return self._outbox.put_marked(route.lane, payload, now, is_retained=True)
-        return self._outbox.put_message(route.lane, payload, now)
+            return self._outbox.put_marked(route.prefix, payload, now, is_retained=True)
+        return self._outbox.put_message(route.prefix, payload, now)
 
     def _check_retained(self, route: Route, value: Any, payload: bytes) -> None:
         if value is not None:

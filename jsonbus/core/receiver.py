@@ -125,7 +125,7 @@ class Receiver:
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
         #: Something came in that may have changed timers or caused output. Messages of known nodes
         #: do not, and a flood of them should not make a front end look at timers each time.
-        self.is_stirred = True
+        self.needs_attention = True
 
     def receive_datagram(self, data: bytes, sender: Address, now: float) -> None:
         # A batch, or whatever else is reserved, has no one topic to be refused by.
@@ -188,7 +188,7 @@ class Receiver:
         counters.bytes_received += len(data)
         peer.go_on(len(items))
         if not self._membership.hear(peer.node, peer.incarnation, now):
-            self.is_stirred = True
+            self.needs_attention = True
         self.receive_messages(items, first, sent_us, peer, now)
         return True
 
@@ -211,7 +211,7 @@ class Receiver:
         counters.bytes_received += size_bytes
         peer.go_on(0)
         if not self._membership.hear(peer.node, peer.incarnation, now):
-            self.is_stirred = True
+            self.needs_attention = True
         piece = Slice(number, index, count, text, sequence, header[KEY_SENT_US])
         self._large_values.receive(piece, peer, now, self)
         return True
@@ -231,7 +231,7 @@ class Receiver:
             return
         if type(frame) is MessagesFrame:
             if not self._membership.hear(header.node, header.incarnation, now):
-                self.is_stirred = True
+                self.needs_attention = True
             self._count_messages(peer, header, len(frame.items))
             self.receive_messages(frame.items, header.first_message, header.sent_us, peer, now)
         else:
@@ -241,16 +241,16 @@ class Receiver:
             # Before anything else is made of it: it may be what tells that the node is here.
             if isinstance(frame, (PresenceFrame, ListFrame, PongFrame)):
                 if self._directory.note(frame, peer, sender, now):
-                    self.is_stirred = True
+                    self.needs_attention = True
             if not (
                 isinstance(frame, (PresenceFrame, ListFrame))
                 and self._membership.hear_calmly(frame, now)
             ):
-                self.is_stirred = True
+                self.needs_attention = True
                 self._receive_control(frame, peer, now)
             # Only now: it may just have introduced itself.
             if not self._membership.hear(header.node, header.incarnation, now):
-                self.is_stirred = True
+                self.needs_attention = True
             elif isinstance(frame, (PresenceFrame, ListFrame)):
                 size = frame.receive_buffer_bytes
                 if size is not None and size >= BUFFER_BYTES_MIN:
@@ -366,7 +366,7 @@ class Receiver:
         # Who only looks on has no claim: it gets what comes, as it comes.
         if route.subscribers and type(item[2]) is int and item[2] > 0:
             if self._reliable.receive(peer, route, message, item[2], size, now) is not IN_TURN:
-                self.is_stirred = True  # it may have set a timer
+                self.needs_attention = True  # it may have set a timer
         else:
             self._counters.messages_delivered += 1
             self._deliveries.add_to_all(route.inboxes, message)
@@ -421,7 +421,7 @@ class Receiver:
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """From a node or sensor that only knows `topic` and `payload`."""
         self._counters.datagrams_plain += 1
-        self.is_stirred = True
+        self.needs_attention = True
         has_list = self._membership.plain_peers.hear(sender[0], now)
         self._outbox.send_unbatched(now + (PLAIN_LEASE_S if has_list else PLAIN_HEARD_S))
         if isinstance(frame, ListFrame):
@@ -470,7 +470,7 @@ class Receiver:
         peer = self._admit(header, sender)
         if peer is not None:
             if not self._membership.hear(header.node, header.incarnation, now):
-                self.is_stirred = True
+                self.needs_attention = True
             self._count_messages(peer, header, 1)
             counters.messages_received += 1
             counters.messages_unwanted += 1
@@ -497,7 +497,7 @@ class Receiver:
         if not peer.admit_next(data):
             return False
         if not self._membership.hear(peer.node, peer.incarnation, now):
-            self.is_stirred = True
+            self.needs_attention = True
         counters = self._counters
         counters.datagrams_received += 1
         counters.bytes_received += len(data)
@@ -534,7 +534,7 @@ class Receiver:
         if missing:
             self._counters.messages_lost += missing
             if missing > 0:
-                self.is_stirred = True
+                self.needs_attention = True
                 self._emit(MessagesLost(peer.node, peer.name, missing))
 
     def reject(self, cause: str, sender: Address, detail: str) -> None:
@@ -546,5 +546,5 @@ class Receiver:
         if len(self._reported) >= REJECTS_REPORTED_MAX:
             return  # a sender of many addresses; the counters go on
         self._reported.add(key)
-        self.is_stirred = True
+        self.needs_attention = True
         self._emit(DatagramRejected(cause, f"{sender[0]}:{sender[1]}", detail))

@@ -115,9 +115,9 @@ class DatagramsAreSound(Checker):
 
     def _is_whole_for_plain(self, sender: SimNode, frame: Frame) -> bool:
         """Plain peers understand whole messages only: for them, large ones are not cut."""
-        is_lone = isinstance(frame, MessagesFrame) and len(frame.items) == 1
+        is_single = isinstance(frame, MessagesFrame) and len(frame.items) == 1
         has_plain = any(participant.is_plain for participant in self.world.participants)
-        return is_lone and (has_plain or not sender.core.settings.batching)
+        return is_single and (has_plain or not sender.core.settings.batching)
 
 
 class DeliveriesAreTrue(Checker):

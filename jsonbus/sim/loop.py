@@ -131,7 +131,7 @@ class Loop:
                     self.fetch(receiver, flight)
                 if self._tell_told or receiver.seeks:
                     self._drain_events(receiver)
-                if receiver.take_stir():
+                if receiver.take_attention():
                     self.fetch(receiver, flight)  # a list may report that somebody is gone
                     self.settle(receiver)
                 elif self._tell_touched:

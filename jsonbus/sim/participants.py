@@ -78,7 +78,7 @@ class Participant(ABC):
     def receive(self, flight: Flight, at: float) -> None:
         """Receive a datagram."""
 
-    def take_stir(self) -> bool:
+    def take_attention(self) -> bool:
         """Whether what it received may have moved its timer or caused output."""
         return True
 
@@ -171,8 +171,8 @@ class SimNode(Participant):
     def receive(self, flight: Flight, at: float) -> None:
         self.core.receive_frame(flight.frame, flight.address, self.local(at), len(flight.data))
 
-    def take_stir(self) -> bool:
-        return self.core.take_stir()
+    def take_attention(self) -> bool:
+        return self.core.take_attention()
 
     def output(self, at: float) -> Sequence[bytes]:
         core = self.core

@@ -54,7 +54,7 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
 
         Args:
             topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can express.
+            value: anything that JSON can fast_publish.
             retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
                 later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
@@ -75,26 +75,26 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
             return self._publishing.publish_kept(topic, value, reliable=is_reliable, retain=retain)
-        # The short way; core/express.py explains it.
+        # The short way; core/fast_publish.py explains it.
         try:
-            lane = self._lane_of(topic)
-            payload = dumps_plain(value) if lane else b""
+            prefix = self._prefix_of(topic)
+            payload = dumps_plain(value) if prefix else b""
         except TypeError:
             # A topic that is none, or a value that takes more than one try.
             return self._publishing.publish(topic, value)
-        if lane:
-            express = self._express
-            if (self._gathered or express.is_flood) and len(payload) <= express.size_max:
-                self._gathered.append(lane + payload)
-                if len(self._gathered) < express.limit:
+        if prefix:
+            fast_publish = self._fast_publish
+            if (self._queued or fast_publish.is_flood) and len(payload) <= fast_publish.size_max:
+                self._queued.append(prefix + payload)
+                if len(self._queued) < fast_publish.limit:
                     return True
-                return self._publishing.attend()
-            if len(lane) + len(payload) <= express.whole_max:
-                return self._publishing.publish_encoded(lane, payload)
+                return self._publishing.flush_queued()
+            if len(prefix) + len(payload) <= fast_publish.whole_max:
+                return self._publishing.publish_encoded(prefix, payload)
             if len(payload) <= self._config.value_bytes_max:
-                return self._publishing.publish_large(lane, payload)
-        elif lane is not None:
-            next(self._express.suppressed)
+                return self._publishing.publish_large(prefix, payload)
+        elif prefix is not None:
+            next(self._fast_publish.suppressed)
             return False
         return self._publishing.publish(topic, value)
 
@@ -178,9 +178,9 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         loop.start()
         self._loop = loop
         self._publishing = loop.publishing
-        self._express = self._node.fast_publish
-        self._gathered = self._express.gathered
-        self._lane_of = self._express.lanes.get
+        self._fast_publish = self._node.fast_publish
+        self._queued = self._fast_publish.queued
+        self._prefix_of = self._fast_publish.prefixes.get
         self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:

@@ -7,7 +7,7 @@ to the node:
 - **callers**, the application's own threads and those inside handlers, take the lock once per
   call. Then, without it, they send what the call caused (outgoing.py), put what was published here
   into mailboxes of this process, and pass events on. Most messages of a flood do without the lock:
-  `Bus.publish` only adds them to others (core/express.py), and comes here for every so many;
+  `Bus.publish` only adds them to others (core/fast_publish.py), and comes here for every so many;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
 - **workers** run handlers; they come here only as callers. Which of the bus's threads receives and
   which are workers, the thread pool decides (thread_pool.py), and it changes.
@@ -75,7 +75,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             take=node.receive,  # type: ignore[arg-type]  # sinks are subscriptions
             run_at_once=self.workers.run_at_once,
             run_due=self.workers.run_due,
-            take_stir=self._node.take_stir,
+            take_attention=self._node.take_attention,
             tend=self._tend,
             flush=self._flush,
             hear_again=self._hear_again,
@@ -267,7 +267,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return min(self._tends_at, self._looks_at)
 
     def _flush(self, now: float) -> float:
-        """Send what has gathered long enough; returns when to come again."""
+        """Send what has queued long enough; returns when to come again."""
         outgoing = self._outgoing
         if now < outgoing.flush_at:
             return outgoing.flush_at

@@ -18,10 +18,10 @@ send. The inner send then empties `_unsent`, in order, and the outer one finds i
 
 A lone message leaves at once. After it, messages *gather* for LINGER_S, or until a datagram is
 full: a publisher that is faster than that shares datagrams although nothing keeps it from sending.
-What gathered and did not fill a datagram leaves by the receive thread, which is woken once per
-burst and then comes back (`flush_at`) until nothing gathers any more. While it has planned that,
-`Express.limit` lets publishers add messages without a look at any of this; when the plan ends, it
-first takes the limit back, then looks for a message that came just before.
+What queued and did not fill a datagram leaves by the receive thread, which is woken once per burst
+and then comes back (`flush_at`) until nothing gathers any more. While it has planned that,
+`FastPublish.limit` lets publishers add messages without a look at any of this; when the plan ends,
+it first takes the limit back, then looks for a message that came just before.
 
 Before a datagram leaves, the pacer may want it to wait (core/pacing.py): for the rate limit, or for
 receivers on this host. The receive thread never waits for that: it comes back. The pacer is asked
@@ -83,8 +83,8 @@ class Outgoing:
         will_wait: Callable[[], None],
     ) -> None:
         self._node = node
-        self._express = node.fast_publish
-        self._make_lone = node.outbox.make_lone
+        self._fast_publish = node.fast_publish
+        self._make_single = node.outbox.make_single
         self._transport = transport
         self._lock = lock
         self._log = log
@@ -97,7 +97,7 @@ class Outgoing:
         self._room = threading.Condition(lock)
         self._waiting = 0  # threads in wait_for_room and wait_until_sent
         self._jammed_at: float | None = None  # since when the kernel has had no room
-        self._gathers_until = -math.inf
+        self._queues_until = -math.inf
         self._is_flush_planned = False
         self._burst = 0  # datagrams in a row, each within LINGER_S of the one before
         self._is_failing = False  # the last datagram was refused
@@ -133,10 +133,10 @@ class Outgoing:
 
     @property
     def flush_at(self) -> float:
-        """When the receive thread has to send what has gathered."""
+        """When the receive thread has to send what has queued."""
         if not self._is_flush_planned:
             return math.inf
-        return self._gathers_until + (FLOOD_LINGER_S if self._burst >= BURST_MIN else 0.0)
+        return self._queues_until + (FLOOD_LINGER_S if self._burst >= BURST_MIN else 0.0)
 
     @property
     def is_closed(self) -> bool:
@@ -154,37 +154,37 @@ class Outgoing:
             self.wait_for_room()
         return has_turn
 
-    def take_lone_turn(self, lane: bytes, payload: bytes, now: float) -> bytes | None:
+    def take_single_turn(self, prefix: bytes, payload: bytes, now: float) -> bytes | None:
         """Take the turn for one message, if nothing else waits, gathers or is sent. Lock held.
 
-        The datagram to `send_lone`. Not so soon after another one, unless it fills one anyway.
+        The datagram to `send_single`. Not so soon after another one, unless it fills one anyway.
         """
         if self._holder is not None or self._unsent:
             return None
-        is_burst = now < self._gathers_until
-        if is_burst and len(payload) < self._express.alone_min:
+        is_burst = now < self._queues_until
+        if is_burst and len(payload) < self._fast_publish.alone_min:
             return None
-        datagram = self._make_lone(lane, payload, now)
+        datagram = self._make_single(prefix, payload, now)
         if datagram is not None:
             self._count_burst(is_burst)
-            self._gathers_until = now + LINGER_S
+            self._queues_until = now + LINGER_S
             self._holder = get_ident()
         return datagram
 
     def stop_gathering(self) -> None:
         """From now on every message is attended to. Lock held."""
-        self._express.limit = 0
+        self._fast_publish.limit = 0
         self._is_stopping = True
 
-    def drop_gathered(self) -> None:
+    def drop_queued(self) -> None:
         """Count what came too late to be sent. Lock held."""
         self._unsent.extend(self._node.outbox.take(time.monotonic()))
 
     def _gathers(self, now: float) -> bool:
         """Whether what was just published waits for more, to share a datagram. Lock held."""
-        if now >= self._gathers_until or self._is_stopping or self._node.outbox.has_full_datagram:
+        if now >= self._queues_until or self._is_stopping or self._node.outbox.has_full_datagram:
             return False
-        self._express.limit = self._node.outbox.typical_count
+        self._fast_publish.limit = self._node.outbox.typical_count
         if not self._is_flush_planned:
             self._is_flush_planned = True
             self._wake_to_flush()
@@ -197,8 +197,8 @@ class Outgoing:
                 return False
             # While messages go on gathering it looks again, and nobody has to wake it.
             if not self._node.outbox.has_output:
-                self._express.limit = 0
-                self._express.is_flood = False
+                self._fast_publish.limit = 0
+                self._fast_publish.is_flood = False
                 # Now whoever adds a message attends to it. Who did just before did not.
                 self._is_flush_planned = self._node.outbox.has_output
         return self.take_turn(now)
@@ -211,11 +211,11 @@ class Outgoing:
         if not self._unsent:
             if not self._node.outbox.has_output:
                 return False
-            is_burst = now < self._gathers_until
+            is_burst = now < self._queues_until
             self._count_burst(is_burst)
             is_young = self._is_flush_planned and is_burst
             self._unsent.extend(self._node.outbox.take(now, keeps_rest=is_young))
-            self._gathers_until = now + LINGER_S
+            self._queues_until = now + LINGER_S
             if self._waiting:
                 self._room.notify_all()
         self._holder = me
@@ -241,7 +241,7 @@ class Outgoing:
             self._give_back_turn()
         return not (self._unsent or self._node.outbox.has_output)
 
-    def send_lone(self, datagram: bytes) -> bool:
+    def send_single(self, datagram: bytes) -> bool:
         """`send`, without limit, for the message that the turn was taken for, on a shorter way.
 
         What takes more than one try goes the usual way, and so does what came meanwhile.
@@ -301,7 +301,7 @@ class Outgoing:
 
     def _count_burst(self, is_burst: bool) -> None:
         self._burst = self._burst + 1 if is_burst else 0
-        self._express.is_flood = self._burst >= BURST_MIN
+        self._fast_publish.is_flood = self._burst >= BURST_MIN
         if self._burst == BURST_MIN:
             self._throttle.doubt()
 
@@ -375,7 +375,7 @@ class Outgoing:
     def _gather_until_allowed(self) -> None:
         """The rate limit is reached: what is published until more may leave shares datagrams."""
         allowed_at = time.monotonic() + self._throttle.retry_s
-        self._gathers_until = max(self._gathers_until, allowed_at)
+        self._queues_until = max(self._queues_until, allowed_at)
 
     def _smallest_buffer(self, hosts: frozenset[str]) -> int | None:
         with self._lock:

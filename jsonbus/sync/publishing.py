@@ -1,8 +1,8 @@
 """From `Bus.publish` to what leaves.
 
 The shortest way, for a message that simply joins others, is in `Bus.publish` itself
-(core/express.py explains it). The methods here are for all the other messages: each takes the lock
-once, and sends, delivers and waits without it.
+(core/fast_publish.py explains it). The methods here are for all the other messages: each takes the
+lock once, and sends, delivers and waits without it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Publishing:
             deliver_own(deliveries)  # type: ignore[arg-type]  # sinks are subscriptions
         return True
 
-    def publish_encoded(self, lane: bytes, payload: bytes) -> bool:
+    def publish_encoded(self, prefix: bytes, payload: bytes) -> bool:
         """The short way of a message that does not simply join others. True, for `Bus.publish`."""
         outgoing = self._outgoing
         try:
@@ -93,27 +93,27 @@ class Publishing:
                 if self.is_closing:
                     raise closed_error()
                 now = monotonic()
-                datagram = outgoing.take_lone_turn(lane, payload, now)
+                datagram = outgoing.take_single_turn(prefix, payload, now)
                 if datagram is None:
-                    self._node.fast_publish.gathered.append(lane + payload)
+                    self._node.fast_publish.queued.append(prefix + payload)
                     has_turn = outgoing.take_turn_or_wait(now)
             if datagram is None:
                 self._send(has_turn)
-            elif not outgoing.send_lone(datagram):
+            elif not outgoing.send_single(datagram):
                 self._wake()
         except BaseException:
             outgoing.let_go()
             raise
         return True
 
-    def publish_large(self, lane: bytes, payload: bytes) -> bool:
+    def publish_large(self, prefix: bytes, payload: bytes) -> bool:
         """The same for one that no datagram holds."""
         try:
             with self._lock:
                 if self.is_closing:
                     raise closed_error()
                 now = monotonic()
-                self._node.outbox.put_message(lane, payload, now)
+                self._node.outbox.put_message(prefix, payload, now)
                 has_turn = self._outgoing.take_turn_or_wait(now)
             self._send(has_turn)
         except BaseException:
@@ -121,13 +121,13 @@ class Publishing:
             raise
         return True
 
-    def attend(self) -> bool:
-        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
+    def flush_queued(self) -> bool:
+        """As many messages queued as may without a look: send them. True, for `Bus.publish`."""
         outgoing = self._outgoing
         try:
             with self._lock:
                 if outgoing.is_closed:
-                    outgoing.drop_gathered()
+                    outgoing.drop_queued()
                     raise closed_error()
                 has_turn = outgoing.take_turn_or_wait(monotonic())
             self._send(has_turn)

@@ -42,9 +42,9 @@ class Receiving:
 
     `take` gives a datagram to the node, with `lock` held, and returns what it brought for
     subscriptions; `run_at_once` and `run_due` run handlers and return whether this thread is to go
-    on receiving; `take_stir` returns whether what was taken may have moved timers or caused output;
-    `tend` does what is due and returns when to come again; `flush` sends what has gathered and
-    returns when to come again for that; `hear_again` is told for how long nothing was read.
+    on receiving; `take_attention` returns whether what was taken may have moved timers or caused
+    output; `tend` does what is due and returns when to come again; `flush` sends what has queued
+    and returns when to come again for that; `hear_again` is told for how long nothing was read.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Receiving:
         take: Callable[[bytes, Sender, float], Deliveries],
         run_at_once: Callable[[Subscription, list[Message], float], bool | None],
         run_due: Callable[[], bool],
-        take_stir: Callable[[], bool],
+        take_attention: Callable[[], bool],
         tend: Callable[[], float],
         flush: Callable[[float], float],
         hear_again: Callable[[float], None],
@@ -68,7 +68,7 @@ class Receiving:
         self._take = take
         self._run_at_once = run_at_once
         self._run_due = run_due
-        self._take_stir = take_stir
+        self._take_attention = take_attention
         self._tend = tend
         self._flush = flush
         self._hear_again = hear_again
@@ -103,7 +103,7 @@ class Receiving:
             # A flood of messages moves no timer: looking at timers after each would cost more
             # than the messages.
             now = monotonic()
-            if self._take_stir() or self._needs_tending or now >= self._tends_at:
+            if self._take_attention() or self._needs_tending or now >= self._tends_at:
                 self._needs_tending = False
                 self._tends_at = self._tend()
             self._flushes_at = self._flush(now)

@@ -47,7 +47,7 @@ async def test_what_is_published_in_one_turn_after_another_shares_datagrams(
             for _ in range(turns):
                 await asyncio.sleep(0)
         assert transport.batches() == [[("x", 0)]]
-        # One turn in which nothing comes, and what gathered leaves by itself.
+        # One turn in which nothing comes, and what queued leaves by itself.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert transport.batches() == [[("x", 0)], [("x", number) for number in range(1, 11)]]

@@ -68,7 +68,7 @@ def test_another_event_loop_in_the_same_thread_is_refused_on_the_short_way_too()
     with asyncio.Runner() as first:
         bus, other = first.run(open_with_lanes(MemoryNetwork()))
         for _ in range(4):
-            first.run(asyncio.sleep(0))  # whatever gathered leaves
+            first.run(asyncio.sleep(0))  # whatever queued leaves
         with asyncio.Runner() as second:
             assert refuse_from_elsewhere(second.run, bus) == 6
         assert first.run(bus.publish("wanted", 1))

@@ -1,4 +1,4 @@
-"""The short way to a datagram: which topics have a lane, for how long, and what becomes of it."""
+"""The short way to a datagram: which topics have a prefix, for how long, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import PLAIN_HEARD_S
 from jsonbus.core.node import Node
 from jsonbus.core.wire.codec import dumps
@@ -30,34 +30,34 @@ def make_pair(link: Link, *patterns: str, **fields: Any) -> tuple[Node, Node]:
 
 
 def send(node: Node, topic: str, value: object) -> bool:
-    """What a front end does on the short way; whether there was a lane."""
-    lane = node.fast_publish.lanes.get(topic)
-    if lane is None:
+    """What a front end does on the short way; whether there was a prefix."""
+    prefix = node.fast_publish.prefixes.get(topic)
+    if prefix is None:
         return False
-    if lane:
-        node.fast_publish.gathered.append(lane + dumps(value))
+    if prefix:
+        node.fast_publish.queued.append(prefix + dumps(value))
     else:
         next(node.fast_publish.suppressed)
     return True
 
 
-# --- Who has a lane -------------------------------------------------------------------------------
+# --- Which topics have a prefix -------------------------------------------------------------------
 
 
 def test_wanted_topic_has_a_lane_once_it_was_published_to() -> None:
     link = Link()
     a, _ = make_pair(link, "t", 'q"\\')
-    assert a.fast_publish.lanes == {}
+    assert a.fast_publish.prefixes == {}
     a.publish("t", 1, link.now)
     a.publish('q"\\', 1, link.now)
-    assert a.fast_publish.lanes == {"t": b'["t",', 'q"\\': b'["q\\"\\\\",'}
+    assert a.fast_publish.prefixes == {"t": b'["t",', 'q"\\': b'["q\\"\\\\",'}
 
 
 def test_suppressed_topic_has_an_empty_lane() -> None:
     link = Link()
     a, _ = make_pair(link, "t")
     assert a.publish("u", 1, link.now) is False
-    assert a.fast_publish.lanes == {"u": b""}
+    assert a.fast_publish.prefixes == {"u": b""}
 
 
 def test_topic_with_own_subscriptions_has_none() -> None:
@@ -67,7 +67,7 @@ def test_topic_with_own_subscriptions_has_none() -> None:
     link.run(1)
     link.publish(a, "t", 1)
     link.publish(a, "local", 2)
-    assert a.fast_publish.lanes == {}
+    assert a.fast_publish.prefixes == {}
     assert link.values("a") == [1, 2]
 
 
@@ -77,7 +77,7 @@ def test_joiner_has_no_lane_for_what_it_holds() -> None:
     link.run(5)
     a = link.add("a")
     a.publish("t", 1, link.now)
-    assert (a.state, a.held, a.fast_publish.lanes) == ("joining", 1, {})
+    assert (a.state, a.held, a.fast_publish.prefixes) == ("joining", 1, {})
 
 
 def test_basic_and_doubting_nodes_send_everything_on_lanes() -> None:
@@ -87,7 +87,7 @@ def test_basic_and_doubting_nodes_send_everything_on_lanes() -> None:
     doubting.doubt_network("the network interfaces changed", link.now)
     for node in (basic, doubting):
         assert node.publish("u", 1, link.now)
-        assert node.fast_publish.lanes == {"u": b'["u",'}
+        assert node.fast_publish.prefixes == {"u": b'["u",'}
 
 
 def test_publisher_of_single_messages_has_none_but_for_what_is_suppressed() -> None:
@@ -95,7 +95,7 @@ def test_publisher_of_single_messages_has_none_but_for_what_is_suppressed() -> N
     a, _ = make_pair(link, "t", batching=False)
     a.publish("t", 1, link.now)
     a.publish("u", 1, link.now)
-    assert a.fast_publish.lanes == {"u": b""}
+    assert a.fast_publish.prefixes == {"u": b""}
 
 
 def test_no_lane_while_a_plain_peer_is_here_and_lanes_again_afterwards() -> None:
@@ -104,10 +104,10 @@ def test_no_lane_while_a_plain_peer_is_here_and_lanes_again_afterwards() -> None
     link.inject(PLAIN)
     link.run(PLAIN_HEARD_S - 1)
     link.publish(a, "t", 1)
-    assert a.fast_publish.lanes == {}
+    assert a.fast_publish.prefixes == {}
     link.run(2)
     link.publish(a, "t", 2)
-    assert a.fast_publish.lanes == {"t": b'["t",'}
+    assert a.fast_publish.prefixes == {"t": b'["t",'}
 
 
 def test_failed_publish_leaves_no_lane() -> None:
@@ -117,7 +117,7 @@ def test_failed_publish_leaves_no_lane() -> None:
         a.publish("t", object(), link.now)
     with pytest.raises(ValueError):
         a.publish("a//b", 1, link.now)
-    assert a.fast_publish.lanes == {}
+    assert a.fast_publish.prefixes == {}
 
 
 # --- How long -------------------------------------------------------------------------------------
@@ -188,14 +188,14 @@ def test_lanes_are_forgotten_when_something_changes(
     link.run(10)
     link.publish(a, "t", 1)
     link.publish(a, "u", 1)
-    assert a.fast_publish.lanes == {"t": b'["t",', "u": b""}
-    lanes = a.fast_publish.lanes
+    assert a.fast_publish.prefixes == {"t": b'["t",', "u": b""}
+    prefixes = a.fast_publish.prefixes
     change(link, a, b)
     link.move()
     if change in (subscribe_there, unsubscribe_there):
-        link.run(0.02)  # changes are gathered before they are announced
-    assert a.fast_publish.lanes == {}
-    assert a.fast_publish.lanes is lanes  # front ends look into this very dict
+        link.run(0.02)  # changes are queued before they are announced
+    assert a.fast_publish.prefixes == {}
+    assert a.fast_publish.prefixes is prefixes  # front ends look into this very dict
 
 
 @pytest.mark.parametrize("change", CHANGES[:-1], ids=lambda change: change.__name__)
@@ -207,8 +207,8 @@ def test_lanes_say_what_the_long_way_does(change: Callable[[Link, Node, Node], N
     for _ in range(2):
         for topic in "tu":
             is_sent = a.publish(topic, 1, link.now)
-            assert bool(a.fast_publish.lanes.get(topic, is_sent)) == is_sent
-            assert not (a.fast_publish.lanes.get(topic) and a._router.route(topic).inboxes)
+            assert bool(a.fast_publish.prefixes.get(topic, is_sent)) == is_sent
+            assert not (a.fast_publish.prefixes.get(topic) and a._router.route(topic).inboxes)
         change(link, a, b)
         link.run(0.5)
 
@@ -222,7 +222,7 @@ def test_messages_and_heartbeats_of_others_change_nothing() -> None:
     link.publish(b, "t", 1)
     b.ping(link.now)
     link.run(10)
-    assert a.fast_publish.lanes == {"t": b'["t",', "u": b""}
+    assert a.fast_publish.prefixes == {"t": b'["t",', "u": b""}
 
 
 def test_difference_of_lists_is_a_change_of_state() -> None:
@@ -232,7 +232,7 @@ def test_difference_of_lists_is_a_change_of_state() -> None:
     link.publish(a, "u", 1)
     link.inject(forge_presence())
     link.run_until(lambda: a.state == "doubting", 5)
-    assert a.fast_publish.lanes.get("u") != b""
+    assert a.fast_publish.prefixes.get("u") != b""
 
 
 # --- What gathers ---------------------------------------------------------------------------------
@@ -299,9 +299,9 @@ def test_lone_datagram_is_a_message_like_any_other_and_a_sign_of_life() -> None:
     a, b = make_pair(link, "t")
     link.publish(a, "t", 0)
     link.run(60)
-    lane, presences = a.fast_publish.lanes["t"], a.view.stats()["presences_sent"]
+    prefix, presences = a.fast_publish.prefixes["t"], a.view.stats()["presences_sent"]
     for number in range(1, 20):
-        data = a.outbox.make_lone(lane, dumps(number), link.now)
+        data = a.outbox.make_single(prefix, dumps(number), link.now)
         assert data is not None
         frame = decode(data)
         assert isinstance(frame, MessagesFrame) and frame.header is not None
@@ -318,10 +318,10 @@ def test_no_lone_datagram_overtakes_what_waits() -> None:
     link = Link()
     a, _ = make_pair(link, "t")
     a.publish("t", 1, link.now)
-    assert a.outbox.make_lone(a.fast_publish.lanes["t"], b"2", link.now) is None
+    assert a.outbox.make_single(a.fast_publish.prefixes["t"], b"2", link.now) is None
     link.move()
     a.ping(link.now)
-    assert a.outbox.make_lone(a.fast_publish.lanes["t"], b"2", link.now) is None
+    assert a.outbox.make_single(a.fast_publish.prefixes["t"], b"2", link.now) is None
     assert a.view.stats()["messages_published"] == 1
 
 
@@ -342,12 +342,12 @@ def test_suppressed_messages_of_both_ways_are_counted() -> None:
 @settings(unhurried, max_examples=50)
 @given(st.lists(st.booleans(), max_size=50))
 def test_asking_does_not_count(script: list[bool]) -> None:
-    express = Express()
+    fast_publish = FastPublish()
     suppressed = 0
     for is_asked in script:
         if is_asked:
-            assert express.count_suppressed() == suppressed
+            assert fast_publish.count_suppressed() == suppressed
         else:
-            next(express.suppressed)
+            next(fast_publish.suppressed)
             suppressed += 1
-    assert express.count_suppressed() == suppressed
+    assert fast_publish.count_suppressed() == suppressed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire.codec import dumps, loads
 from jsonbus.core.wire.decode import decode
@@ -26,7 +26,7 @@ def make_outbox(datagram_bytes_max: int = 1400, *, batching: bool = True) -> Out
         datagram_bytes_max,
         500.0,
         batching=batching,
-        express=Express(),
+        fast_publish=FastPublish(),
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from jsonbus.core.fast_publish import SHARING_MAX, Express
+from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, FastPublish
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.routing.topics import is_valid_topic
 from jsonbus.core.wire.codec import dumps, loads
@@ -24,19 +24,21 @@ NOW = 1000.0
 NODE = "k3v9aaaabbbbcccc"
 
 
-def make_outbox(datagram_bytes_max: int = 1400) -> tuple[Outbox, Express]:
-    express = Express()
+def make_outbox(datagram_bytes_max: int = 1400) -> tuple[Outbox, FastPublish]:
+    fast_publish = FastPublish()
     stamp = Stamp(NODE, 1)
-    return Outbox(stamp, datagram_bytes_max, 0.0, batching=True, express=express), express
+    return Outbox(
+        stamp, datagram_bytes_max, 0.0, batching=True, fast_publish=fast_publish
+    ), fast_publish
 
 
 def lane_of(topic: str) -> bytes:
     return b"[%b," % dumps(topic)
 
 
-def gather(express: Express, *values: object, topic: str = "t") -> None:
+def gather(fast_publish: FastPublish, *values: object, topic: str = "t") -> None:
     """What a front end does on the short way."""
-    express.gathered.extend(lane_of(topic) + dumps(value) for value in values)
+    fast_publish.queued.extend(lane_of(topic) + dumps(value) for value in values)
 
 
 def size_in_batch(value: object) -> int:
@@ -52,21 +54,21 @@ def values_of(datagrams: list[bytes]) -> list[list[Any]]:
 
 
 def test_at_most_so_many_messages_share_a_datagram() -> None:
-    outbox, express = make_outbox(60_000)
-    gather(express, *range(2 * SHARING_MAX + 5))
+    outbox, fast_publish = make_outbox(60_000)
+    gather(fast_publish, *range(2 * BATCH_MESSAGES_MAX + 5))
     batches = values_of(outbox.take(NOW))
-    assert [len(batch) for batch in batches] == [SHARING_MAX, SHARING_MAX, 5]
-    gather(express, *range(SHARING_MAX))
-    assert [len(batch) for batch in values_of(outbox.take(NOW))] == [SHARING_MAX]
+    assert [len(batch) for batch in batches] == [BATCH_MESSAGES_MAX, BATCH_MESSAGES_MAX, 5]
+    gather(fast_publish, *range(BATCH_MESSAGES_MAX))
+    assert [len(batch) for batch in values_of(outbox.take(NOW))] == [BATCH_MESSAGES_MAX]
 
 
 def test_rest_that_does_not_fill_a_datagram_is_kept_and_leaves_first_next_time() -> None:
-    outbox, express = make_outbox()
-    gather(express, *(f"{number:0300}" for number in range(10)))  # four fill a datagram
+    outbox, fast_publish = make_outbox()
+    gather(fast_publish, *(f"{number:0300}" for number in range(10)))  # four fill a datagram
     first = values_of(outbox.take(NOW, keeps_rest=True))
     assert [len(batch) for batch in first] == [4, 4]
     assert outbox.has_output and outbox.messages_sent == 8 and outbox.messages_put == 10
-    gather(express, *(f"{number:0300}" for number in range(10, 13)))
+    gather(fast_publish, *(f"{number:0300}" for number in range(10, 13)))
     second = values_of(outbox.take(NOW, keeps_rest=True))
     assert [len(batch) for batch in second] == [4]
     third = values_of(outbox.take(NOW))
@@ -74,15 +76,15 @@ def test_rest_that_does_not_fill_a_datagram_is_kept_and_leaves_first_next_time()
 
 
 def test_what_fits_one_datagram_is_not_kept() -> None:
-    outbox, express = make_outbox()
-    gather(express, 1, 2)
+    outbox, fast_publish = make_outbox()
+    gather(fast_publish, 1, 2)
     assert values_of(outbox.take(NOW, keeps_rest=True)) == [[1, 2]]
     assert not outbox.has_output
 
 
 def test_message_larger_than_a_datagram_is_not_kept() -> None:
-    outbox, express = make_outbox()
-    gather(express, "x" * 5_000)
+    outbox, fast_publish = make_outbox()
+    gather(fast_publish, "x" * 5_000)
     assert len(outbox.take(NOW, keeps_rest=True)) == 1
     assert not outbox.has_output
 
@@ -106,15 +108,15 @@ class Shared(list[bytes]):
             super().append(self.late.pop())
 
 
-def make_shared_outbox() -> tuple[Outbox, Express]:
-    express = Express()
-    express.gathered = Shared()
-    return Outbox(Stamp(NODE, 1), 1400, 0.0, batching=True, express=express), express
+def make_shared_outbox() -> tuple[Outbox, FastPublish]:
+    fast_publish = FastPublish()
+    fast_publish.queued = Shared()
+    return Outbox(Stamp(NODE, 1), 1400, 0.0, batching=True, fast_publish=fast_publish), fast_publish
 
 
 def test_rest_stays_before_what_another_thread_adds_meanwhile() -> None:
-    outbox, express = make_shared_outbox()
-    gather(express, *("x" * 300 for _ in range(5)), "last")
+    outbox, fast_publish = make_shared_outbox()
+    gather(fast_publish, *("x" * 300 for _ in range(5)), "last")
     assert sum(map(len, values_of(outbox.take(NOW, keeps_rest=True)))) == 4
     assert values_of(outbox.take(NOW)) == [["x" * 300, "last", "late"]]
 
@@ -127,8 +129,8 @@ def test_message_knows_its_number_although_another_thread_adds_one_behind_it() -
 
 
 def test_nothing_is_kept_behind_a_control_datagram() -> None:
-    outbox, express = make_outbox()
-    gather(express, *("x" * 300 for _ in range(10)))
+    outbox, fast_publish = make_outbox()
+    gather(fast_publish, *("x" * 300 for _ in range(10)))
     outbox.put_control(encode_ping, NOW, ping_id=1)
     frames = [decode(datagram) for datagram in outbox.take(NOW, keeps_rest=True)]
     assert [type(frame) for frame in frames] == [MessagesFrame] * 3 + [PingFrame]
@@ -144,9 +146,9 @@ def test_nothing_is_kept_behind_a_control_datagram() -> None:
 def test_only_the_last_datagram_has_room_for_the_message_after_it(
     sizes: list[int], datagram_bytes_max: int, keeps_rest: bool
 ) -> None:
-    outbox, express = make_outbox(datagram_bytes_max)
+    outbox, fast_publish = make_outbox(datagram_bytes_max)
     values = ["x" * size for size in sizes]
-    gather(express, *values)
+    gather(fast_publish, *values)
     datagrams = outbox.take(NOW, keeps_rest=keeps_rest)
     batches = values_of(datagrams)
     packed = [value for batch in batches for value in batch]
@@ -156,16 +158,16 @@ def test_only_the_last_datagram_has_room_for_the_message_after_it(
     for datagram, batch in zip(datagrams, batches, strict=True):
         assert len(datagram) <= datagram_bytes_max or len(batch) == 1
         count += len(batch)
-        if count < len(values) and len(batch) < SHARING_MAX:
+        if count < len(values) and len(batch) < BATCH_MESSAGES_MAX:
             assert sum(map(size_in_batch, [*batch, values[count]])) > room
     rest = values[count:]
     assert values_of(outbox.take(NOW)) == ([rest] if rest else [])
 
 
 def test_large_messages_among_small_ones_leave_in_order() -> None:
-    outbox, express = make_outbox()
+    outbox, fast_publish = make_outbox()
     values = [1, "x" * 5_000, 2, 3, "x" * 1_200, 4, "x" * 5_000, "x" * 5_000, 5]
-    gather(express, *values)
+    gather(fast_publish, *values)
     assert values_of(outbox.take(NOW)) == [
         [1],
         ["x" * 5_000],
@@ -177,8 +179,8 @@ def test_large_messages_among_small_ones_leave_in_order() -> None:
 
 
 def test_messages_that_gathered_before_less_was_allowed_fit_what_is_allowed_now() -> None:
-    outbox, express = make_outbox(9_000)
-    gather(express, *("x" * 100 for _ in range(60)))
+    outbox, fast_publish = make_outbox(9_000)
+    gather(fast_publish, *("x" * 100 for _ in range(60)))
     assert outbox.size_bytes > 6_000
     outbox.allow_bytes(1_400)
     datagrams = outbox.take(NOW)
@@ -187,27 +189,29 @@ def test_messages_that_gathered_before_less_was_allowed_fit_what_is_allowed_now(
 
 
 def test_limits_of_the_short_way_follow_what_is_allowed() -> None:
-    outbox, express = make_outbox(1_400)
-    small = express.size_max, express.alone_min
+    outbox, fast_publish = make_outbox(1_400)
+    small = fast_publish.size_max, fast_publish.alone_min
     outbox.allow_bytes(9_000)
-    assert express.size_max > 5 * small[0] > 0
-    assert express.alone_min > 5 * small[1] > 0
+    assert fast_publish.size_max > 5 * small[0] > 0
+    assert fast_publish.alone_min > 5 * small[1] > 0
     outbox.allow_bytes(1_400)
-    assert (express.size_max, express.alone_min) == small
-    gather(express, "x" * express.alone_min, "x" * express.alone_min)
+    assert (fast_publish.size_max, fast_publish.alone_min) == small
+    gather(fast_publish, "x" * fast_publish.alone_min, "x" * fast_publish.alone_min)
     assert len(outbox.take(NOW)) == 2
 
 
-@pytest.mark.parametrize(("size", "typical"), [(0, SHARING_MAX), (290, 4), (600, 2), (5_000, 1)])
+@pytest.mark.parametrize(
+    ("size", "typical"), [(0, BATCH_MESSAGES_MAX), (290, 4), (600, 2), (5_000, 1)]
+)
 def test_messages_that_fill_a_datagram_are_known_from_the_last_ones(
     size: int, typical: int
 ) -> None:
-    outbox, express = make_outbox()
-    assert outbox.typical_count == SHARING_MAX
-    gather(express, *("x" * size for _ in range(10)))
+    outbox, fast_publish = make_outbox()
+    assert outbox.typical_count == BATCH_MESSAGES_MAX
+    gather(fast_publish, *("x" * size for _ in range(10)))
     outbox.take(NOW)
     assert outbox.typical_count == typical
-    gather(express, *("x" * size for _ in range(typical)))
+    gather(fast_publish, *("x" * size for _ in range(typical)))
     assert outbox.has_full_datagram
     assert len(outbox.take(NOW)) == 1
 
@@ -224,23 +228,23 @@ topics = st.text(
 @settings(unhurried)
 @given(topics, json_values)
 def test_message_alone_in_its_datagram_has_its_topic_and_value(topic: str, value: Any) -> None:
-    outbox, express = make_outbox()
+    outbox, fast_publish = make_outbox()
     expected = [[topic, loads(dumps(value))]]
-    gather(express, value, topic=topic)
+    gather(fast_publish, value, topic=topic)
     outbox.put_control(encode_ping, NOW, ping_id=1)
     outbox.put_message(lane_of(topic), dumps(value), NOW)
-    gathered, _, put = map(decode, outbox.take(NOW))
-    lone = outbox.make_lone(lane_of(topic), dumps(value), NOW)
+    queued, _, put = map(decode, outbox.take(NOW))
+    lone = outbox.make_single(lane_of(topic), dumps(value), NOW)
     assert lone is not None
-    for number, frame in enumerate((gathered, put, decode(lone)), 1):
+    for number, frame in enumerate((queued, put, decode(lone)), 1):
         assert isinstance(frame, MessagesFrame) and frame.header is not None
         assert (frame.items, frame.header.first_message) == (expected, number)
 
 
 @pytest.mark.parametrize("topic", ['"', '""', "\\", "\\\\", '\\"', '"\\', '\\\\"', '",', '\\",1'])
 def test_quotes_and_backslashes_at_the_end_of_a_topic(topic: str) -> None:
-    outbox, express = make_outbox()
-    gather(express, 'a",b', topic=topic)
+    outbox, fast_publish = make_outbox()
+    gather(fast_publish, 'a",b', topic=topic)
     (frame,) = map(decode, outbox.take(NOW))
     assert isinstance(frame, MessagesFrame) and frame.items == [[topic, 'a",b']]
 
@@ -253,7 +257,7 @@ class EveryWayOut(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox, self.express = make_outbox()
+        self.outbox, self.fast_publish = make_outbox()
         self.put: list[int] = []  # sizes
         self.out: list[int] = []
         self.counter = 0
@@ -285,12 +289,12 @@ class EveryWayOut(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(0, 300) | st.just(1_500), max_size=130))
     def gather(self, sizes: list[int]) -> None:
-        gather(self.express, *map(self._value, sizes))
+        gather(self.fast_publish, *map(self._value, sizes))
 
     @rule(size=st.integers(0, 2_000))
     def send_alone(self, size: int) -> None:
         is_free = not self.outbox.has_output
-        datagram = self.outbox.make_lone(b'["t",', dumps("x" * size), NOW)
+        datagram = self.outbox.make_single(b'["t",', dumps("x" * size), NOW)
         assert (datagram is not None) == is_free
         if datagram is not None:
             self.put.append(size)

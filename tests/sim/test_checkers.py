@@ -205,7 +205,7 @@ def test_a_joiner_that_holds_without_bound_is_noticed() -> None:
 
 def test_output_that_a_node_does_not_speak_of_is_noticed() -> None:
     world, reader, writer = make_pair(NothingIsForgotten())
-    writer.core.take_stir = lambda: False  # type: ignore[method-assign]
+    writer.core.take_attention = lambda: False  # type: ignore[method-assign]
     world.serve(writer, "echo")
     world.run_for(1.0)
     with pytest.raises(BrokenInvariantError, match="writer has something to send"):
@@ -215,7 +215,7 @@ def test_output_that_a_node_does_not_speak_of_is_noticed() -> None:
 
 def test_a_timer_that_a_node_does_not_speak_of_is_noticed() -> None:
     world, _, writer = make_pair(NothingIsForgotten())
-    writer.core.take_stir = lambda: False  # type: ignore[method-assign]
+    writer.core.take_attention = lambda: False  # type: ignore[method-assign]
     world.add_node("joiner")
     with pytest.raises(BrokenInvariantError, match="writer wants to be called"):
         world.run_for(1.0)

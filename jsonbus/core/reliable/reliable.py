@@ -105,10 +105,10 @@ class Reliable:
         history = self._history
         sequence = history.next_sequence(route.topic)
         number = self._outbox.put_marked(
-            route.lane, payload, now, sequence=sequence, is_retained=is_retained
+            route.prefix, payload, now, sequence=sequence, is_retained=is_retained
         )
         mark = b",1" if is_retained else b""
-        history.keep(route.topic, sequence, number, route.lane + payload, now, mark)
+        history.keep(route.topic, sequence, number, route.prefix + payload, now, mark)
         self.needed_until = now + NEEDED_S
         return number
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import ROUTES_MAX
 from jsonbus.core.message import Message
 from jsonbus.core.routing.subscriptions import Interest, SubscriptionStore
@@ -74,7 +74,7 @@ class Route:
         "generation",
         "inboxes",
         "is_wanted_elsewhere",
-        "lane",
+        "prefix",
         "only",
         "onlookers",
         "subscribers",
@@ -84,7 +84,7 @@ class Route:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         #: How its messages begin in a batch: `["topic",`.
-        self.lane = b"[%b," % dumps(topic)
+        self.prefix = b"[%b," % dumps(topic)
         self.generation = -1
         #: Whoever here gets what is sent: subscribers, then onlookers.
         self.inboxes: tuple[Inbox, ...] = ()
@@ -101,7 +101,7 @@ class Router:
 
     __slots__ = (
         "_basic",
-        "_express",
+        "_fast_publish",
         "_interest",
         "_others",
         "_served",
@@ -115,7 +115,7 @@ class Router:
         "wanted",
     )
 
-    def __init__(self, others: Callable[[], Iterable[Entry]], express: Express) -> None:
+    def __init__(self, others: Callable[[], Iterable[Entry]], fast_publish: FastPublish) -> None:
         #: Messages for local inboxes, until the front end takes them.
         self.deliveries = Deliveries()
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
@@ -130,7 +130,7 @@ class Router:
         self.current: dict[Any, Route] = {}
         self.unwanted: set[bytes] = set()
         self.wanted: set[bytes] = set()
-        self._express = express
+        self._fast_publish = fast_publish
         self._others = others
         self._interest: Interest | None = None
         self._basic: set[str] = set()
@@ -182,7 +182,7 @@ class Router:
         self.current.clear()
         self.unwanted.clear()
         self.wanted.clear()
-        self._express.forget()
+        self._fast_publish.forget()
 
     @property
     def has_basic_nodes(self) -> bool:

@@ -35,7 +35,7 @@ class Slice:
 class Whole(Protocol):
     """What is done with messages, whole or not; the receiver does it."""
 
-    is_stirred: bool
+    needs_attention: bool
 
     def count_more(self, peer: Peer, first: int, count: int) -> None: ...
 
@@ -65,7 +65,7 @@ class LargeValues:
             if self._is_unwanted(piece.text):
                 self._ignore(key, peer, then)
                 return
-            then.is_stirred = True  # it may have set a timer
+            then.needs_attention = True  # it may have set a timer
         try:
             whole = self._fragments.add(key, piece.index, piece.count, piece.text, now)
             if whole is None:

@@ -80,10 +80,10 @@ def test_events_come_only_while_somebody_seeks() -> None:
     a.directory.start_lookup()
     a.directory.start_lookup()
     link.run(INTRODUCTION_INTERVAL_S)
-    a.take_stir()
+    a.take_attention()
     ask(link, a, "n1")
     assert events() == [NodeIntroduced(b.settings.node)]
-    assert a.take_stir()
+    assert a.take_attention()
     a.directory.stop_lookup()
     link.run(INTRODUCTION_INTERVAL_S)
     ask(link, a, "n1")

@@ -91,7 +91,7 @@ class Pair:
             "deliveries": deliveries,
             "stats": node.view.stats(),
             "events": node.take_events(),
-            "stir": node.take_stir(),
+            "stir": node.take_attention(),
             "nodes": node.view.nodes(self.now),
             "timer": node.timer_at(),
             "output": node.outbox.take(self.now),

@@ -44,7 +44,7 @@ class Ear:
         self.node = self.link.add("a")
         self.link.subscribe(self.node, "t")
         self.link.run(3)
-        self.node.take_stir()
+        self.node.take_attention()
         self._before = self.node.view.stats()
 
     def hear(self, *datagrams: bytes, sender: tuple[str, int] = HERE) -> None:
@@ -260,10 +260,10 @@ def test_skipped_messages_of_a_known_node_stir_nobody_and_of_an_unknown_one_do()
     link = Link()
     hearer, talker = make_talker(link)
     link.publish(talker, "u", LARGE)
-    hearer.take_stir()
+    hearer.take_attention()
     link.publish(talker, "u", LARGE, LARGE)
-    assert not hearer.take_stir()
+    assert not hearer.take_attention()
     stranger = Stranger()
     for _ in range(3):
         hearer.receive_datagram(stranger.say(), HERE, link.now)
-        assert hearer.take_stir()
+        assert hearer.take_attention()

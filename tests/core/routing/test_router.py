@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.routing import router as routing
 from jsonbus.core.routing.router import Deliveries, Inbox, Router
@@ -20,12 +20,12 @@ def make_entry(node: str, *patterns: str, mode: str = "delayed") -> Entry:
 
 
 def make_router(*others: Entry) -> Router:
-    return Router(lambda: others, Express())
+    return Router(lambda: others, FastPublish())
 
 
 def test_route_knows_the_topic_as_json() -> None:
     route = make_router().route('a "quoted" ü')
-    assert route.lane == '["a \\"quoted\\" ü",'.encode()
+    assert route.prefix == '["a \\"quoted\\" ü",'.encode()
 
 
 @pytest.mark.parametrize("topic", ["", "a/*", "jsonbus.x", 3, None, [], {}])

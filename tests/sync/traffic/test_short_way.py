@@ -83,7 +83,7 @@ def test_a_lone_message_has_left_when_publish_returns(
 ) -> None:
     transport = RecordingTransport(network)
     bus = open_over(transport, mode="basic")
-    assert bus.publish("x", 0)  # the long way: from now on the topic has a lane
+    assert bus.publish("x", 0)  # the long way: from now on the topic has a prefix
     assert bus.flush(timeout=30)
     monkeypatch.setattr(outgoing, "LINGER_S", 0.0)  # each message is alone
     bus.publish("x", 1)  # may still gather with what was sent before
@@ -207,7 +207,7 @@ def test_a_publish_that_meets_the_close_is_refused_or_sent(network: MemoryNetwor
     for _ in range(30):
         transport = RecordingTransport(network)
         accepted = publish_until_closed(jsonbus.Bus.over(transport, mode="basic"))
-        sent = [value for _, value in transport.messages() if value != "lane"]
+        sent = [value for _, value in transport.messages() if value != "prefix"]
         for thread in range(4):
             numbers = [number for each, number in sent if each == thread]
             # One that was refused may have left nevertheless.
@@ -217,7 +217,7 @@ def test_a_publish_that_meets_the_close_is_refused_or_sent(network: MemoryNetwor
 
 def publish_until_closed(bus: jsonbus.Bus) -> list[int]:
     """Close the bus while four threads publish; how many messages of each were accepted."""
-    bus.publish("x", "lane")
+    bus.publish("x", "prefix")
     accepted = [0] * 4
     begun = threading.Barrier(5, timeout=60)
 
@@ -271,7 +271,7 @@ def test_unusual_values_fare_the_same_on_both_ways(
         except JsonBusError as error:
             return type(error)
 
-    first = publish()  # no lane yet
+    first = publish()  # no prefix yet
     assert publisher.publish("x", "between")
     others = [publish() for _ in range(3)]
     assert publisher.publish("x", "last")
