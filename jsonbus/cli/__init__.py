@@ -1,12 +1,18 @@
-"""The command line: `jsonbus`, one file per command. It uses the public API and nothing else.
+"""The command line, `jsonbus`: README.md beside this file is its reference.
 
-main.py        the entry point: closed streams, the last line of defence
-signals.py     Ctrl-C and its kin
-group.py       the list of commands, imported one by one; errors become exit codes
-exit_codes.py  what the process tells its caller
-command.py     the options that every command shares, and the log
-output.py      results: JSON lines for programs, readable lines for people
-lib/message_printer.py   messages on their way from subscriptions to the output
-lib/input_lines.py       lines of standard input, each a value to publish
-values.py      JSON text as people type it, and as we print it
+Results go to standard output, readable on a terminal and as JSON lines in a pipe; all else goes to
+standard error. Ctrl-C, SIGTERM, SIGHUP and a closed pipe end every command cleanly. Files in the
+order in which a call meets them:
+
+main.py        the entry point: closed streams, exit codes, no traceback for Ctrl-C or a pipe
+signals.py     Ctrl-C, SIGTERM and SIGHUP
+group.py       the list of commands, imported when they are run; errors become exit codes
+exit_codes.py  the exit codes
+command.py     the options that every command has, and the log
+commands/      one module per command
+lib/           what several commands use
+top/           the screen of `jsonbus top`
+
+It uses the public names of jsonbus, and jsonbus.survey and jsonbus.recording. The commands doctor,
+gateway, bridge and demo import the package of that name when they are run.
 """

@@ -40,7 +40,7 @@ COMMANDS = {
     "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
     "bridge": "Record what is on the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
-    "demo": "Watch sensors, bus, bridge and Spark at work on this machine.",
+    "demo": "Observer sensors, bus, bridge and Spark at work on this machine.",
 }
 
 

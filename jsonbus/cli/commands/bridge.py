@@ -19,7 +19,7 @@ from ..lib.values import printable
 if TYPE_CHECKING:
     from spark_bridge.bridge import Bridge
 
-#: How often the status is told: to people who watch, and to a file.
+#: How often the status is told: to people who observer, and to a file.
 STATUS_TERMINAL_S = 5.0
 STATUS_FILE_S = 60.0
 

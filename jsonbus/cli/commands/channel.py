@@ -245,7 +245,7 @@ def _make_meter(source: Input, output: Output, progress: bool | None, *, is_raw:
     if not (is_raw and is_screen and not is_quiet() if progress is None else progress):
         return Meter()
     # Imported by those who look at it: it takes as long as all the rest together.
-    from ..lib.progress import ProgressMeter
+    from ..lib.copy_progress import ProgressMeter
 
     return ProgressMeter(
         source.size_bytes,

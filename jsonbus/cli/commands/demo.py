@@ -74,7 +74,7 @@ def command(
     is_bus: bool,
     modes: tuple[str, ...],
 ) -> None:
-    """Watch sensors, bus, bridge and Spark at work on this machine.
+    """Observer sensors, bus, bridge and Spark at work on this machine.
 
     Sensors in processes of their own publish; a bridge records them; Spark writes them to Parquet
     and brings windows and alerts back onto the bus. In the end every station's count has to be

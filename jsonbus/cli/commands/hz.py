@@ -8,7 +8,7 @@ from jsonbus.config import BusSettings
 from jsonbus.survey import IntervalView
 
 from ..command import BusCommand
-from ..lib.measuring import Kind, Measurement, measure_options
+from ..lib.measurement import Kind, Measurement, measure_options
 from ..lib.numbers import count
 
 

@@ -7,7 +7,7 @@ from jsonbus.config import BusSettings
 
 from .. import signals
 from ..command import NodeCommand, note
-from ..lib.message_printer import Listener
+from ..lib.message_printer import MessagePrinter
 from ..lib.output import Output
 
 
@@ -35,7 +35,7 @@ def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
         note(f"{bus.name} joined {config.group}:{config.port} in mode {config.mode}; Ctrl-C ends")
         try:
             if patterns:
-                Listener(bus, patterns, Output()).run()
+                MessagePrinter(bus, patterns, Output()).run()
             else:
                 signals.stay()
         except KeyboardInterrupt:

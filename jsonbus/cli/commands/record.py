@@ -16,9 +16,9 @@ from jsonbus.recording.formats import FORMATS
 from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..lib.observer import observer_settings
 from ..lib.parameters import Figure, read_size
-from ..lib.traffic_bar import Figures, TrafficBar, show_seconds
-from ..lib.watching import settings_of_an_observer
+from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 
 #: Messages that wait for the disk: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
@@ -112,7 +112,7 @@ def command(
         "rotate_bytes": None if rotate_size is None else read_size(rotate_size),
     }
     if passive:
-        settings = settings_of_an_observer(settings, "leave --passive out")
+        settings = observer_settings(settings, "leave --passive out")
     with jsonbus.Bus(**settings) as bus:
         with RecordingWriter(
             file,
@@ -129,7 +129,7 @@ def command(
             note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
             was_interrupted = False
             try:
-                with TrafficBar("recording", recorder.figures):
+                with TrafficProgress("recording", recorder.figures):
                     recorder.run()
             except KeyboardInterrupt:
                 was_interrupted = True

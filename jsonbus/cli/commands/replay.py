@@ -21,7 +21,7 @@ from jsonbus.recording.reader import Timed
 from .. import signals
 from ..command import BusCommand, note, wait_until_sure
 from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
-from ..lib.traffic_bar import Figures, TrafficBar, show_seconds
+from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 from ..lib.values import printable
 
 #: Records that cannot be replayed and are told one by one.
@@ -189,7 +189,7 @@ def command(
         was_interrupted = False
         sys.setswitchinterval(SWITCH_S)
         try:
-            with TrafficBar("replaying", lambda: _figures(recording, player, troubles)):
+            with TrafficProgress("replaying", lambda: _figures(recording, player, troubles)):
                 for number in passes:
                     troubles.begin_pass(number, recording)
                     if not player.play(chosen()):
@@ -264,14 +264,14 @@ def _is_topic(name: str) -> bool:
 
 
 def _figures(recording: Recording, player: Player, troubles: _Troubles) -> Figures:
-    share = min(1.0, recording.position / recording.size) if recording.size else None
+    fraction = min(1.0, recording.position / recording.size) if recording.size else None
     facts = [f"at {show_seconds(player.position_s)}"]
     warnings: list[str] = []
     late = f"{player.lag_s * 1e3:,.1f} ms late"
     (warnings if player.lag_s > LAG_TOLD_S else facts).append(late)
     if left_out := troubles.left_out(recording, player):
         warnings.append(f"{left_out:,} left out")
-    return Figures(player.played - player.refused, None, share, facts, warnings)
+    return Figures(player.played - player.refused, None, fraction, facts, warnings)
 
 
 def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: float) -> None:

@@ -7,7 +7,7 @@ from jsonbus.config import BusSettings
 
 from ..command import BusCommand, note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
-from ..lib.message_printer import Listener
+from ..lib.message_printer import MessagePrinter
 from ..lib.output import Output
 
 
@@ -58,16 +58,16 @@ def command(
         count = 1
     output = Output()
     with jsonbus.Bus(**settings) as bus:
-        listener = Listener(bus, patterns, output, value_only=value_only)
+        printer = MessagePrinter(bus, patterns, output, value_only=value_only)
         if output.is_terminal:
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
         was_interrupted = False
         try:
-            listener.run(count, timeout)
+            printer.run(count, timeout)
         except KeyboardInterrupt:
             was_interrupted = True  # the usual end
     if was_interrupted:
         raise click.exceptions.Exit(0 if count is None else INTERRUPTED)
-    if timeout is not None and listener.printed < (count or 1) and output.has_reader():
-        note(f"{listener.printed} messages within {timeout:g} s")
+    if timeout is not None and printer.printed < (count or 1) and output.has_reader():
+        note(f"{printer.printed} messages within {timeout:g} s")
         raise click.exceptions.Exit(TIMED_OUT)

@@ -18,8 +18,8 @@ import click
 from jsonbus.config import BusSettings
 
 from ..command import BusCommand
+from ..lib.observer import observer_options
 from ..lib.parameters import Figure
-from ..lib.watching import watch_options
 
 #: How the topics may be sorted; the first is the default.
 ORDERS = ("rate", "topic", "bytes", "publishers", "subscribers", "loss", "age")
@@ -49,8 +49,8 @@ shows all of one; / filters; r t b p s l a choose the order, < and > too, i turn
 stops the picture, not the counting; ? helps; q ends.
 """,
 )
-@watch_options
-@click.option("--once", is_flag=True, help="Look for a while, print one picture, and end.")
+@observer_options
+@click.option("--once", is_flag=True, help="Session for a while, print one picture, and end.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON also on a terminal.")
 @click.option(
     "-d",
@@ -92,10 +92,12 @@ def command(
     On a terminal it is a screen with keys. In a pipe it is one JSON object per interval, with the
     keys at, overview, topics and nodes; with --once, a single one.
     """
-    from ..top.looking import Look
+    from ..top.session import Session
 
-    look = Look(settings, patterns, is_subscribing=is_subscribing, order=sort, duration_s=duration)
+    session = Session(
+        settings, patterns, is_subscribing=is_subscribing, order=sort, duration_s=duration
+    )
     if once:
-        look.print_once(is_json=is_json)
+        session.print_once(is_json=is_json)
     else:
-        look.run(interval, is_json=is_json)
+        session.run(interval, is_json=is_json)

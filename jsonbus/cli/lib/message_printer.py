@@ -59,7 +59,7 @@ class Inbox:
             self._changed.notify_all()
 
 
-class Listener:
+class MessagePrinter:
     """Prints the messages of some patterns."""
 
     def __init__(

@@ -17,14 +17,14 @@ def count(number: float) -> str:
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
 
 
-def share(part: float) -> str:
-    """0 to 1 as per cent; a little is not nothing, and almost all is not all."""
-    percent = part * 100
+def percent(fraction: float) -> str:
+    """Return 0 to 1 as per cent; a little is not shown as 0%, nor almost all as 100%."""
+    percent = fraction * 100
     if percent == 0:
         return "0%"
     if percent < 0.1:
         return "<0.1%"
-    return f"{percent:.1f}%" if percent < 99.95 or part >= 1 else "99.9%"
+    return f"{percent:.1f}%" if percent < 99.95 or fraction >= 1 else "99.9%"
 
 
 def age(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jsonbus.survey import NodeView, Picture, TopicView
 
-from ..lib.numbers import age, count, share
+from ..lib.numbers import age, count, percent
 from .preview import preview
 
 
@@ -76,7 +76,7 @@ TOPIC_COLUMNS = (
            lambda view: len(view.publishers), rank=3),
     Column("subscribers", "SUB", 3, lambda view, _: str(len(view.subscribers)),
            lambda view: len(view.subscribers), rank=4),
-    Column("loss", "LOSS", 5, lambda view, _: share(view.loss), lambda view: view.loss, rank=5),
+    Column("loss", "LOSS", 5, lambda view, _: percent(view.loss), lambda view: view.loss, rank=5),
     Column("age", "AGE", 4, lambda view, _: age(time.time() - view.last_at),
            lambda view: -view.last_at, is_descending=False, rank=6),
     Column("messages", "MESSAGES", 8, lambda view, _: count(view.messages),

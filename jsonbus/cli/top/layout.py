@@ -17,7 +17,7 @@ import jsonbus
 from jsonbus.survey import NodeView, Overview, Picture, TopicView
 
 from ..lib.escaping import clean, fit
-from ..lib.numbers import age, count, share
+from ..lib.numbers import age, count, percent
 from .columns import Column
 from .preview import preview
 from .state import State
@@ -110,8 +110,8 @@ def summarize(overview: Overview, frame: Frame) -> tuple[str, str]:
     )
     totals = [
         f"sent {count(overview.sent)}",
-        f"suppressed {count(overview.suppressed)} ({share(overview.suppressed_share)})",
-        f"lost {count(overview.lost)} ({share(overview.loss)})",
+        f"suppressed {count(overview.suppressed)} ({percent(overview.suppressed_share)})",
+        f"lost {count(overview.lost)} ({percent(overview.loss)})",
         f"repaired {count(overview.repaired)}",
     ]
     if frame.is_subscribing:
@@ -196,7 +196,7 @@ def _topic_facts(view: TopicView) -> list[tuple[str, str]]:
         ("subscribers", ", ".join(view.subscribers) or "none"),
         ("messages", f"{view.messages:,} ({count(view.rate)} per second)"),
         ("bytes", f"{view.bytes:,} ({count(view.bytes_per_s)} per second)"),
-        ("loss", f"{share(view.loss)} of all messages of its publishers"),
+        ("loss", f"{percent(view.loss)} of all messages of its publishers"),
         ("last", f"{age(time.time() - view.last_at)} ago, from {message.name} ({message.node})"),
         ("value", f"{view.size:,} bytes" + (", retained" if message.retained else "")),
     ]
@@ -223,7 +223,7 @@ def _node_facts(view: NodeView) -> list[tuple[str, str]]:
         ("version", info.version or "-"),
         ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.incarnation / 1000))),
         ("heard", f"{age(info.heard_s_ago)} ago"),
-        ("here", f"{info.received:,} messages came, {info.lost:,} were lost ({share(view.loss)})"),
+        ("here", f"{info.received:,} messages came, {info.lost:,} lost ({percent(view.loss)})"),
     ]
     if isinstance(info.totals, jsonbus.Totals):
         facts += [(name, f"{number:,}") for name, number in info.totals._asdict().items()]

@@ -13,7 +13,7 @@ from time import monotonic
 from jsonbus.survey import Picture
 
 from .. import signals
-from ..lib.watching import SILENCE_S, Watch
+from ..lib.observer import SILENCE_S, Observer
 from .layout import Frame, Paint, lay_out
 from .state import State
 from .terminal import Terminal, TerminalGoneError
@@ -26,7 +26,7 @@ LOG_SHOWN_S = 10.0
 
 
 def show_screen(
-    watch: Watch,
+    observer: Observer,
     state: State,
     look: Callable[[], Picture],
     interval_s: float,
@@ -44,9 +44,9 @@ def show_screen(
                 state.look(picture)
                 is_silent = monotonic() - began_at >= SILENCE_S
                 frame = Frame(
-                    watch.address,
-                    watch.is_subscribing,
-                    watch.silence if is_silent else "",
+                    observer.address,
+                    observer.is_subscribing,
+                    observer.silence if is_silent else "",
                     log.newest(monotonic()),
                 )
                 lines = lay_out(picture, state, frame, terminal.size, paint)

@@ -9,7 +9,7 @@ import pytest
 import jsonbus
 from jsonbus.cli import signals
 from jsonbus.cli.lib.input_lines import LineReader
-from jsonbus.cli.lib.message_printer import Listener
+from jsonbus.cli.lib.message_printer import MessagePrinter
 from jsonbus.cli.lib.output import Output
 from jsonbus.cli.lib.values import MESSAGE_KEYS, message_to_json
 from jsonbus.core.message import Origin, make_message
@@ -96,7 +96,7 @@ def test_only_a_retained_message_says_so_and_both_go_back_out() -> None:
 def test_people_see_a_mark(bus: jsonbus.Bus) -> None:
     output = Output()
     output.is_terminal = True
-    listener = Listener(bus, ["door"], output)
+    listener = MessagePrinter(bus, ["door"], output)
     assert listener._line(make(1, is_retained=True)).endswith("door 1 hall (retained)")
     assert listener._line(make(1, is_retained=False)).endswith("door 1 hall")
 
@@ -106,5 +106,5 @@ def test_what_was_asked_for_in_vain_is_told_at_the_end(
 ) -> None:
     stats = {**bus.stats(), "messages_given_up": 1234}
     monkeypatch.setattr(bus, "stats", lambda: stats)
-    Listener(bus, ["door"], Output()).run(timeout_s=0)
+    MessagePrinter(bus, ["door"], Output()).run(timeout_s=0)
     assert "1,234 messages of reliable topics were asked for in vain" in capsys.readouterr().err

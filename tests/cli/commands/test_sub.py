@@ -47,14 +47,14 @@ def test_several_patterns_print_a_message_once(run: Run, bus: jsonbus.Bus) -> No
 @pytest.fixture
 def time_ends_with_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_s = 0.0
-    make_line = listening.Listener._line
+    make_line = listening.MessagePrinter._line
 
-    def make_last_line(listener: listening.Listener, message: jsonbus.Message) -> str:
+    def make_last_line(listener: listening.MessagePrinter, message: jsonbus.Message) -> str:
         nonlocal ahead_s
         ahead_s = 1000.0
         return make_line(listener, message)
 
-    monkeypatch.setattr(listening.Listener, "_line", make_last_line)
+    monkeypatch.setattr(listening.MessagePrinter, "_line", make_last_line)
     monkeypatch.setattr(listening, "monotonic", lambda: time.monotonic() + ahead_s)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonbus.cli.lib.numbers import age, count, share
+from jsonbus.cli.lib.numbers import age, count, percent
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_no_count_takes_more_than_six_characters(number: float) -> None:
     [(0, "0%"), (0.0001, "<0.1%"), (0.0123, "1.2%"), (0.9999, "99.9%"), (1, "100.0%")],
 )
 def test_a_share_is_never_rounded_to_nothing_or_all(part: float, shown: str) -> None:
-    assert share(part) == shown
+    assert percent(part) == shown
 
 
 @pytest.mark.parametrize(

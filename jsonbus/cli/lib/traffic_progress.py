@@ -34,12 +34,12 @@ class Figures:
 
     messages: int = 0
     size: int | None = None  # bytes written
-    share: float | None = None  # how much of all is done, 0 to 1; None if nobody knows
+    fraction: float | None = None  # that is done, 0 to 1; None if unknown
     facts: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
 
-class TrafficBar:
+class TrafficProgress:
     """Shows figures while it is entered, if standard error is a terminal; not with -q."""
 
     def __init__(self, title: str, figures: Callable[[], Figures]) -> None:
@@ -48,7 +48,7 @@ class TrafficBar:
         self._samples: deque[tuple[float, int]] = deque()
         self._timer: threading.Timer | None = None
 
-    def __enter__(self) -> TrafficBar:
+    def __enter__(self) -> TrafficProgress:
         if sys.stderr.isatty() and not is_quiet():
             # Imported by those who look at it: it takes as long as all the rest together. And now,
             # not while messages are due.
@@ -86,8 +86,10 @@ class TrafficBar:
 
         figures = self._figures()
         now = monotonic()
-        share = figures.share
-        bar = ProgressBar(total=None if share is None else 1.0, completed=share or 0.0, width=16)
+        fraction = figures.fraction
+        bar = ProgressBar(
+            total=None if fraction is None else 1.0, completed=fraction or 0.0, width=16
+        )
         cells = [f"{figures.messages:,} messages", f"{self._rate(now, figures.messages):,.0f}/s"]
         if figures.size is not None:
             cells.append(decimal(figures.size))

@@ -11,21 +11,21 @@ from jsonbus.survey import NodeView, Overview, Picture, TopicView
 VALUE_BYTES_MAX = 4096
 
 
-def shape(picture: Picture, topics: Iterable[TopicView], at: float) -> dict[str, Any]:
+def picture_to_json(picture: Picture, topics: Iterable[TopicView], at: float) -> dict[str, Any]:
     """One object: `at` is the time in seconds since 1970, `topics` in the order wanted."""
     return {
         "at": round(at, 3),
-        "overview": _shape_overview(picture.overview),
-        "topics": [_shape_topic(each) for each in topics],
-        "nodes": [_shape_node(each) for each in picture.nodes],
+        "overview": _overview(picture.overview),
+        "topics": [_topic(each) for each in topics],
+        "nodes": [_node(each) for each in picture.nodes],
     }
 
 
-def _shape_overview(overview: Overview) -> dict[str, Any]:
+def _overview(overview: Overview) -> dict[str, Any]:
     return {name: _rounded(value) for name, value in overview._asdict().items()}
 
 
-def _shape_topic(view: TopicView) -> dict[str, Any]:
+def _topic(view: TopicView) -> dict[str, Any]:
     is_kept = view.is_value_kept and view.size <= VALUE_BYTES_MAX
     return {
         "topic": view.topic,
@@ -48,7 +48,7 @@ def _shape_topic(view: TopicView) -> dict[str, Any]:
     }
 
 
-def _shape_node(view: NodeView) -> dict[str, Any]:
+def _node(view: NodeView) -> dict[str, Any]:
     info = view.info
     wanted, served = info.wants, info.serves
     return {

@@ -38,7 +38,7 @@ EVERYTHING = "**"
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def watch_options(function: F) -> F:
+def observer_options(function: F) -> F:
     """The argument and the option that all of them have."""
     function = click.option(
         "--subscribe",
@@ -50,7 +50,7 @@ def watch_options(function: F) -> F:
     return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")(function)
 
 
-class Watch:
+class Observer:
     """A bus that is looked at."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Watch:
         self.bus = bus
         self.patterns = tuple(patterns) or (EVERYTHING,)
         self.is_subscribing = is_subscribing
-        self._was_silence_told = False
+        self._is_silence_reported = False
         self._asked_at = -math.inf
         self._subscription = bus.subscribe(
             self.patterns,
@@ -103,10 +103,10 @@ class Watch:
             return f"{what}: nobody publishes"
         return f"{what}: nobody publishes, or nobody wants it; --subscribe asks for it"
 
-    def tell_silence(self) -> None:
+    def report_silence(self) -> None:
         """Tell that on standard error, once."""
-        if not self._was_silence_told:
-            self._was_silence_told = True
+        if not self._is_silence_reported:
+            self._is_silence_reported = True
             note(self.silence)
 
     def report_losses(self) -> None:
@@ -116,23 +116,23 @@ class Watch:
 
 
 @contextmanager
-def open_watch(
+def open_observer(
     settings: BusSettings,
     patterns: Sequence[str],
     take: Callable[[list[jsonbus.Message]], None],
     *,
     is_subscribing: bool,
-) -> Iterator[Watch]:
+) -> Iterator[Observer]:
     """Join the bus and look on; `take` is called with messages in a thread of the bus."""
     for pattern in patterns:
         jsonbus.check_pattern(pattern)
     if not is_subscribing:
-        settings = settings_of_an_observer(settings, "give --subscribe")
+        settings = observer_settings(settings, "give --subscribe")
     with jsonbus.Bus(**settings) as bus:
-        yield Watch(bus, patterns, take, is_subscribing=is_subscribing)
+        yield Observer(bus, patterns, take, is_subscribing=is_subscribing)
 
 
-def settings_of_an_observer(settings: BusSettings, remedy: str) -> BusSettings:
+def observer_settings(settings: BusSettings, remedy: str) -> BusSettings:
     """In mode basic a node gets everything: all others would send what nobody wants.
 
     In the other modes it hears basic nodes just as well. So who chooses basic for this command is

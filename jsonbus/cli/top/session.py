@@ -13,15 +13,15 @@ from jsonbus.survey import Picture, Survey, TopicView
 from .. import signals
 from ..command import wait_until_sure
 from ..commands.top import LINES_S, ONCE_S, SCREEN_S
+from ..lib.observer import SILENCE_S, Observer, open_observer
 from ..lib.output import Output
-from ..lib.watching import SILENCE_S, Watch, open_watch
 from .state import State
 
 #: Nodes tell their totals when asked, and answer within milliseconds.
 ASK_S = 0.2
 
 
-class Look:
+class Session:
     """One run of the command."""
 
     def __init__(
@@ -42,30 +42,30 @@ class Look:
         self._output = Output()
 
     def print_once(self, *, is_json: bool) -> None:
-        """Look for a while, and print one picture."""
+        """Session for a while, and print one picture."""
         duration_s = ONCE_S if self._duration_s is None else self._duration_s
-        with self._open() as watch:
-            wait_until_sure(watch.bus)
+        with self._open() as observer:
+            wait_until_sure(observer.bus)
             # Asked at the beginning and the end, nodes that tell rarely have rates, too.
-            watch.bus.ping(timeout=ASK_S)
-            self._look(watch)
+            observer.bus.ping(timeout=ASK_S)
+            self._look(observer)
             began_at = monotonic()
             while (left_s := began_at + duration_s - monotonic()) > 0:
                 signals.pause(left_s)
-            watch.bus.ping(timeout=ASK_S)
-            picture = self._look(watch)
-            self._print(watch, picture, is_json=is_json)
+            observer.bus.ping(timeout=ASK_S)
+            picture = self._look(observer)
+            self._print(observer, picture, is_json=is_json)
 
     def run(self, interval_s: float | None, *, is_json: bool) -> None:
-        """Look until Ctrl-C, `q`, the end of the time, or until nobody reads."""
+        """Session until Ctrl-C, `q`, the end of the time, or until nobody reads."""
         if not is_json and self._has_screen():
             from .screen import show_screen
 
-            with self._open() as watch:
+            with self._open() as observer:
                 show_screen(
-                    watch,
+                    observer,
                     self._state,
-                    lambda: self._look(watch),
+                    lambda: self._look(observer),
                     interval_s or SCREEN_S,
                     self._duration_s,
                 )
@@ -76,9 +76,9 @@ class Look:
                 self._output.let_go()  # the usual end
 
     def _print_pictures(self, interval_s: float, *, is_json: bool) -> None:
-        with self._open() as watch:
-            wait_until_sure(watch.bus)
-            self._look(watch)
+        with self._open() as observer:
+            wait_until_sure(observer.bus)
+            self._look(observer)
             began_at = monotonic()
             due_at = began_at + interval_s
             while True:
@@ -91,30 +91,30 @@ class Look:
                         return
                 if end_at < due_at:
                     return
-                self._print(watch, self._look(watch), is_json=is_json)
+                self._print(observer, self._look(observer), is_json=is_json)
                 due_at += interval_s
                 if self._duration_s is not None and monotonic() >= began_at + self._duration_s:
                     return
 
-    def _print(self, watch: Watch, picture: Picture, *, is_json: bool) -> None:
+    def _print(self, observer: Observer, picture: Picture, *, is_json: bool) -> None:
         if not picture.topics and monotonic() - self._opened_at >= SILENCE_S:
-            watch.tell_silence()
+            observer.report_silence()
         if is_json or not self._output.is_terminal:
-            from .shape import shape
+            from .picture_json import picture_to_json
 
             self._state.look(picture)
             topics: list[TopicView] = self._state.rows
-            self._output.write_result(shape(picture, topics, time()))
+            self._output.write_result(picture_to_json(picture, topics, time()))
         else:
-            for line in self._table_lines(watch, picture):
+            for line in self._table_lines(observer, picture):
                 self._output.write_line(line)
         self._output.flush()
 
-    def _table_lines(self, watch: Watch, picture: Picture) -> Iterator[str]:
+    def _table_lines(self, observer: Observer, picture: Picture) -> Iterator[str]:
         """Both tables as on the screen, but as long as they are."""
         from .layout import Frame, Paint, lay_out_rows, summarize
 
-        frame = Frame(watch.address, watch.is_subscribing)
+        frame = Frame(observer.address, observer.is_subscribing)
         yield from summarize(picture.overview, frame)
         paint = Paint(is_plain=True)
         for place in self._state.places:
@@ -123,22 +123,22 @@ class Look:
             for line in lay_out_rows(place.table.columns, rows, self._output.columns, paint):
                 yield line.rstrip()
 
-    def _look(self, watch: Watch) -> Picture:
-        return self._survey.picture(monotonic(), watch.nodes(), watch.bus.stats())
+    def _look(self, observer: Observer) -> Picture:
+        return self._survey.picture(monotonic(), observer.nodes(), observer.bus.stats())
 
     @contextmanager
-    def _open(self) -> Iterator[Watch]:
+    def _open(self) -> Iterator[Observer]:
         self._opened_at = monotonic()
-        with open_watch(
+        with open_observer(
             self._settings,
             self._patterns,
             self._survey.take,
             is_subscribing=self._is_subscribing,
-        ) as watch:
+        ) as observer:
             try:
-                yield watch
+                yield observer
             finally:
-                watch.report_losses()
+                observer.report_losses()
 
     def _has_screen(self) -> bool:
         """Whether a table can change in place."""

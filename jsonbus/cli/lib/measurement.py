@@ -20,10 +20,10 @@ from .. import signals
 from ..command import note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
 from .escaping import clean, fit
-from .numbers import share
+from .numbers import percent
+from .observer import SILENCE_S, Observer, observer_options, open_observer
 from .output import Output
 from .parameters import Figure
-from .watching import SILENCE_S, Watch, open_watch, watch_options
 
 #: After so many lines a table on a terminal tells its columns again.
 HEADING_EVERY = 20
@@ -93,7 +93,7 @@ def measure_options(function: F) -> F:
         ),
     ):
         function = option(function)
-    return watch_options(function)
+    return observer_options(function)
 
 
 class Measurement:
@@ -127,15 +127,15 @@ class Measurement:
     def run(self) -> None:
         """Print lines until there were enough messages, the time is over, or nobody reads."""
         was_interrupted = False
-        with open_watch(
+        with open_observer(
             self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
-        ) as watch:
+        ) as observer:
             try:
-                self._print_lines(watch)
+                self._print_lines(observer)
             except KeyboardInterrupt:
                 was_interrupted = True  # the usual end
                 self._output.let_go()
-            self._report(watch)
+            self._report(observer)
         if was_interrupted:
             raise click.exceptions.Exit(0 if self._count is None else INTERRUPTED)
         if self._topics.taken < (self._count or 1) and self._output.has_reader():
@@ -149,7 +149,7 @@ class Measurement:
     def _is_enough(self) -> bool:
         return self._count is not None and self._topics.taken >= self._count
 
-    def _print_lines(self, watch: Watch) -> None:
+    def _print_lines(self, observer: Observer) -> None:
         began_at = monotonic()
         end_at = None if self._duration_s is None else began_at + self._duration_s
         due_at = began_at + self._interval_s
@@ -162,12 +162,12 @@ class Measurement:
                     return
             is_over = self._is_enough or until == end_at
             if not self._topics.taken and (is_over or monotonic() - began_at >= SILENCE_S):
-                watch.tell_silence()
-            self._print(watch)
+                observer.report_silence()
+            self._print(observer)
             due_at = max(due_at + self._interval_s, monotonic())
 
-    def _print(self, watch: Watch) -> None:
-        here = {info.node: info for info in watch.bus.nodes()}
+    def _print(self, observer: Observer) -> None:
+        here = {info.node: info for info in observer.bus.nodes()}
         lines = [
             self._line(topic, view, here) for topic, view in self._topics.views(time()).items()
         ]
@@ -214,14 +214,14 @@ class Measurement:
                 self._output.style(f"{fit('TOPIC', topic_width)} {headings}", "1")
             )
         for line in lines:
-            cells = [*self._kind.show(line.view), f"{line.view.messages:,}", share(line.loss)]
+            cells = [*self._kind.show(line.view), f"{line.view.messages:,}", percent(line.loss)]
             shown = " ".join(
                 cell.rjust(width) for cell, (_, width) in zip(cells, columns, strict=True)
             )
             self._output.write_line(f"{fit(clean(line.topic), topic_width)} {shown}")
         self._lines += len(lines)
 
-    def _report(self, watch: Watch) -> None:
-        watch.report_losses()
+    def _report(self, observer: Observer) -> None:
+        observer.report_losses()
         if self._topics.forgotten:
             note(f"{self._topics.forgotten:,} topics made room for others: name fewer of them")

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 import jsonbus
-from jsonbus.cli.lib.watching import open_watch
+from jsonbus.cli.lib.observer import open_observer
+from jsonbus.config import BusSettings
 from tests.cli.running import Run, json_lines
 from tests.helpers import wait_until
 
@@ -12,7 +13,7 @@ COMMANDS = ("top", "hz", "bw")
 
 @pytest.mark.slow
 def test_an_observer_asks_for_nothing(bus: jsonbus.Bus) -> None:
-    with open_watch({"name": "observer"}, ["a"], lambda messages: None, is_subscribing=False):
+    with open_observer({"name": "observer"}, ["a"], lambda messages: None, is_subscribing=False):
         assert wait_until(lambda: "observer" in [each.name for each in bus.nodes()])
         assert not bus.has_subscribers("a")
         bus.wait_until_sure()
@@ -21,7 +22,7 @@ def test_an_observer_asks_for_nothing(bus: jsonbus.Bus) -> None:
 
 def test_who_subscribes_for_real_gets_what_nobody_else_wants(bus: jsonbus.Bus) -> None:
     came: list[jsonbus.Message] = []
-    with open_watch({}, ["a"], came.extend, is_subscribing=True):
+    with open_observer({}, ["a"], came.extend, is_subscribing=True):
         assert bus.wait_for_subscribers("a", timeout=30)
         bus.publish("a", 1)
         assert wait_until(lambda: came)
@@ -41,15 +42,16 @@ def test_on_a_basic_bus_an_observer_is_not_basic(
     came: list[jsonbus.Message] = []
     with (
         jsonbus.Bus(name="basic") as basic,
-        open_watch({}, ["a"], came.extend, is_subscribing=False) as watch,
+        open_observer({}, ["a"], came.extend, is_subscribing=False) as observer,
     ):
-        assert (basic.config.mode, watch.bus.config.mode) == ("basic", "delayed")
+        assert (basic.config.mode, observer.bus.config.mode) == ("basic", "delayed")
         assert wait_until(lambda: basic.publish("a", 1) and came)
 
 
 def test_with_subscribe_mode_basic_is_as_anywhere(bus: jsonbus.Bus) -> None:
-    with open_watch({"mode": "basic"}, (), lambda messages: None, is_subscribing=True) as watch:
-        assert watch.bus.config.mode == "basic"
+    settings: BusSettings = {"mode": "basic"}
+    with open_observer(settings, (), lambda messages: None, is_subscribing=True) as observer:
+        assert observer.bus.config.mode == "basic"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -60,10 +62,11 @@ def test_what_is_no_pattern_is_wrong_usage(run: Run, command: str) -> None:
 
 
 def test_nodes_are_asked_for_their_totals(bus: jsonbus.Bus) -> None:
-    with open_watch({}, (), lambda messages: None, is_subscribing=False) as watch:
+    with open_observer({}, (), lambda messages: None, is_subscribing=False) as observer:
 
         def has_told() -> bool:
-            return all(each.totals is not None for each in watch.nodes()) and len(watch.nodes()) > 1
+            nodes = observer.nodes()
+            return all(each.totals is not None for each in nodes) and len(nodes) > 1
 
         assert wait_until(has_told)
 

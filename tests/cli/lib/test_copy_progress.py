@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from jsonbus.cli.lib import progress
-from jsonbus.cli.lib.progress import ProgressMeter
+from jsonbus.cli.lib import copy_progress
+from jsonbus.cli.lib.copy_progress import ProgressMeter
 
 
 @pytest.fixture(autouse=True)
 def renewed_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "RENEWED_EVERY_S", 0.0)
+    monkeypatch.setattr(copy_progress, "RENEWED_EVERY_S", 0.0)
 
 
 def test_both_directions_are_shown_with_what_is_known(capsys: pytest.CaptureFixture[str]) -> None:
