@@ -14,7 +14,6 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Unpack
 
 import jsonbus
@@ -145,12 +144,7 @@ class Bridge:
     def __enter__(self) -> Bridge:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _recover_sink(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from threading import get_ident
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from jsonbus.aio.loop import Loop
@@ -199,12 +198,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         self._enter()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _check_event_loop(self) -> None:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from types import TracebackType
 
 from jsonbus.aio.channel import Channel
 from jsonbus.aio.channel_io import Operator
@@ -174,12 +173,7 @@ class Binding(BoundPort[Channel]):
     def __enter__(self) -> Binding:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # What follows is for the exchange.

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from types import TracebackType
 
 from jsonbus.core.channel.connecting import Attempt
 from jsonbus.core.channel.ports import check_port
@@ -189,12 +188,7 @@ class Binding(BoundPort[Channel]):
     def __enter__(self) -> Binding:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # What follows is for the exchange.

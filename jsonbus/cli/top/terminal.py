@@ -17,7 +17,7 @@ import termios
 import tty
 from collections.abc import Sequence
 from time import monotonic
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from .keys import KeyReader
@@ -63,12 +63,7 @@ class Terminal:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._leave()
         except KeyboardInterrupt:

@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 
 from fastapi import Request
 from nicegui import Client, ui
@@ -92,12 +91,7 @@ class Dashboard:
             self._opened = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
     def stats(self) -> dict[str, int]:
