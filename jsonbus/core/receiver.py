@@ -244,7 +244,7 @@ class Receiver:
                     self.needs_attention = True
             if not (
                 isinstance(frame, (PresenceFrame, ListFrame))
-                and self._membership.hear_calmly(frame, now)
+                and self._membership.try_confirm_unchanged(frame, now)
             ):
                 self.needs_attention = True
                 self._receive_control(frame, peer, now)

@@ -1,24 +1,40 @@
-"""Whether other nodes have the same list, and what follows from it.
+"""Agreement: compares the lists of other nodes with this node's, and acts on differences.
 
 A digest equal to this node's own is agreement: it makes a joiner sure, keeps Trickle silent, and
-pays what this node owed. A different one means that somebody misses something:
+pays what this node owed. A different one means that one of the two nodes lacks something:
 
-- a joiner misses nearly everything. Settled nodes owe it the list (sharing.py), the strategy says
-  when they pay, and an identical list from somebody else pays for them;
-- settled nodes that differ, and still do after a grace (differences.py), doubt for a while, repeat
-  their own entry soon (Trickle), with bucket sums, and owe each other the buckets that differ.
+- a joiner lacks nearly everything. Settled nodes owe it the list (sharing.py);
+- settled nodes that differ, and still do after a grace period, doubt for a while, repeat their own
+  entry soon (Trickle), with bucket sums, and owe each other the buckets that differ.
 
 A list in several parts is judged at its last part only: before, a difference means nothing.
+
+The grace period. A change reaches the nodes of a bus at slightly different instants, and presences
+are under way all the time: among a thousand nodes, every join crosses some datagram that still has
+the former digest. Two rules distinguish such echoes from real differences:
+
+- the digest was this node's own a short while ago: the sender is only behind. If it has missed the
+  change, it will notice that itself, from the digests of all other nodes;
+- any other digest: perhaps this node is behind, by milliseconds. It is compared again after the
+  grace period, and is a difference if this node's digest is still another one.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from jsonbus.core.limits import OVERTAKEN_S, WHOLE_LIST_NODES
-from jsonbus.core.membership.announcer import Speaker
-from jsonbus.core.membership.differences import Differences
+from jsonbus.core.limits import (
+    DIFFERENCE_GRACE_S,
+    DIFFERENCES_PENDING_MAX,
+    DIGESTS_REMEMBERED,
+    DIGESTS_REMEMBERED_S,
+    OVERTAKEN_S,
+    WHOLE_LIST_NODES,
+)
+from jsonbus.core.membership.announcer import Announcer
 from jsonbus.core.membership.joining import Joining
 from jsonbus.core.membership.sharing import Sharing
 from jsonbus.core.membership.subscription_list import SubscriptionList
@@ -26,10 +42,10 @@ from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, ListFrame, PresenceFra
 
 
 class Agreement:
-    """Compares what others say with the own list.
+    """See the head of this file.
 
     `on_agreed(now)` is called when agreement made the node sure, `on_difference(now, reason)` when
-    somebody differs for real.
+    a difference outlasted the grace period.
     """
 
     def __init__(
@@ -38,7 +54,7 @@ class Agreement:
         *,
         subscription_list: SubscriptionList,
         joining: Joining,
-        speaker: Speaker,
+        announcer: Announcer,
         sharing: Sharing,
         on_agreed: Callable[[float], None],
         on_difference: Callable[[float, str], None],
@@ -46,22 +62,22 @@ class Agreement:
         self._own_node = own_node
         self._list = subscription_list
         self._joining = joining
-        self._speaker = speaker
+        self._announcer = announcer
         self._sharing = sharing
         self._on_agreed = on_agreed
         self._on_difference = on_difference
         self._differences = Differences()
-        self._shared_at = -math.inf  # when somebody last shared the very list of this node
+        self._shared_at = -math.inf  # when another node last shared a list equal to this one
 
-    def hear_calmly(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
-        """Take agreement that changes nothing; False if it is to be looked at like any other.
+    def try_confirm_unchanged(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
+        """Take agreement that changes nothing; False if the frame needs full treatment.
 
-        Nearly all that a settled group says: a heartbeat every 5 ms among 1,000 nodes, and all but
-        the first of a list's parts.
+        This is the fast path for nearly everything that a settled group sends: a heartbeat every
+        5 ms among 1,000 nodes, and all but the first of a list's parts.
         """
         if not (frame.settled and frame.digest == self._list.digest and self._joining.is_calm):
             return False
-        if not (self._sharing.is_idle and self._speaker.is_calm and self._differences.is_empty):
+        if not (self._sharing.is_idle and self._announcer.is_calm and self._differences.is_empty):
             return False
         if isinstance(frame, ListFrame):
             if frame.covers != ALL_BUCKETS:
@@ -69,13 +85,13 @@ class Agreement:
             self._shared_at = now
         elif frame.suspects:
             return False
-        self._speaker.trickle.hear_agreement()
+        self._announcer.trickle.hear_agreement()
         return True
 
     def compare(
         self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool = False
     ) -> None:
-        """Somebody told its digest; what its datagram held has been merged, and was news or not."""
+        """Compare digests after the frame was merged; `was_news`: that changed the list."""
         if frame.settled:
             self._joining.hear_settled(now)
         if frame.digest == self._list.digest:
@@ -89,13 +105,13 @@ class Agreement:
             self._joining.is_lacking = True
 
     def hear_unknown(self, sender: str, now: float) -> None:
-        """Somebody talks who is not in the list."""
+        """Note that a node was heard which is not in the list."""
         self._joining.hear_settled(now)
         if self._joining.is_settled:
             self._differences.note(sender, None, None, False, now)
 
     def leave_behind(self, digest: Digest, now: float) -> None:
-        """The list changed; this was its digest until now."""
+        """Remember the digest that the list had until now."""
         self._joining.is_lacking = False
         self._differences.leave_behind(digest, now)
 
@@ -106,18 +122,18 @@ class Agreement:
         return self._differences.timer_at()
 
     def handle_timer(self, due: float, now: float) -> None:
-        """Act on what is still different after the grace."""
+        """Act on what is still different after the grace period."""
         for difference in self._differences.take_due(due):
             sender, digest = difference.sender, difference.digest
             if digest is None:
                 if self._list.get(sender) is None and sender not in self._list.tombstones:
                     reason = "a node is here whose subscriptions are not known"
-                    self._miss_something(now, reason)
+                    self._report_difference(now, reason)
                 continue  # else it has introduced itself, or left
             if digest == self._list.digest or self._differences.is_behind(digest, now):
                 continue
-            self._miss_something(now, "another node has a different list")
-            self._tell(
+            self._report_difference(now, "another node has a different list")
+            self._send_missing(
                 sender, difference.sums, is_list=difference.is_list, is_joining=False, now=now
             )
 
@@ -128,17 +144,17 @@ class Agreement:
             if frame.covers == ALL_BUCKETS:
                 self._shared_at = now
             self._sharing.hear_identical(sender, frame.covers)
-            self._speaker.cancel_announcement()
+            self._announcer.cancel_announcement()
         if frame.settled:
-            # Joiners do not count: whoever waits for somebody settled must not wait in vain
+            # Joiners do not count: a node that waits for a settled one must not wait in vain
             # because a joiner said the same.
-            self._speaker.trickle.hear_agreement()
+            self._announcer.trickle.hear_agreement()
         if not frame.settled or self._list.is_full:
-            if self._joining.is_settled:  # joiners who confirmed each other would all fall silent
+            if self._joining.is_settled:  # joiners that confirmed each other would all fall silent
                 self._joining.confirm()
             return
         self._sharing.hear_agreement(now)
-        self._speaker.hear_agreement(now)
+        self._announcer.hear_agreement(now)
         if self._joining.agree():
             self._on_agreed(now)
 
@@ -151,24 +167,88 @@ class Agreement:
             return
         # A joiner lacks nearly everything, and waits.
         if not self._sharing.strategy.answers:
-            self._speaker.trickle.hear_mismatch(now)  # nobody may answer: it should hear somebody
-        self._tell(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
+            self._announcer.trickle.hear_mismatch(
+                now
+            )  # perhaps nobody answers: let it at least hear this node
+        self._send_missing(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
 
-    def _tell(
+    def _send_missing(
         self, sender: str, sums: int | None, *, is_list: bool, is_joining: bool, now: float
     ) -> None:
-        """Let the sender know what its list lacks, as far as this node answers."""
+        """Send what the other list lacks, as far as this node answers."""
         if sums is not None:
             buckets = self._list.differing_buckets(sums)
         elif is_list or len(self._list) <= WHOLE_LIST_NODES:
             buckets = ALL_BUCKETS
         else:
-            return  # it did not say where; its next digests will, now that lists differ
+            return  # it did not say where; its next digests will carry sums, now that lists differ
         if self._sharing.strategy.answers:
             self._sharing.owe(sender, buckets, now, is_joining=is_joining)
         elif not is_joining and buckets >> bucket_of(self._own_node) & 1:
-            self._speaker.plan_announcement(now)  # it answers for nobody but itself
+            self._announcer.plan_announcement(now)  # it answers only for itself
 
-    def _miss_something(self, now: float, reason: str) -> None:
-        self._speaker.trickle.hear_mismatch(now)
+    def _report_difference(self, now: float, reason: str) -> None:
+        self._announcer.trickle.hear_mismatch(now)
         self._on_difference(now, reason)
+
+
+class Difference(NamedTuple):
+    """A digest of a settled node that did not match."""
+
+    sender: str
+    digest: Digest | None  # None: it is not in the list at all
+    sums: int | None
+    is_list: bool  # a list may be answered whole, a presence without sums may not
+    due_at: float
+
+
+class Differences:
+    """This node's recent digests, and differences in their grace period."""
+
+    __slots__ = ("_pending", "_recent")
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[Digest, float]] = deque(maxlen=DIGESTS_REMEMBERED)
+        self._pending: dict[str, Difference] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._pending
+
+    def leave_behind(self, digest: Digest, now: float) -> None:
+        """Remember the digest that the list had until now."""
+        self._recent.append((digest, now))
+
+    def is_behind(self, digest: Digest, now: float) -> bool:
+        """Whether this node had that digest a short while ago."""
+        since = now - DIGESTS_REMEMBERED_S
+        return any(old == digest and at >= since for old, at in self._recent)
+
+    def note(
+        self, sender: str, digest: Digest | None, sums: int | None, is_list: bool, now: float
+    ) -> None:
+        """Start the grace period of a difference, unless it is running."""
+        if sender in self._pending:
+            due_at = self._pending[sender].due_at  # it began with the first difference
+        elif len(self._pending) >= DIFFERENCES_PENDING_MAX:
+            return  # acting on the others will do for this one
+        else:
+            due_at = now + DIFFERENCE_GRACE_S
+        self._pending[sender] = Difference(sender, digest, sums, is_list, due_at)
+
+    def forget(self, sender: str) -> None:
+        self._pending.pop(sender, None)
+
+    def clear(self) -> None:
+        self._pending.clear()
+
+    def timer_at(self) -> float:
+        if not self._pending:
+            return math.inf
+        return min(difference.due_at for difference in self._pending.values())
+
+    def take_due(self, due: float) -> list[Difference]:
+        ripe = [difference for difference in self._pending.values() if difference.due_at <= due]
+        for difference in ripe:
+            del self._pending[difference.sender]
+        return ripe

@@ -1,17 +1,17 @@
-"""What a node says of itself, and when: announcements, presence, goodbye.
+"""Announcer: what a node sends about itself, and when: announcements, presence, goodbye.
 
-- An **announcement** carries the own entry: when joining, when it changed, and when somebody seems
-  to lack it.
+- An **announcement** carries the own entry: when joining, when it changed, and when another node
+  seems to lack it.
 - **Presence** is a sign of life: one per heartbeat unless something else was sent, at once when
-  asked for.
-- **Trickle** repeats the digest of a quiet group ever more seldom; after a mismatch soon, and with
-  the own entry.
+  another node asks for it.
+- **Trickle** repeats the digest of a quiet group at growing intervals; after a mismatch soon, and
+  with the own entry.
 
-All carry the digest of the list; and, where somebody seems to differ, its bucket sums. They also
-tell the own receive buffer, so that publishers on the same host can spare it, and where and what
-this node is: an announcement does so before the first message comes, presence tells those who
-joined later. For their sake a node that has something else to send all the time speaks of itself
-nevertheless, now and then.
+All carry the digest of the list and, when lists seem to differ, its bucket sums. They also state
+the size of the receive buffer, so that publishers on the same host do not overrun it, and `about`:
+host, version and channel port. An announcement does so before the first message comes; presence
+informs nodes that joined later. For their sake a node that sends other things all the time still
+sends a presence now and then.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from jsonbus.core.limits import (
     TRICKLE_MAX_S,
 )
 from jsonbus.core.membership.joining import DOUBTING, Joining
-from jsonbus.core.membership.list_sender import cut_list
 from jsonbus.core.membership.liveness import heartbeat_s
+from jsonbus.core.membership.sharing import cut_list
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -47,11 +47,11 @@ from jsonbus.core.wire.encode import (
 )
 from jsonbus.core.wire.frames import UNTOLD, About, Entry, Totals
 
-# A basic node never says what it wants, so it gets everything.
+# A basic node never states its subscriptions, so it gets everything.
 BASIC_PATTERNS = ("**",)
 
 
-class Speaker:
+class Announcer:
     """The own entry, and the datagrams that carry it or its version."""
 
     def __init__(
@@ -80,50 +80,50 @@ class Speaker:
             settings.mode,
             settings.is_master,
         )
-        #: Where this node runs, what, and at which port it takes channels.
+        #: Host, version and channel port of this node.
         self.about = settings.about
         self._room = self._list_room_bytes()
-        self._introduced_at = -math.inf  # when this node last told that
-        self._answered_at = -math.inf  # when it last did so because somebody asked
+        self._introduced_at = -math.inf  # when this node last sent `about`
+        self._answered_at = -math.inf  # when it last did so because a node asked
         self._is_answer_due = False
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
-        self._presence_at = math.inf  # out of turn
-        self._is_asked_for = False  # that presence is an answer
-        self._announcement_at = math.inf  # somebody settled seems to lack the own entry
+        self._presence_at = math.inf  # of one that does not wait for the heartbeat
+        self._is_asked_for = False  # whether that presence is an answer
+        self._announcement_at = math.inf  # because a settled node seems to lack the own entry
 
     def open(self, now: float) -> None:
         self._list.put(self.entry, now)
         self._heartbeat_at = now + self._heartbeat_gap_s()
 
     def open_converged(self, now: float) -> None:
-        """As after hours: the heartbeats of all nodes spread evenly, Trickle at its longest."""
+        """Start as if after hours: heartbeats spread evenly, Trickle at its longest."""
         self._heartbeat_at = now + self._rng.random() * heartbeat_s(len(self._list))
         if self._settings.mode != "basic":
             self.trickle.start(now - self._rng.random() * TRICKLE_MAX_S / 2, TRICKLE_MAX_S)
 
     def settled(self, now: float) -> None:
-        """The node is past joining, which has its own repeats: Trickle takes over."""
+        """Start Trickle: the node is past joining, which has repeats of its own."""
         if not self.trickle.is_running:
             self.trickle.start(now, HEARTBEAT_MIN_S)
 
     def set_first_patterns(self, patterns: tuple[str, ...]) -> None:
-        """What the first announcement will say."""
+        """Set what the first announcement will contain."""
         self.entry = replace(self.entry, patterns=patterns)
 
     def renew(self, version: int, patterns: tuple[str, ...], now: float) -> None:
-        """A new version of the own entry; the caller announces it."""
+        """Make a new version of the own entry; the caller announces it."""
         self.entry = replace(self.entry, version=version, patterns=patterns)
         self._list.put(self.entry, now)
 
     def set_about(self, about: About) -> None:
-        """Something about this node changed; the caller tells it."""
+        """Change what this node says of itself; the caller sends it."""
         self.about = about
         self._room = self._list_room_bytes()
 
     def introduce(self, now: float) -> None:
-        """Somebody asks where this node is."""
+        """Answer a node that asks for this node's address, but not too often."""
         self._is_asked_for = True
         self._presence_at = min(
             self._presence_at, max(now, self._answered_at + INTRODUCTION_INTERVAL_S)
@@ -133,13 +133,13 @@ class Speaker:
             self.send_presence(now)
 
     def answer_suspicion(self, now: float) -> None:
-        """Somebody asks whether this node is alive."""
+        """Answer a node that suspects this one to be gone, after a short random delay."""
         self._is_asked_for = True
         answer_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
         self._presence_at = min(self._presence_at, answer_at)
 
     def plan_presence(self, now: float) -> None:
-        """Somebody should know of this node; not at the same instant as others."""
+        """Send a presence soon, but not at the same instant as other nodes."""
         if self._presence_at == math.inf:
             self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
 
@@ -149,21 +149,21 @@ class Speaker:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing is planned that agreement could cancel."""
+        """Whether no announcement or brake is pending that agreement would change."""
         return self._announcement_at == math.inf and self._brake.is_free
 
     def plan_announcement(self, now: float) -> None:
-        """Somebody seems to lack the own entry."""
+        """Send the own entry after a random delay: another node seems to lack it."""
         if self._announcement_at == math.inf:
             delay_s = share_delay_s(len(self._list), self._rng.random())
             self._announcement_at = self._brake.at(now + delay_s)
 
     def cancel_announcement(self) -> None:
-        """Somebody told everything."""
+        """Another node shared the whole list."""
         self._announcement_at = math.inf
 
     def hear_agreement(self, now: float) -> None:
-        """A settled node has the same list."""
+        """A settled node has the same list: reset the brake after a while."""
         self._brake.release(now)
 
     def timer_at(self) -> float:
@@ -192,13 +192,13 @@ class Speaker:
                 self.send_presence(now)
 
     def announce(self, now: float) -> None:
-        """The own entry, with the digest of everything known."""
+        """Send the own entry, with the digest of the list."""
         self._announcement_at = math.inf
         self._counters.announcements_sent += 1
         sums = self._list.sums_to_send()
         entries = [(self.entry, 0.0), *self._plain_entries(now)]
         parts = cut_list(entries, self._room, with_sums=sums is not None)
-        # An entry that fills a datagram as large as there can be leaves no room for anything else.
+        # An entry that fills the largest possible datagram leaves no room for `about`.
         about = self.about
         if about is not UNTOLD and entry_size_bytes(self.entry) > self._room:
             about = UNTOLD
@@ -219,14 +219,14 @@ class Speaker:
             )
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
-        """A sign of life, with the digest."""
-        if not (self._is_asked_for and suspects):  # which does not say where this node is
+        """Send a sign of life, with the digest."""
+        if not (self._is_asked_for and suspects):  # a presence with suspects has no address
             self._presence_at = math.inf
             self._is_asked_for = False
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1
         has_list = self._settings.mode != "basic"
-        # Suspects and anything else could exceed a datagram.
+        # Suspects together with sums could exceed a datagram.
         with_sums = has_list and self._seems_to_differ() and not suspects
         is_answer = self._is_answer_due and not suspects
         if not suspects:
@@ -252,7 +252,7 @@ class Speaker:
         )
 
     def say_goodbye(self, now: float) -> None:
-        """The last word; no timer afterwards."""
+        """Send the goodbye. There is no timer afterwards."""
         self.trickle.stop()
         self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
@@ -263,9 +263,10 @@ class Speaker:
         return room - about_size_bytes(self.about)
 
     def _plain_entries(self, now: float) -> list[tuple[Entry, float]]:
-        """Plain peers cannot repeat themselves: in doubt, whoever heard one speaks for it.
+        """Return the entries of plain peers if lists seem to differ.
 
-        A node that answers would share them; but not every node answers.
+        Plain peers cannot repeat themselves, so nodes that heard them do. A node that answers
+        shares them anyway; but not every node answers.
         """
         if not (self._joining.is_settled and self._seems_to_differ()):
             return []
@@ -275,7 +276,7 @@ class Speaker:
         ]
 
     def _seems_to_differ(self) -> bool:
-        """Whether a mismatch was seen lately."""
+        """Whether a mismatch was seen a short while ago."""
         return self.trickle.is_eager or self._joining.state == DOUBTING
 
     def _must_introduce(self, now: float) -> bool:
@@ -285,5 +286,5 @@ class Speaker:
         return now >= self._introduced_at + gap_s
 
     def _heartbeat_gap_s(self) -> float:
-        # A little early, at random: nodes that started together should not beat together.
+        # A random bit early: nodes that started together should not send together.
         return heartbeat_s(len(self._list)) * (0.8 + 0.2 * self._rng.random())

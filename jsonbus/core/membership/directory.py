@@ -1,9 +1,13 @@
-"""Where nodes are: who wants to talk to one directly needs its address.
+"""Directory: the addresses of nodes, for channels, and the sizes of their receive buffers.
 
-A node tells the port at which it takes channels in what it says of itself (About); its address is
-where that came from. Lists tell neither, and a newcomer has heard most nodes only through lists: so
-it asks, by id or by name, and whoever is meant answers with presence. Answers are noted for all,
-asked for or not.
+A node includes the port at which it accepts channels in its announcements and presences (About);
+its address is where those came from. Lists contain neither, and a newcomer has heard of most nodes
+only through lists. So it asks, by id or by name, and the nodes that are meant answer with presence.
+The directory notes what nodes say of themselves whether or not it asked.
+
+A publisher needs the smallest receive buffer on its own host, several hundred times a second while
+it floods, among up to 10,000 nodes: `PeerBuffers` keeps the answer until a node on these hosts
+changes it.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ from typing import NamedTuple
 
 from jsonbus.core.events import Event, NodeIntroduced
 from jsonbus.core.limits import INTRODUCED_S
-from jsonbus.core.membership.buffers import PeerBuffers
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
@@ -25,19 +28,19 @@ from jsonbus.errors import ClosedError
 
 
 class Place(NamedTuple):
-    """A node that was asked for, and where its channels are, as far as that is known."""
+    """A node, and the address of its channels as far as it is known."""
 
     node: str
     name: str
     is_self: bool = False
-    host: str | None = None  # its address; None: the node itself was not heard yet
-    port: int | None = None  # of TCP; None: it takes no channels, or did not tell
-    told_at: float = -1.0  # when it told; before any `now` if it did not
-    answered_at: float = -1.0  # the same, because somebody had asked
+    host: str | None = None  # its address; None: the node was not heard yet
+    port: int | None = None  # of TCP; None: it accepts no channels, or has not said so yet
+    told_at: float = -1.0  # when it last said so; before any `now` if never
+    answered_at: float = -1.0  # when it last did so because a node asked
 
 
 class Directory:
-    """What is known of where others are, and what this node answers when it is asked for."""
+    """Looks up nodes by id or name, and answers when another node looks up this one."""
 
     __slots__ = (
         "_emit",
@@ -67,13 +70,13 @@ class Directory:
         self.buffers = PeerBuffers()
 
     def set_channel_port(self, port: int, now: float) -> None:
-        """Tell the other nodes that this one takes channels at that TCP port."""
+        """Announce that this node accepts channels at that TCP port."""
         if self._membership.is_closed:
             raise ClosedError("the bus is closed")
         self._membership.set_channel_port(port, now)
 
     def start_lookup(self) -> None:
-        """Emit NodeIntroduced, until `stop_lookup`, for every node that tells where it is."""
+        """Emit NodeIntroduced for every node that states its address, until `stop_lookup`."""
         self._lookups += 1
 
     def stop_lookup(self) -> None:
@@ -81,10 +84,10 @@ class Directory:
         self._lookups -= 1
 
     def ask(self, who: str, now: float) -> None:
-        """Ask the nodes with that id or name to tell where they are. Ignored on a closed node."""
+        """Ask the nodes with that id or name for their address. Ignored on a closed node."""
         if self._membership.is_closed:
             return
-        # Nobody can be called what cannot travel.
+        # No node has a name that cannot be sent.
         if who and is_node_name(who) and who == who.encode(errors="replace").decode():
             self._outbox.put_control(encode_where, now, who=who)
 
@@ -110,12 +113,12 @@ class Directory:
         sender: tuple[str, int],
         now: float,
     ) -> bool:
-        """Remember what a node says of itself; whether somebody waits for that."""
+        """Note what a node says of itself; True if that emitted an event."""
         if not isinstance(frame, ListFrame) and frame.totals is not None:
             peer.totals = frame.totals
         if isinstance(frame, PresenceFrame):
             if frame.suspects:
-                return False  # that leaves no room for introductions
+                return False  # such presences leave no room for `about`
             peer.name = frame.name
             if frame.is_answer:
                 peer.answered_at = now
@@ -130,7 +133,7 @@ class Directory:
         return True
 
     def find(self, who: str, now: float) -> list[Place]:
-        """The nodes with that id; else those with that name, in the order of their ids."""
+        """Return the node with that id; else those with that name, in the order of their ids."""
         entries = self._membership.list
         named = entries.get(who)
         if named is not None and not named.is_plain:
@@ -138,7 +141,7 @@ class Directory:
         found = {
             entry.node: entry.name for entry in entries if entry.name == who and not entry.is_plain
         }
-        # Who has just introduced itself may not be in the list yet, or, in mode basic, never be.
+        # A node that was just heard may not be in the list yet, or, in mode basic, never be.
         for peer in self._roster.peers.values():
             if peer.told_at >= now - INTRODUCED_S and who in (peer.node, peer.name):
                 if peer.node not in entries.tombstones:
@@ -159,3 +162,38 @@ class Directory:
             told_at=peer.told_at,
             answered_at=peer.answered_at,
         )
+
+
+class PeerBuffers:
+    """Sizes by node id. The caller keeps it as small as the subscription list."""
+
+    __slots__ = ("_hosts", "_is_current", "_known", "_smallest")
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, int]] = {}  # node -> host and bytes
+        self._hosts: Container[str] = ()  # of the last call of `smallest`
+        self._smallest: int | None = None  # on these hosts
+        self._is_current = True
+
+    def note(self, node: str, host: str, size_bytes: int) -> None:
+        """Note the size of a node's buffer; `host` is the address that it was heard from."""
+        known = self._known.get(node)
+        if known != (host, size_bytes):
+            self._known[node] = (host, size_bytes)
+            if host in self._hosts or (known is not None and known[0] in self._hosts):
+                self._is_current = False
+
+    def forget(self, node: str) -> None:
+        """The node is gone."""
+        known = self._known.pop(node, None)
+        if known is not None and known[0] in self._hosts:
+            self._is_current = False
+
+    def smallest(self, hosts: Container[str]) -> int | None:
+        """Return the smallest size on these hosts; None if it is known of no node there."""
+        if hosts is not self._hosts or not self._is_current:
+            self._hosts = hosts
+            sizes = [size for host, size in self._known.values() if host in hosts]
+            self._smallest = min(sizes, default=None)
+            self._is_current = True
+        return self._smallest

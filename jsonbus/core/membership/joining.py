@@ -4,14 +4,14 @@
        │                             ▲                                                   │
        └──neither within 1.5 s───────┼──────────────► doubting ───agreed, or alone───────┘
 
-- **joining**: announcing itself. What nobody is known to want is held, not lost, not sent.
-- **sure**: what nobody is known to want is not sent.
-- **doubting**: everything is sent. Wasteful and safe; nothing is ever held here, so doubt may come
-  and go in an instant.
+- **joining**: announcing itself. Messages that no node is known to want are queued.
+- **sure**: messages that no node is known to want are not sent.
+- **doubting**: everything is sent, which is wasteful and safe. Nothing is queued in this state, so
+  doubt may come and go in an instant.
 
 A node is *settled* once it is past joining. Only settled nodes answer joiners, and only their
-agreement counts: two joiners who know nothing agree on it, and a thousand nodes that start together
-would otherwise all answer each other.
+agreement counts: two joiners that know nothing agree on that, and a thousand nodes that start
+together would otherwise all answer each other.
 
 Agreement is a digest equal to this node's own. Silence is half a second after the second
 announcement in which no settled node was heard. In doubt, silence counts only for a node that
@@ -30,7 +30,7 @@ DOUBTING = "doubting"
 
 
 class Joining:
-    """The state, and when to announce (again)."""
+    """The state, and when to announce next."""
 
     __slots__ = (
         "_announced",
@@ -52,13 +52,13 @@ class Joining:
         self.state = JOINING
         self.reason = "not opened yet"
         self.announce_at = math.inf
-        #: Another joiner knows of nodes that this one does not know of.
+        #: Whether another joiner knows of nodes that this one does not.
         self.is_lacking = False
         self._heard_at = -math.inf
         self._begun_at = 0.0
         self._announced = 0
         self._awaits_silence = False
-        self._asked = 0  # announcements since it waits for silence
+        self._asked = 0  # announcements since waiting for silence began
         self._asked_at = 0.0
         self._repeats: tuple[float, ...] = ()
         self._silent_at = math.inf
@@ -70,29 +70,29 @@ class Joining:
 
     @property
     def is_calm(self) -> bool:
-        """Whether the node is sure, and waits for nothing."""
+        """Whether the node is sure, with no announcement or decision pending."""
         return self.state == SURE and self.timer_at() == math.inf
 
     def start(self, now: float) -> None:
-        """Join: announce now, and again until agreed."""
-        self.state, self.reason = JOINING, "waiting for somebody's list"
+        """Join: announce now, and repeat until another node agrees."""
+        self.state, self.reason = JOINING, "waiting for the list of another node"
         self._give_up_at = now + JOIN_S_MAX
         self._announce_from(now, now)
         self._await_silence(now)
 
     def settle(self, reason: str) -> None:
-        """Be sure without asking anybody."""
+        """Become sure without asking other nodes."""
         self.state, self.reason = SURE, reason
         self._stop()
 
     def announce_change(self, now: float, at: float) -> None:
-        """The own entry is a new one: announce it at that instant, and again until agreed."""
+        """Announce the changed own entry at that instant, and repeat until another node agrees."""
         if self.announce_at != math.inf and self._announced == 0:
-            return  # one is about to go out; it will say the newest
+            return  # an announcement is about to be sent, and will hold the newest entry
         self._announce_from(now, at)
 
     def hear_settled(self, now: float) -> None:
-        """A settled node, or a stranger, is here: there is no silence."""
+        """A settled or unknown node was heard: there is no silence."""
         self._heard_at = now
         if self.state == JOINING:
             self._awaits_silence = False
@@ -101,7 +101,7 @@ class Joining:
             self._silent_at = now + STRANGER_SILENCE_S
 
     def agree(self) -> bool:
-        """A settled node has the same list; whether that changed the state."""
+        """A settled node has the same list. Returns True if that changed the state."""
         self._awaits_silence = False
         self.confirm()
         self._silent_at = self._give_up_at = math.inf
@@ -111,18 +111,18 @@ class Joining:
         return True
 
     def confirm(self) -> None:
-        """Somebody's list holds this node's entry: no need to repeat it."""
+        """Another node has this node's entry: stop repeating it."""
         if self._announced and not self._awaits_silence:
             self.announce_at = math.inf
 
-    def doubt(self, now: float, reason: str, *, anew: bool = False) -> bool:
-        """Send everything from now on; `anew` announces too. Whether the state changed."""
+    def doubt(self, now: float, reason: str, *, announces: bool = False) -> bool:
+        """Send everything from now on; `announces`: ask the others. True if the state changed."""
         if self.state == JOINING:
             return False
         changed = self.state != DOUBTING
         if changed:
             self.state, self.reason = DOUBTING, reason
-        if anew and not self._awaits_silence:
+        if announces and not self._awaits_silence:
             self._announce_from(now, now)
             self._await_silence(now)
         return changed
@@ -131,7 +131,7 @@ class Joining:
         return min(self.announce_at, self._silent_at, self._give_up_at)
 
     def take_announcement(self, due: float) -> bool:
-        """Whether to announce now; plans the next one."""
+        """Return True if it is time to announce, and plan the next announcement."""
         if self.announce_at > due:
             return False
         self._announced += 1
@@ -150,7 +150,7 @@ class Joining:
         return True
 
     def take_verdict(self, due: float, is_alone: bool) -> bool:
-        """Whether waiting ended by itself: in silence, or without an answer."""
+        """Return True if waiting has ended, in silence or without an answer, and set the state."""
         if self._silent_at <= due:
             self._silent_at = math.inf
             self._awaits_silence = False

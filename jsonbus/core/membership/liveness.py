@@ -1,11 +1,11 @@
-"""Who is still there: heartbeats, suspicion, expiry.
+"""Liveness: heartbeats, suspicion and expiry of nodes.
 
-Every node is heard at least once per heartbeat. One that is silent for a lease is suspected: some
-node asks for it, and whoever it is asked of (itself above all) has a grace to answer. Only then is
-it gone. The asker's datagram starts the grace on every node that hears it, so that all of them
-expire the node at the same time and their lists stay equal.
+Every node is heard at least once per heartbeat. A node that is silent for a lease is suspected:
+another node asks for it, and it has a grace period to answer, or for others to vouch for it. Only
+then is it gone. The question starts the grace period on every node that hears it, so that all of
+them expire the node at the same time and their lists stay equal.
 
-Plain peers cannot be asked. They have a long lease of their own and expire silently.
+Plain peers cannot be asked. They have a longer lease and expire silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lease_s(known_nodes: int) -> float:
 
 
 class Liveness:
-    """Looks for silent nodes, asks for them, and says which are gone."""
+    """Finds silent nodes, asks for them, and reports which are gone."""
 
     __slots__ = ("_ask_at", "_asked", "_check_at", "_list", "_own_node", "_rng")
 
@@ -64,11 +64,11 @@ class Liveness:
         return min(self._ask_at, self._check_at)
 
     def watch(self, now: float) -> None:
-        """Somebody was added: make sure that a check is planned."""
+        """A node was added: make sure that a check is planned."""
         self._check_at = min(self._check_at, now + lease_s(len(self._list)))
 
     def check(self, due: float) -> list[Entry]:
-        """Nodes that are gone by now; plans the question for those that are silent."""
+        """Return the nodes that are gone by now, and plan the question for silent ones."""
         if self._check_at > due:
             return []
         gone = []
@@ -95,13 +95,13 @@ class Liveness:
         if silent:
             if self._ask_at == math.inf:
                 self._ask_at = due + share_delay_s(len(self._list), self._rng.random())
-            # Should they be heard before they are asked for, nobody else plans the next check.
+            # If they are heard before they are asked for, nothing else plans the next check.
             next_at = min(next_at, due + SHARE_DELAY_MAX_S + SUSPECT_GRACE_S)
         self._check_at = next_at
         return gone
 
     def take_question(self, due: float) -> tuple[tuple[str, int], ...]:
-        """The nodes to ask for now, if it is time to ask."""
+        """Return the nodes to ask for, if it is time to ask."""
         if self._ask_at > due:
             return ()
         self._ask_at = math.inf
@@ -121,7 +121,7 @@ class Liveness:
         return tuple(suspects)
 
     def hear_question(self, node: str, now: float) -> bool:
-        """Somebody asks for a node; whether this node knows it to be alive."""
+        """Another node asks for a node. Returns True if this one knows it to be alive."""
         entry = self._list.get(node)
         if entry is None or entry.is_plain:
             return False

@@ -1,9 +1,7 @@
-"""Who is on the bus and what they want: the subscription list, kept equal on all nodes.
+"""Membership: keeps the subscription list equal on all nodes.
 
-What comes in is merged into the list; then the lists are compared (agreement.py). Around the list:
-
-- `Joining`: whether this node may rely on it. `Speaker`: what it says of itself;
-- `Sharing`: what it owes others. `Liveness`: who is silent for too long.
+Entries that come in are merged into the list; then digests are compared (agreement.py). The class
+`Membership` owns the list and the parts around it, and passes frames, timers and changes on.
 
 Basic nodes take no part. Their presence puts an entry that wants everything into the others' lists.
 """
@@ -31,7 +29,7 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
 )
 from jsonbus.core.membership.agreement import Agreement
-from jsonbus.core.membership.announcer import BASIC_PATTERNS, Speaker
+from jsonbus.core.membership.announcer import BASIC_PATTERNS, Announcer
 from jsonbus.core.membership.joining import DOUBTING, Joining
 from jsonbus.core.membership.liveness import Liveness, lease_s
 from jsonbus.core.membership.plain import PlainPeers
@@ -59,9 +57,9 @@ from jsonbus.core.wire.limits import INTEGER_MAX
 class MembershipCallbacks(NamedTuple):
     """What membership asks of the rest of the node, and reports to it."""
 
-    emit: Callable[[Event], None]  # for everything that a front end may want to know
-    about: Callable[[str], About]  # what a node has told of itself
-    totals: Callable[[], Totals]  # what this node has counted
+    emit: Callable[[Event], None]
+    about: Callable[[str], About]  # returns what a node has said of itself
+    totals: Callable[[], Totals]  # returns what this node has counted
     #: Called for every change of another node's entry, with the old and the new one.
     on_entry: Callable[[Entry | None, Entry | None, float], None]
     on_state: Callable[[float], None]  # called after the state changed
@@ -87,7 +85,7 @@ class Membership:
         self._on_state = callbacks.on_state
         self.list = SubscriptionList()
         self.joining = Joining()
-        self._speaker = Speaker(
+        self._announcer = Announcer(
             settings, self.list, self.joining, rng, outbox, counters, callbacks.totals
         )
         self._sharing = Sharing(settings, self.list, rng, outbox, counters)
@@ -97,7 +95,7 @@ class Membership:
             settings.node,
             subscription_list=self.list,
             joining=self.joining,
-            speaker=self._speaker,
+            announcer=self._announcer,
             sharing=self._sharing,
             on_agreed=self._state_changed,
             on_difference=self._doubt,
@@ -108,7 +106,7 @@ class Membership:
         self._is_open = False
         self.is_closed = False
 
-    # --- What the node asks for -----------------------------------------------------------------
+    # --- Called by the node ---------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -116,72 +114,72 @@ class Membership:
 
     @property
     def entry(self) -> Entry:
-        return self._speaker.entry
+        return self._announcer.entry
 
     def open(self, now: float) -> None:
         self._is_open = True
-        self._speaker.open(now)
+        self._announcer.open(now)
         if self._strategy.takes_part:
             self.joining.start(now)
         else:
             self.joining.settle("mode basic sends everything")
-            self._speaker.send_presence(now)
+            self._announcer.send_presence(now)
         self.handle_timer(now)
 
     def open_converged(self, now: float, group: FrozenList) -> None:
-        """Be a long-standing member of a group that agrees on that list."""
+        """Start as a long-standing member of a group that agrees on that list."""
         self._is_open = True
         self.list.stand_on(group, now)
         self._liveness.watch(now)
         self.joining.settle("another node has the same list")
-        self._speaker.open_converged(now)
+        self._announcer.open_converged(now)
         self._on_state(now)
 
     def set_patterns(self, patterns: tuple[str, ...], now: float) -> None:
-        """The own subscriptions changed: a new version, announced as soon as they are gathered."""
+        """Announce changed subscriptions under a new version, after a moment for more changes."""
         if not self._strategy.takes_part or patterns == self.entry.patterns:
             return
         if self._is_open:
             self._renew_entry(self.entry.version + 1, patterns, now)
         else:
-            self._speaker.set_first_patterns(patterns)
+            self._announcer.set_first_patterns(patterns)
 
     @property
     def about(self) -> About:
-        """What this node tells of itself."""
-        return self._speaker.about
+        """What this node says of itself."""
+        return self._announcer.about
 
     def set_channel_port(self, port: int | None, now: float) -> None:
-        """This node takes channels at that TCP port from now on."""
-        self._speaker.set_about(self.about._replace(channel_port=port))
-        if self._is_open:  # else the first announcement tells it
-            self._speaker.send_presence(now)
+        """Announce that this node accepts channels at that TCP port from now on."""
+        self._announcer.set_about(self.about._replace(channel_port=port))
+        if self._is_open:  # else the first announcement says so
+            self._announcer.send_presence(now)
 
     def introduce(self, now: float) -> None:
-        """Somebody asks where this node is."""
+        """Answer a node that asks for this node's address."""
         if self._is_open:
-            self._speaker.introduce(now)
+            self._announcer.introduce(now)
 
     def close(self, now: float) -> None:
-        """Say goodbye; no timer afterwards."""
+        """Send a goodbye. There is no timer afterwards."""
         self._sharing.stop()
         self._agreement.stop()
         self.joining.settle("closed")
-        self._speaker.say_goodbye(now)
+        self._announcer.say_goodbye(now)
         self.is_closed = True
 
     def doubt_network(self, now: float, reason: str) -> None:
-        """The network is not what it was: send everything, announce anew."""
+        """The network changed: send everything, and announce again."""
         if self._strategy.takes_part:
-            self._speaker.trickle.hear_mismatch(now)
-            self._doubt(now, reason, anew=True)
+            self._announcer.trickle.hear_mismatch(now)
+            self._doubt(now, reason, announces=True)
             self.handle_timer(now)
 
     def timer_at(self) -> float:
         return min(
             self.joining.timer_at(),
             self._sharing.timer_at(),
-            self._speaker.timer_at(),
+            self._announcer.timer_at(),
             self._liveness.timer_at(),
             self._agreement.timer_at(),
         )
@@ -195,12 +193,12 @@ class Membership:
             self._agreement.handle_timer(due, now)
         if self._liveness.timer_at() <= due:
             self._handle_liveness(due, now)
-        self._speaker.handle_timer(now)
+        self._announcer.handle_timer(now)
 
-    # --- What comes in --------------------------------------------------------------------------
+    # --- Receiving ------------------------------------------------------------------------------
 
     def hear(self, node: str, incarnation: int, now: float) -> bool:
-        """A sign of life: any datagram with a header; whether of a node that is in the list."""
+        """Take a sign of life, any datagram with a header; True if the node is in the list."""
         known = self.list.get(node)
         if known is None or known.incarnation != incarnation:
             self._hear_unknown(node, incarnation, now)
@@ -208,16 +206,16 @@ class Membership:
         self.list.heard[node] = now
         return True
 
-    def hear_calmly(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
-        """Take what a settled group says all the time; False if it may change something."""
-        return not self._liveness.is_asking and self._agreement.hear_calmly(frame, now)
+    def try_confirm_unchanged(self, frame: ListFrame | PresenceFrame, now: float) -> bool:
+        """Take agreement that changes nothing; False if the frame needs full treatment."""
+        return not self._liveness.is_asking and self._agreement.try_confirm_unchanged(frame, now)
 
     def receive_list(self, frame: ListFrame, now: float) -> None:
         header = frame.header
         assert header is not None
         digest = self.list.digest
         is_full_and_identical = frame.covers == ALL_BUCKETS and frame.digest == self.list.digest
-        # An identical list has nothing to merge but ages: 10,000 nodes hear 450 parts per share.
+        # Of an identical list only ages could be merged: 10,000 nodes hear 450 parts per share.
         if not is_full_and_identical or self._liveness.is_asking:
             nodes = frame.digest.nodes if frame.digest is not None else 0
             lease = lease_s(max(len(self.list), min(nodes, LIST_ENTRIES_MAX)))
@@ -225,7 +223,9 @@ class Membership:
                 self._merge(entry, age_s, lease, now)
         if not self._strategy.takes_part:
             if frame.covers is None and not frame.settled:
-                self._speaker.plan_presence(now)  # a joiner should know who wants everything
+                self._announcer.plan_presence(
+                    now
+                )  # a joiner should know that this node wants everything
         elif frame.digest is not None:
             was_news = self.list.digest != digest
             self._agreement.compare(header.node, frame, now, was_news=was_news)
@@ -235,7 +235,7 @@ class Membership:
         if frame.mode == "basic":
             self._merge(_make_basic_entry(frame), 0.0, self._lease_s(), now)
             if not self._strategy.takes_part:
-                self._speaker.cancel_presence()  # one is reason enough to send everything
+                self._announcer.cancel_presence()  # one such node is reason enough
         if frame.digest is not None and self._strategy.takes_part:
             self._agreement.compare(header.node, frame, now)
         for node, incarnation in frame.suspects:
@@ -251,7 +251,7 @@ class Membership:
     # --- Merging --------------------------------------------------------------------------------
 
     def _hear_unknown(self, node: str, incarnation: int, now: float) -> None:
-        """The sender is not in the list, or under another incarnation."""
+        """Take a sign of life of a node that is not in the list, or under another incarnation."""
         tombstone = self.list.tombstones.get(node)
         if tombstone is not None:
             buried = tombstone[0]
@@ -260,14 +260,14 @@ class Membership:
             if incarnation == buried.incarnation:
                 if buried.gone:
                     self._merge(replace(buried, gone=False), 0.0, self._lease_s(), now)
-                return  # else a datagram that its goodbye overtook
+                return  # else its goodbye overtook this datagram
         if self._strategy.takes_part:
             self._agreement.hear_unknown(node, now)
 
     def _hear_suspicion(self, node: str, incarnation: int, now: float) -> None:
         if node == self._settings.node:
             if incarnation == self._settings.incarnation:
-                self._speaker.answer_suspicion(now)
+                self._announcer.answer_suspicion(now)
         elif self._liveness.hear_question(node, now):
             if self._strategy.answers and self.joining.is_settled:
                 self._sharing.vouch(1 << bucket_of(node), now)
@@ -286,22 +286,22 @@ class Membership:
         self._merge(entry, 0.0, PLAIN_LEASE_S, now)
 
     def _merge_own(self, entry: Entry, now: float) -> None:
-        """What others say of this node: where they are wrong, a new version overrules them."""
+        """Take what others say of this node. Where they are wrong, a new version overrules them."""
         mine = self.entry
         if entry.incarnation != mine.incarnation or entry.version < mine.version:
             return
         if entry.version >= INTEGER_MAX - 1:
-            return  # forged: no node comes that far, and none believes it
+            return  # forged: no node gets that far, and none believes it
         if entry.version > mine.version or not entry.is_alive:
             self._renew_entry(entry.version + 1, mine.patterns, now)
 
     def _renew_entry(self, version: int, patterns: tuple[str, ...], now: float) -> None:
         self._agreement.leave_behind(self.list.digest, now)
-        self._speaker.renew(version, patterns, now)
+        self._announcer.renew(version, patterns, now)
         if self._strategy.takes_part:
             self.joining.announce_change(now, now + CHANGE_GATHER_S)
         else:
-            self._speaker.send_presence(now)
+            self._announcer.send_presence(now)
 
     def _entry_changed(
         self, old: Entry | None, new: Entry | None, cause: Entry, now: float
@@ -316,8 +316,8 @@ class Membership:
             reason = "left" if cause.left else "gone"
             self._emit(NodeLeft(old.node, old.name, reason, self._about(old.node)))
             if self._strategy.takes_part and (cause.gone or self.state == DOUBTING):
-                if self._is_alone():  # nobody is left to agree with: silence has to do
-                    self._doubt(now, "all other nodes are gone", anew=True)
+                if self._is_alone():  # nobody is left to agree with: only silence can decide
+                    self._doubt(now, "all other nodes are gone", announces=True)
         if (old.patterns if old else ()) != (new.patterns if new else ()):
             self._emit(InterestChanged())
 
@@ -325,14 +325,13 @@ class Membership:
 
     def _handle_joining(self, due: float, now: float) -> None:
         if self.joining.take_announcement(due):
-            self._speaker.announce(now)
+            self._announcer.announce(now)
         if self.joining.take_verdict(due, is_alone=self._is_alone()):
             self._state_changed(now)
-            self._speaker.send_presence(now)  # the others wait for somebody settled
-            if (
-                self.state == DOUBTING and self._is_alone()
-            ):  # whoever was heard is gone again: only silence can tell
-                self._doubt(now, self.joining.reason, anew=True)
+            self._announcer.send_presence(now)  # the others wait for a settled node
+            # The nodes that were heard are gone again: only silence can decide.
+            if self.state == DOUBTING and self._is_alone():
+                self._doubt(now, self.joining.reason, announces=True)
 
     def _handle_liveness(self, due: float, now: float) -> None:
         self.list.forget_tombstones(before=now - self._lease_s())
@@ -344,11 +343,11 @@ class Membership:
         suspects = self._liveness.take_question(due)
         if suspects and self._strategy.takes_part:
             self._counters.suspicions_sent += len(suspects)
-            self._speaker.send_presence(now, suspects)
+            self._announcer.send_presence(now, suspects)
 
     def _joined(self, now: float) -> None:
-        """Joining is over, one way or another."""
-        self._speaker.settled(now)
+        """Joining is over: start Trickle, and report a missing master."""
+        self._announcer.settled(now)
         if self._settings.mode != "master" or any(entry.is_master for entry in self.list):
             return
         if self.state == DOUBTING or not self._is_alone():
@@ -358,18 +357,18 @@ class Membership:
         return lease_s(len(self.list))
 
     def _is_alone(self) -> bool:
-        """Whether no other node is here that could agree: plain and basic nodes never do."""
+        """Whether no other node could agree: plain and basic nodes never do."""
         return not any(
             entry.mode != "basic" and not entry.is_plain and entry.node != self._settings.node
             for entry in self.list
         )
 
-    def _doubt(self, now: float, reason: str, *, anew: bool = False) -> None:
-        if self.joining.doubt(now, reason, anew=anew or self._is_alone()):
+    def _doubt(self, now: float, reason: str, *, announces: bool = False) -> None:
+        if self.joining.doubt(now, reason, announces=announces or self._is_alone()):
             self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
-        if not self._speaker.trickle.is_running:
+        if not self._announcer.trickle.is_running:
             self._joined(now)
         self._emit(StateChanged(self.joining.state, self.joining.reason))
         self._on_state(now)

@@ -1,8 +1,8 @@
 """Plain (classic) peers: nodes that only know `topic` and `payload`.
 
-They share the plain union of all topics, without versions, and never say goodbye. Each source
-address has a pseudo-node in the list, whose topics only grow and which is kept for ten minutes
-after its last sign of life. A plain list that lacks something is answered like a joiner's.
+They share the union of all topics, without versions, and never say goodbye. Each source address has
+a pseudo-node in the list. Its topics only grow, and it is kept for ten minutes after its last sign
+of life. A plain list that lacks something is answered like a joiner's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ V = TypeVar("V")
 
 
 class PlainPeers:
-    """What plain peers said. `merge(entry, now)` puts an entry into the list."""
+    """Takes the lists of plain peers. `merge(entry, now)` puts an entry into our list."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PlainPeers:
         self._answered_at: dict[str, float] = {}
 
     def receive_list(self, topics: list[str], address: str, now: float) -> None:
-        """A list without `jb`."""
+        """Take a list without `jb`."""
         node = PLAIN_PREFIX + address
         if self._list.get(node) is None:
             if len(self._list.plain_entries()) >= PLAIN_PEERS_MAX:
@@ -50,7 +50,7 @@ class PlainPeers:
                 return
         content = hash(tuple(topics))
         if self._heard.get(node) == (content, self._list.digest):
-            self._list.hear(node, now)  # nothing new: a long list is not merged again and again
+            self._list.hear(node, now)  # nothing new: do not merge a long list again and again
         else:
             self._merge(make_plain_entry(node, topics), now)
             _remember(self._heard, node, (content, self._list.digest))
@@ -58,7 +58,7 @@ class PlainPeers:
             self._answer(node, set(topics), now)
 
     def hear(self, address: str, now: float) -> bool:
-        """A sign of life of a plain sender; whether it has a list."""
+        """Take a sign of life of a plain sender; True if it has sent a list before."""
         node = PLAIN_PREFIX + address
         if self._list.get(node) is None:
             return False
@@ -66,7 +66,7 @@ class PlainPeers:
         return True
 
     def _answer(self, node: str, topics: set[str], now: float) -> None:
-        """Tell the peer what its list lacks, but not after each of its repeats."""
+        """Send the peer what its list lacks, but not after each of its repeats."""
         if now - self._answered_at.get(node, -math.inf) < PLAIN_ANSWER_INTERVAL_S:
             return
         if any(not topics.issuperset(_wanted_patterns(entry)) for entry in self._list):
@@ -81,5 +81,5 @@ def _remember(memory: dict[str, V], node: str, value: V) -> None:
 
 
 def _wanted_patterns(entry: Entry) -> list[str]:
-    """Those of the topics that a node subscribes to; served ones mean nothing to a plain peer."""
+    """Return the patterns without those of served topics, which mean nothing to a plain peer."""
     return [pattern for pattern in entry.patterns if not pattern.startswith(SERVED_PREFIX)]

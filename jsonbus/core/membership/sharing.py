@@ -1,40 +1,45 @@
-"""Telling others what their lists lack: debts, and the shares that pay them.
+"""Sharing: sends nodes the parts of the list that they lack.
 
-Who hears a list that lacks something owes its sender; the strategy says whether this node pays such
-debts, and after which delay. An identical list from somebody else pays for everybody (delayed), and
-whoever is faster answers. What is owed is the whole list or some buckets of it.
+A node that hears a list which lacks something owes its sender those parts: the whole list or some
+buckets of it. The strategy (strategies.py) decides whether this node pays such debts, and after
+which delay. If another node shares an identical list first, that pays the debts of everybody.
+agreement.py decides what is owed, and which shares count as payment.
+
+A list is sent in parts of whole entries, each of which can be merged alone, a burst at a time.
+Every part carries the digest that the whole list had when sending began: a node that has merged all
+parts has that list. The last part carries the sums too, so that a settled receiver which still
+differs knows where.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.limits import SHARE_INTERVAL_MIN_S, TIMER_SLACK_S, WHOLE_LIST_NODES
-from jsonbus.core.membership.list_sender import ListSender
+from jsonbus.core.limits import (
+    LIST_BURST_DATAGRAMS,
+    LIST_BURST_PAUSE_S,
+    OBLIGATIONS_MAX,
+    SHARE_INTERVAL_MIN_S,
+    TIMER_SLACK_S,
+    WHOLE_LIST_NODES,
+)
 from jsonbus.core.membership.liveness import lease_s
-from jsonbus.core.membership.obligations import Obligations
-from jsonbus.core.membership.share import BasicShare, ShareStrategy
-from jsonbus.core.membership.share_delayed import DelayedShare
-from jsonbus.core.membership.share_master import MasterShare
+from jsonbus.core.membership.strategies import make_strategy
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.timers import Brake, share_delay_s
-from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS
+from jsonbus.core.wire.encode import SUMS_SIZE_BYTES, encode_list, entry_size_bytes
+from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS, Digest, Entry
 
-
-def make_strategy(settings: NodeSettings) -> ShareStrategy:
-    if settings.mode == "basic":
-        return BasicShare()
-    if settings.mode == "master":
-        return MasterShare(settings.is_master)
-    return DelayedShare(settings.share_delay_s)
+Part = list[tuple[Entry, float]]  # entries with their age in seconds
 
 
 class Sharing:
-    """This node's debts, its timer for them, and the list on its way out."""
+    """This node's debts, its timer for them, and the list that it is sending."""
 
     def __init__(
         self,
@@ -57,7 +62,7 @@ class Sharing:
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
 
     def owe(self, node: str, buckets: int, now: float, *, is_joining: bool) -> None:
-        """The node lacks those buckets; pay at once or after the strategy's delay."""
+        """The node lacks those buckets: send them, at once or after the strategy's delay."""
         assert self.strategy.answers
         self._obligations.owe(node, buckets)
         self._obligations.has_settled_debt |= not is_joining
@@ -69,14 +74,14 @@ class Sharing:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is owed, vouched for, on its way out or braked."""
+        """Whether nothing is owed, vouched for, being sent or delayed by the brake."""
         return self.timer_at() == math.inf and self._brake.is_free
 
     def vouch(self, buckets: int, now: float) -> None:
-        """Somebody asks for nodes of those buckets, and this node hears them.
+        """Confirm nodes of those buckets: another node suspects them, and this one hears them.
 
-        Not a debt: the asker's list may well be equal, only its ages differ. It must not wait for
-        the brake either, since who is not vouched for in time is taken for gone.
+        This is not a debt: the other list may well be equal, and only its ages differ. Nor may it
+        wait for the brake: a node that nobody vouches for in time is taken for gone.
         """
         self._vouched_buckets |= buckets
         if self._vouch_at == math.inf:
@@ -87,15 +92,15 @@ class Sharing:
         self._obligations.release(node)
 
     def hear_agreement(self, now: float) -> None:
-        """A settled node has the same list."""
+        """A settled node has the same list: reset the brake after a while."""
         self._brake.release(now)
 
     def hear_identical(self, sender: str, covers: int) -> None:
-        """Somebody else shares the same list."""
+        """Another node shares the same list."""
         self._obligations.pay(covers)
         self._vouched_buckets &= ~covers
         if covers == ALL_BUCKETS and sender < self._own_node:
-            self._sender.stop()  # two of the same: the one with the lower id goes on
+            self._sender.stop()  # of two equal lists the node with the lower id sends its own
 
     def stop(self) -> None:
         self._obligations.take()
@@ -104,7 +109,7 @@ class Sharing:
 
     def timer_at(self) -> float:
         if self._sender.is_sending:
-            return self._sender.timer_at  # what is owed meanwhile waits until that list is out
+            return self._sender.timer_at  # new debts wait until that list is out
         return min(self._obligations.timer_at, self._vouch_at)
 
     def handle_timer(self, now: float) -> None:
@@ -121,7 +126,7 @@ class Sharing:
                 self._send(buckets, now)
 
     def _share(self, now: float) -> None:
-        """Pay what is owed: everything, or the buckets that differ."""
+        """Send what is owed: everything, or the buckets that differ."""
         if self._obligations.has_settled_debt:
             self._brake.step(now)
         buckets = self._obligations.take()
@@ -144,3 +149,153 @@ class Sharing:
             covers=buckets,
             now=now,
         )
+
+
+class Obligations:
+    """Debts by node: the buckets of the list that it lacks.
+
+    There is one timer for all debts. The first debt starts it; when it ends, one share pays them
+    all. A share of another node pays too, as far as it covers what is owed. When nothing is owed
+    any more, the timer is cancelled.
+    """
+
+    __slots__ = ("_is_braked", "_owed", "has_settled_debt", "timer_at")
+
+    def __init__(self) -> None:
+        self._owed: dict[str, int] = {}
+        self.timer_at = math.inf
+        self._is_braked = False
+        #: Whether something is owed to a settled node.
+        self.has_settled_debt = False
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def owe(self, node: str, buckets: int) -> None:
+        if len(self._owed) >= OBLIGATIONS_MAX and node not in self._owed:
+            return  # so many debts are paid by a full share
+        self._owed[node] = self._owed.get(node, 0) | buckets
+
+    def arm(self, at: float, *, is_braked: bool) -> None:
+        """Start the timer, unless it is running.
+
+        A running timer stays as it is: with a new draw for every joiner of a storm, short delays
+        and so too many answers would become likely. Only a timer that the brake has put off yields
+        to an earlier instant.
+        """
+        if self.timer_at == math.inf:
+            self.timer_at = at
+            self._is_braked = is_braked
+        elif self._is_braked and not is_braked:
+            self.timer_at = min(self.timer_at, at)
+            self._is_braked = False
+
+    def release(self, node: str) -> None:
+        """The node has what it lacked, or is gone."""
+        if self._owed.pop(node, None) is not None:
+            self._cancel_if_paid()
+
+    def pay(self, covers: int) -> None:
+        """A share with those buckets went out, by this node or another."""
+        if covers == ALL_BUCKETS:
+            self._owed.clear()
+        else:
+            for node, buckets in list(self._owed.items()):
+                if buckets & ~covers:
+                    self._owed[node] = buckets & ~covers
+                else:
+                    del self._owed[node]
+        self._cancel_if_paid()
+
+    def take(self) -> int:
+        """Return the buckets that are owed to any node, and forget all debts."""
+        buckets = 0
+        for owed in self._owed.values():
+            buckets |= owed
+        self._owed.clear()
+        self._cancel_if_paid()
+        return buckets
+
+    def _cancel_if_paid(self) -> None:
+        if not self._owed:
+            self.timer_at = math.inf
+            self.has_settled_debt = False
+
+
+class ListSender:
+    """Sends one list, a burst at a time; a new list replaces the one before."""
+
+    __slots__ = ("_covers", "_digest", "_next", "_outbox", "_parts", "_room", "_sums", "timer_at")
+
+    def __init__(self, outbox: Outbox, datagram_bytes_max: int) -> None:
+        self._outbox = outbox
+        self._room = outbox.list_room_bytes(datagram_bytes_max)
+        self._parts: list[Part] = []
+        self._next = 0
+        self._digest = Digest(0, 0)
+        self._sums: int | None = None
+        self._covers = 0
+        self.timer_at = math.inf
+
+    @property
+    def is_sending(self) -> bool:
+        return self.timer_at != math.inf
+
+    def start(
+        self,
+        entries: Iterable[tuple[Entry, float]],
+        *,
+        digest: Digest,
+        sums: int | None,
+        covers: int,
+        now: float,
+    ) -> None:
+        self._parts = cut_list(entries, self._room, with_sums=sums is not None)
+        self._next = 0
+        self._digest, self._sums, self._covers = digest, sums, covers
+        self.send_burst(now)
+
+    def stop(self) -> None:
+        self._parts = []
+        self.timer_at = math.inf
+
+    def send_burst(self, now: float) -> None:
+        count = len(self._parts)
+        end = min(self._next + LIST_BURST_DATAGRAMS, count)
+        for index in range(self._next, end):
+            self._outbox.put_control(
+                encode_list,
+                now,
+                entries=self._parts[index],
+                digest=self._digest,
+                sums=self._sums if index == count - 1 else None,
+                covers=self._covers,
+                part=(index, count),
+                settled=True,  # only settled nodes answer
+            )
+        self._next = end
+        if end == count:
+            self.stop()
+        else:
+            self.timer_at = now + LIST_BURST_PAUSE_S
+
+
+def cut_list(
+    entries: Iterable[tuple[Entry, float]], room_bytes: int, *, with_sums: bool
+) -> list[Part]:
+    """Return parts of whole entries that fit; the last has room for the sums, or holds only them.
+
+    An entry too large for any part gets a part to itself, which IP has to fragment.
+    """
+    parts: list[Part] = [[]]
+    room = room_bytes
+    for entry, age_s in entries:
+        size = entry_size_bytes(entry)
+        if size > room and parts[-1]:
+            parts.append([])
+            room = room_bytes
+        parts[-1].append((entry, age_s))
+        room -= size
+    if with_sums and room < SUMS_SIZE_BYTES and parts[-1]:
+        parts.append([])
+    return parts

@@ -1,20 +1,20 @@
-"""The subscription list: what one node believes the whole bus wants.
+"""The subscription list: the patterns that a node believes the whole bus wants.
 
 A map from node to entry, merged by the larger (incarnation, version): commutative, associative and
 idempotent, so loss, repeats and reordering do no harm. Only a node itself raises its version.
 
 Two lists are identical when their digests are equal: (count, XOR of the entries' hashes), over the
-entries of live nodes. Nodes that left, or are gone, are kept beside it for a while as tombstones,
-so that an old list cannot bring them back; they are no part of the digest, because nodes forget
-them at different times.
+entries of live nodes. Nodes that left, or are gone, are kept beside the list for a while as
+tombstones, so that an old list cannot bring them back. Tombstones are not part of the digest,
+because nodes forget them at different times.
 
-When digests differ, `sums` tell where: entries are spread over 256 buckets by their node's id, and
+When digests differ, `sums` show where: entries are spread over 256 buckets by their node's id, and
 every bucket has a 16-bit sum. All sums together are one integer of 4,096 bits, so that adding an
-entry is one XOR. Two different buckets have the same sum once in 65,536 times; the digest notices,
-and the whole list is sent.
+entry is one XOR. Two different buckets have the same sum once in 65,536 times; then the digests
+still differ, and the whole list is sent.
 
 Ten thousand simulated nodes cannot each hold ten thousand entries. A list can therefore stand on a
-`FrozenList` that many lists share and keep only what differs from it.
+`FrozenList` that many lists have in common, and keep only what differs from it.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _SUM_MASK = (1 << BUCKET_SUM_BITS) - 1
 # What became of an entry that was merged.
 STALE = 0  # older than what is known, or not to be believed
 SAME = 1  # known
-CHANGED = 2  # the list is another one now
+CHANGED = 2  # the list has changed
 
 
 class FrozenList:
-    """Entries that many lists have in common; never changed."""
+    """Entries that many lists have in common; immutable."""
 
     __slots__ = ("digest", "entries", "patterns", "sums")
 
@@ -88,19 +88,19 @@ class SubscriptionList:
     )
 
     def __init__(self) -> None:
-        # What differs from the base; None stands for an entry of the base that is no more.
+        # What differs from the base; None stands for an entry of the base that was removed.
         self._own: dict[str, Entry | None] = {}
         self._plain: dict[str, None] = {}  # ids of plain peers
         #: When each node was last heard, by itself or through the age in somebody's list.
         self.heard: dict[str, float] = {}
         #: Entries of nodes that left or are gone, and since when.
         self.tombstones: dict[str, tuple[Entry, float]] = {}
-        #: An entry had to be refused for lack of room: this node cannot be sure of anything.
+        #: An entry was refused for lack of room: this node cannot be sure of anything.
         self.is_full = False
         self.stand_on(EMPTY, 0.0)
 
     def stand_on(self, base: FrozenList, heard_at: float) -> None:
-        """Hold what the base holds, all of it heard at that instant; only for an empty list."""
+        """Take over the entries of the base, all heard at that instant; only for an empty list."""
         assert not self._own
         self._base = base
         self._base_heard_at = heard_at
@@ -122,7 +122,7 @@ class SubscriptionList:
                 yield changed
 
     def get(self, node: str) -> Entry | None:
-        """The entry of a live node."""
+        """Return the entry of a live node."""
         try:
             return self._own[node]
         except KeyError:
@@ -132,12 +132,12 @@ class SubscriptionList:
         return self.heard.get(node, self._base_heard_at)
 
     def hear(self, node: str, at: float) -> None:
-        """The node of a live entry was heard at that instant."""
+        """Note that a live node was heard at that instant."""
         if at > self.heard.get(node, self._base_heard_at):
             self.heard[node] = at
 
     def put(self, entry: Entry, heard_at: float) -> None:
-        """Set a live node's entry, whatever stood there."""
+        """Set a live node's entry, whether or not there was one."""
         self._drop(entry.node)
         self.tombstones.pop(entry.node, None)
         if entry.is_plain:
@@ -148,7 +148,7 @@ class SubscriptionList:
         self.heard[entry.node] = heard_at
 
     def bury(self, entry: Entry, buried_at: float) -> None:
-        """Take the node's entry out and remember why (`entry.left` or `entry.gone`)."""
+        """Remove the node's entry and remember why (`entry.left` or `entry.gone`)."""
         self._drop(entry.node)
         if len(self.tombstones) >= TOMBSTONES_MAX:
             del self.tombstones[next(iter(self.tombstones))]
@@ -159,7 +159,7 @@ class SubscriptionList:
             del self.tombstones[node]
 
     def merge(self, entry: Entry, age_s: float, now: float, lease_s: float) -> int:
-        """Take over what is newer; STALE, SAME or CHANGED.
+        """Take over a newer entry. Returns STALE, SAME or CHANGED.
 
         The age of an entry that is dead is the time since it was buried.
         """
@@ -185,9 +185,9 @@ class SubscriptionList:
         return self._merge_newer(entry, buried is None, heard_at, now, lease_s)
 
     def entries_in(self, buckets: int, now: float) -> Iterator[tuple[Entry, float]]:
-        """Entries of those buckets with their age in seconds; tombstones first.
+        """Yield the entries of those buckets with their age in seconds; tombstones first.
 
-        Who misses a departure holds an entry too many; only a tombstone can tell it so.
+        A list that misses a departure has an entry too many; only a tombstone can correct it.
         """
         everything = buckets == ALL_BUCKETS
         for entry, buried_at in self.tombstones.values():
@@ -198,7 +198,7 @@ class SubscriptionList:
                 yield entry, max(0.0, now - self.heard_at(entry.node))
 
     def differing_buckets(self, sums: int) -> int:
-        """Bit b set: bucket b differs. All of them if the sums cannot tell."""
+        """Return a bit per bucket that differs; all bits if the sums do not show where."""
         difference = self.sums ^ sums
         if not difference:
             return ALL_BUCKETS
@@ -214,16 +214,16 @@ class SubscriptionList:
         return [entry for node in self._plain if (entry := self.get(node)) is not None]
 
     def sums_to_send(self) -> int | None:
-        """The sums, for a list so large that sending what differs is worth their size."""
+        """Return the sums if the list is so large that sending what differs is worth their size."""
         return self.sums if self.digest.nodes > WHOLE_LIST_NODES else None
 
     def freeze(self) -> FrozenList:
-        """What this list holds now, for others to stand on."""
+        """Return what this list holds now, for other lists to stand on."""
         return FrozenList(self)
 
     def _merge_unknown(self, entry: Entry, heard_at: float, now: float, lease_s: float) -> int:
         if now - heard_at > lease_s:
-            return STALE  # as good as gone: nobody has heard it for so long
+            return STALE  # as good as gone: no node has heard it for so long
         if entry.left:
             self.bury(entry, heard_at)
             return SAME
@@ -255,7 +255,7 @@ class SubscriptionList:
     ) -> int:
         if is_buried:
             if known.gone and entry.is_alive and now - heard_at <= lease_s:
-                self.put(entry, heard_at)  # somebody heard it after all
+                self.put(entry, heard_at)  # another node heard it after all
                 return CHANGED
             return SAME
         if entry.gone:
@@ -285,10 +285,9 @@ class SubscriptionList:
         return CHANGED
 
     def _believe_gone(self, known: Entry, buried_at: float, now: float, lease_s: float) -> int:
-        """Somebody asked for the node in vain. Believed where the silence is long here as well.
+        """Another node asked for the node in vain. Believe it if the silence is long here as well.
 
-        What is buried is the entry that was known: one from the wire has no patterns, and the node
-        may come back.
+        The known entry is buried: one from the wire has no patterns, and the node may come back.
         """
         if now - self.heard_at(known.node) <= 0.75 * lease_s:
             return STALE
@@ -296,9 +295,9 @@ class SubscriptionList:
         return CHANGED
 
     def _merge_plain(self, entry: Entry, heard_at: float, now: float) -> int:
-        """A plain peer's topics only ever grow: its versions are their number.
+        """Merge a plain peer, whose topics only grow: their number is its version.
 
-        Plain peers expire by their own long lease, on every node alike.
+        Plain peers expire by their longer lease, on every node alike.
         """
         if not entry.is_alive or now - heard_at > PLAIN_LEASE_S:
             return STALE
@@ -339,7 +338,7 @@ class SubscriptionList:
 
 
 def make_plain_entry(node: str, topics: Iterable[str]) -> Entry:
-    """A plain peer that wants those topics; too many of them, or `**`, are everything."""
+    """Make the entry of a plain peer that wants those topics; too many of them become `**`."""
     patterns = tuple(sorted(set(topics)))
     entry = Entry(node, 0, len(patterns), node, patterns)
     if "**" in patterns or entry_size_bytes(entry) > PLAIN_BYTES_MAX:

@@ -50,10 +50,10 @@ class NodeDoor:
     def ask(self, who: str) -> None:
         self._loop.call(lambda node, now: node.directory.ask(who, now))
 
-    def seek(self) -> None:
+    def start_lookup(self) -> None:
         self._loop.look(lambda node, now: node.directory.start_lookup())
 
-    def give_up(self) -> None:
+    def stop_lookup(self) -> None:
         self._loop.look(lambda node, now: node.directory.stop_lookup())
 
     def tell_port(self, port: int) -> None:
@@ -95,7 +95,7 @@ class Calls:
             call.channel.failed(_closed_error(call))
             return
         self._calls.add(call)
-        self._door.seek()
+        self._door.start_lookup()
         self.advance(call)
 
     def look(self) -> None:
@@ -192,7 +192,7 @@ class Calls:
     def _end(self, call: Call) -> None:
         self._calls.discard(call)
         if not self._exchange.is_closing:  # else the node is about to close, and may not be asked
-            self._door.give_up()
+            self._door.stop_lookup()
 
 
 def _closed_error(call: Call) -> ChannelClosedError:

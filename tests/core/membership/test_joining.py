@@ -143,7 +143,7 @@ def test_doubt_anew_announces_and_repeats() -> None:
     joining = start()
     joining.take_announcement(NOW)
     joining.agree()
-    joining.doubt(NOW + 10, "the network changed", anew=True)
+    joining.doubt(NOW + 10, "the network changed", announces=True)
     assert run(joining, 20.0, is_alone=False) == [10.0, 10.25, 10.5, 11.0]
     assert joining.state == DOUBTING
 
@@ -153,7 +153,7 @@ def test_in_doubt_silence_counts_only_for_a_node_that_is_alone() -> None:
         joining = start()
         joining.take_announcement(NOW)
         joining.agree()
-        joining.doubt(NOW + 10, "the network changed", anew=True)
+        joining.doubt(NOW + 10, "the network changed", announces=True)
         run(joining, 20.0, is_alone=is_alone)
         assert joining.state == state
 
@@ -162,7 +162,7 @@ def test_confirmation_does_not_end_the_wait_for_silence() -> None:
     joining = start()
     joining.take_announcement(NOW)
     joining.agree()
-    joining.doubt(NOW + 10, "all other nodes are gone", anew=True)
+    joining.doubt(NOW + 10, "all other nodes are gone", announces=True)
     assert run(joining, 10.0) == [10.0]
     joining.confirm()  # by a joiner that leaves again
     run(joining, 20.0, is_alone=True)

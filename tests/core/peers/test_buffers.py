@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonbus.core.membership.buffers import PeerBuffers
+from jsonbus.core.membership.directory import PeerBuffers
 from jsonbus.core.wire.encode import encode_list, encode_presence
 from jsonbus.core.wire.frames import Digest, ListFrame, PresenceFrame
 from tests.core.generated import unhurried

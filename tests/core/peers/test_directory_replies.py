@@ -148,7 +148,7 @@ def test_answer_that_waits_is_given_although_suspects_were_told_meanwhile() -> N
     a.directory.ask("n1", link.now)
     link.move()
     asked_at = link.now
-    b._membership._speaker.send_presence(link.now, (("somebody", 1),))
+    b._membership._announcer.send_presence(link.now, (("somebody", 1),))
     link.move()
     link.run(INTRODUCTION_INTERVAL_S)
     assert a.directory.find("n1", link.now)[0].told_at > asked_at

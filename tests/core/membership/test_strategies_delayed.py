@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from jsonbus.core.membership.share_delayed import DelayedShare
+from jsonbus.core.membership.strategies import DelayedShare
 from jsonbus.core.node import Node
 from jsonbus.core.timers import share_delay_s
 from jsonbus.core.wire.frames import Frame

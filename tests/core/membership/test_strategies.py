@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from jsonbus.core.membership.share import BasicShare, ShareStrategy
-from jsonbus.core.membership.share_delayed import DelayedShare
-from jsonbus.core.membership.share_master import MasterShare
 from jsonbus.core.membership.sharing import make_strategy
+from jsonbus.core.membership.strategies import BasicShare, DelayedShare, MasterShare, ShareStrategy
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from tests.core.link import Link

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from jsonbus.core.limits import OBLIGATIONS_MAX
-from jsonbus.core.membership.obligations import Obligations
+from jsonbus.core.membership.sharing import Obligations
 from jsonbus.core.wire.frames import ALL_BUCKETS
 
 

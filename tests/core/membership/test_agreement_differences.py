@@ -12,7 +12,7 @@ from jsonbus.core.limits import (
     DIGESTS_REMEMBERED,
     DIGESTS_REMEMBERED_S,
 )
-from jsonbus.core.membership.differences import Differences
+from jsonbus.core.membership.agreement import Differences
 from jsonbus.core.wire.frames import Digest
 
 NOW = 1000.0

@@ -9,7 +9,7 @@ import pytest
 
 from jsonbus.core.fast_publish import Express
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
-from jsonbus.core.membership.list_sender import ListSender
+from jsonbus.core.membership.sharing import ListSender
 from jsonbus.core.membership.subscription_list import FrozenList, SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire.decode import decode

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jsonbus.core.events import MasterMissing, StateChanged
-from jsonbus.core.membership.share_master import MasterShare
+from jsonbus.core.membership.strategies import MasterShare
 from jsonbus.core.wire.frames import ListFrame
 from tests.core.link import Link, is_announcement, is_share
 
