@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, SHARE_INTERVAL_MIN_S, WHOLE_LIST_NODES
 from jsonbus.core.membership.sharing import Sharing
 from jsonbus.core.membership.subscription_list import SubscriptionList
@@ -29,7 +29,7 @@ class Sharer:
         self.now = NOW
         settings = {"share_delay_s": 0.1} | settings
         self.list = SubscriptionList()
-        self.outbox = Outbox(Stamp("m", 1), 1400, 0.0, batching=True, express=Express())
+        self.outbox = Outbox(Stamp("m", 1), 1400, 0.0, batching=True, fast_publish=FastPublish())
         self.counters = Counters()
         self.list.put(Entry("m", 1, 1, "m"), NOW - 50)
         for number in range(nodes - 1):

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from jsonbus.core.fast_publish import Express
+from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
 from jsonbus.core.membership.sharing import ListSender
 from jsonbus.core.membership.subscription_list import FrozenList, SubscriptionList
@@ -26,7 +26,11 @@ class Sending:
     def __init__(self, datagram_bytes_max: int = 1400) -> None:
         self.now = NOW
         self.outbox = Outbox(
-            Stamp("own-id-of-a-node", 1), datagram_bytes_max, 0.0, batching=True, express=Express()
+            Stamp("own-id-of-a-node", 1),
+            datagram_bytes_max,
+            0.0,
+            batching=True,
+            fast_publish=FastPublish(),
         )
         self.sender = ListSender(self.outbox, datagram_bytes_max)
         self.bursts: list[list[bytes]] = []
