@@ -10,9 +10,10 @@ import pytest
 
 from tools.bench.arena import INSIDE, Arena
 from tools.bench.channel import command as bench_channel
-from tools.bench.channel.command import PARTS, Plan, make_report
+from tools.bench.channel.command import MEASURES, PARTS, Plan
 from tools.bench.channel.pair import Pair
 from tools.bench.child import RunError
+from tools.bench.command import make_report
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"
@@ -67,7 +68,7 @@ def test_every_part_has_its_rows(arena: Arena, part: str) -> None:
     for sample in samples:
         rows.setdefault(sample.measure, []).append(sample.row)
     assert rows == ROWS[part]
-    report = make_report(arena, samples)
+    report = make_report(arena.describe(), samples, MEASURES)
     assert all(f"| {row}" in report for names in rows.values() for row in names)
 
 

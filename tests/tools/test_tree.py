@@ -17,12 +17,10 @@ def write(root: Path, name: str, text: str = "") -> None:
     path.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_tree_keeps_its_rules() -> None:
     assert broken_tree_rules(ROOT) == []
 
 
-@pytest.mark.slow
 def test_every_exception_is_still_needed() -> None:
     assert needless_exceptions(ROOT) == []
 

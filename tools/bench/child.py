@@ -27,7 +27,7 @@ class Child:
         self,
         label: str,
         module: str,
-        argument: str,
+        arguments: Sequence[str],
         environment: dict[str, str],
         pass_fds: Sequence[int] = (),
     ) -> None:
@@ -35,7 +35,7 @@ class Child:
         self._errors = tempfile.TemporaryFile()
         self._waiting = b""
         self._process = subprocess.Popen(
-            [*end_with_parent(), sys.executable, "-m", module, argument],
+            [*end_with_parent(), sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

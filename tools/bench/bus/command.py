@@ -18,7 +18,6 @@ kept from losing messages. A machine that does nothing else gives the best figur
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -45,9 +44,9 @@ from tools.bench.bus.growth import measure_growth
 from tools.bench.bus.load import measure_losses, measure_rate
 from tools.bench.bus.peers import MODULES
 from tools.bench.bus.peers import find_obstacle as find_peer_obstacle
-from tools.bench.bus.run import RunError
+from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
 from tools.bench.measures import MEASURES, Sample
-from tools.bench.report import as_dict, make_rows, make_summary, make_table
+from tools.bench.report import make_rows
 from tools.bench.wire.instructions import measure_instructions
 from tools.pictures.bench_chart import draw
 from tools.pictures.bench_chart import find_obstacle as find_chart_obstacle
@@ -82,59 +81,27 @@ def main(arguments: list[str] | None = None) -> int:
     arena = Arena()
     if not arena.in_namespace:
         say("no private network namespace: everything is on interface lo of this machine")
-    samples: list[Sample] = []
     plan = _make_plan(options, arena)
-    try:
-        for name in options.only:
-            samples.extend(WORKLOADS[name](arena, plan))
-    except RunError as error:
-        say(f"failed: {error}")
+    samples = run_parts(options.only, lambda name: WORKLOADS[name](arena, plan))
+    if samples is None:
         return 1
-    except KeyboardInterrupt:
-        say("interrupted: what was measured follows")
-    _tell(options, arena, samples)
+    _report(options, arena, samples)
     return 0
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tools.bench bus",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    names = ",".join(WORKLOADS)
-    parser.add_argument("--only", metavar="NAMES", default=names, help=f"some of {names}")
-    parser.add_argument("--quick", action="store_true", help="one repetition, few messages")
-    parser.add_argument("--repetitions", type=int, metavar="N", help="(5; quick: 1)")
-    parser.add_argument("--messages", type=int, metavar="N", help="in a flood (200000)")
-    parser.add_argument("--subscribers", type=int, default=8, metavar="N", help="of fanout (8)")
-    parser.add_argument(
-        "--memory", type=float, metavar="MILLIONS", help="messages while memory is watched (1)"
-    )
-    parser.add_argument(
-        "--peers", metavar="NAMES", default=",".join(MODULES), help="(all that are installed)"
-    )
-    parser.add_argument("--python", metavar="PATH", help="run all of it with another Python")
-    parser.add_argument("--here", action="store_true", help="no network namespace")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures, as JSON")
-    parser.add_argument("--chart", metavar="FILE", type=Path, help="the main figures, as PNG")
-    parser.add_argument(
-        "--instructions", action="store_true", help="count the core's instructions as well"
-    )
-    options = parser.parse_args(arguments)
-    options.only = [each for each in options.only.split(",") if each]
-    options.peers = [each for each in options.peers.split(",") if each]
-    for name in options.only:
-        if name not in WORKLOADS:
-            parser.error(f"--only knows {names}, not {name!r}")
-    for name in options.peers:
-        if name not in MODULES:
-            parser.error(f"--peers knows {','.join(MODULES)}, not {name!r}")
-    for name in ("repetitions", "messages", "subscribers"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name} is at least 1")
-    return options
+    parser = make_parser("bus", __doc__ or "", WORKLOADS)
+    add = parser.add_argument
+    add("--repetitions", type=int, metavar="N", help="(5; quick: 1)")
+    add("--messages", type=int, metavar="N", help="in a flood (200000)")
+    add("--subscribers", type=int, default=8, metavar="N", help="of fanout (8)")
+    add("--memory", type=float, metavar="MILLIONS", help="messages while memory is watched (1)")
+    add("--peers", metavar="NAMES", default=",".join(MODULES), help="(all that are installed)")
+    add("--python", metavar="PATH", help="run all of it with another Python")
+    add("--chart", metavar="FILE", type=Path, help="the main figures, as PNG")
+    add("--instructions", action="store_true", help="count the core's instructions as well")
+    at_least = {"repetitions": 1, "messages": 1, "subscribers": 1}
+    return parse(parser, arguments, {"only": WORKLOADS, "peers": MODULES}, at_least)
 
 
 def _make_plan(options: argparse.Namespace, arena: Arena) -> Plan:
@@ -162,21 +129,13 @@ def _make_plan(options: argparse.Namespace, arena: Arena) -> Plan:
     )
 
 
-def _tell(options: argparse.Namespace, arena: Arena, samples: list[Sample]) -> None:
+def _report(options: argparse.Namespace, arena: Arena, samples: list[Sample]) -> None:
     facts = arena.describe()
-    print("\n" + ", ".join(f"{name} {fact}" for name, fact in facts.items()))
+    print(f"\n{make_report(facts, samples, MEASURES)}")
+    if options.instructions:
+        print(f"\n{measure_instructions(say)}")
     rows = make_rows(samples, MEASURES)
-    for name in rows:
-        print(f"\n{make_table(MEASURES[name], rows[name])}")
-    summary = make_summary(rows, MEASURES)
-    if summary:
-        print(f"\n{summary}")
-    instructions = measure_instructions(say) if options.instructions else None
-    if instructions is not None:
-        print(f"\n{instructions}")
-    if options.json is not None:
-        result = {"machine": facts, "measures": as_dict(rows, MEASURES)}
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_json(options.json, rows, MEASURES, machine=facts)
     if options.chart is not None:
         obstacle = find_chart_obstacle()
         if obstacle is None and not draw(rows, options.chart):

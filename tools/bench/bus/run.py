@@ -178,7 +178,7 @@ class Run:
 
 def _start_worker(spec: Spec, arena: Arena) -> Child:
     label = f"{spec.system} {spec.role} {spec.index}"
-    return Child(label, WORKER, spec.to_json(), arena.environment, pass_fds=(spec.slots_fd,))
+    return Child(label, WORKER, [spec.to_json()], arena.environment, pass_fds=(spec.slots_fd,))
 
 
 def window_for(value_bytes: int, receive_buffer_bytes: int) -> int:

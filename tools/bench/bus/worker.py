@@ -1,28 +1,19 @@
-"""A process of a benchmark: publisher or subscriber of one system.
-
-Started by run.py with a Spec as its only argument. Commands come as lines of JSON on
-standard input, answers go out as lines of JSON. When standard input ends, so does the process:
-nothing is left behind by a benchmark that is killed.
-"""
+"""A publisher or subscriber of one system, as a process: started by run.py with a Spec."""
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tools.bench.bus.flow import Tally, open_slots
 from tools.bench.bus.spec import Spec
+from tools.bench.worker import read_commands, run, write_answer
 
 if TYPE_CHECKING:
     from tools.bench.bus.publish import Publisher
     from tools.bench.bus.publish_tasks import AsyncPublisher
-
-READ_BYTES = 65_536
 
 
 class Subscriber(Protocol):
@@ -38,23 +29,16 @@ class Subscriber(Protocol):
 
 def main() -> None:
     spec = Spec.from_json(sys.argv[1])
-    try:
-        if spec.role == "subscriber":
-            _run_subscriber(spec)
-        else:
-            publisher = _module_of(spec.system).make_publisher(spec)
-            if hasattr(publisher, "open"):
-                import asyncio
+    if spec.role == "subscriber":
+        _run_subscriber(spec)
+        return
+    publisher = _module_of(spec.system).make_publisher(spec)
+    if hasattr(publisher, "open"):
+        import asyncio
 
-                asyncio.run(_run_async_publisher(publisher))
-            else:
-                _run_publisher(publisher)
-    except BaseException:
-        write_answer({"failed": traceback.format_exc()})
-        raise
-    finally:
-        sys.stderr.flush()
-        os._exit(0)  # libraries of peers have threads that outlive the interpreter
+        asyncio.run(_run_async_publisher(publisher))
+    else:
+        _run_publisher(publisher)
 
 
 def _module_of(system: str) -> Any:
@@ -144,22 +128,5 @@ def _obey(subscriber: Subscriber, tally: Tally) -> None:
             return
 
 
-def read_commands() -> Iterator[dict[str, Any]]:
-    """From the file descriptor: sys.stdin's lock would be in the way when the process ends."""
-    waiting = b""
-    while True:
-        while b"\n" in waiting:
-            line, _, waiting = waiting.partition(b"\n")
-            yield json.loads(line)
-        more = os.read(0, READ_BYTES)
-        if not more:
-            os._exit(1)
-        waiting += more
-
-
-def write_answer(answer: dict[str, Any]) -> None:
-    os.write(1, json.dumps(answer).encode() + b"\n")
-
-
 if __name__ == "__main__":
-    main()
+    run(main)

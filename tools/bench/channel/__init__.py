@@ -1,7 +1,6 @@
 """The benchmark of channels: two connected processes of each system.
 
-command.py    the options, what is measured, the report
-measures.py   its tables and targets
+command.py    what is measured, with its targets; the options
 pair.py       the two processes of one system: started, asked, ended
 side.py       what such a process is told, and what it sends
 worker.py     such a process

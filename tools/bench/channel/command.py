@@ -23,22 +23,59 @@ figures are medians, and a ratio is taken within a repetition. CPU is the kernel
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tools._setup import say
 from tools.bench.arena import Arena, enter
 from tools.bench.bus.run import quantile
-from tools.bench.channel.measures import MEASURES, NAMES, row_of
 from tools.bench.channel.pair import Pair, median_ms
-from tools.bench.child import RunError
-from tools.bench.measures import Sample
-from tools.bench.report import as_dict, make_rows, make_summary, make_table
+from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
+from tools.bench.measures import Measure, Sample, Target
+from tools.bench.report import make_rows
+
+FLOOR, FLOOR_JSON = "asyncio stream", "asyncio stream, JSON"
+FLOORS = (FLOOR, FLOOR_JSON)
+
+#: Rows whose names say what they are, by system.
+NAMES = {
+    "stream": FLOOR,
+    "socket": "blocking socket",
+    "jsonbus": "Bus",
+    "jsonbus-aio": "AsyncBus",
+}
+
+
+def row_of(system: str, is_json: bool = False) -> str:
+    return NAMES[system] + (", JSON" if is_json else "")
+
+
+def _both(target: Target) -> dict[str, Target]:
+    return {row_of("jsonbus"): target, row_of("jsonbus-aio"): target}
+
+
+MEASURES: dict[str, Measure] = {
+    "large": Measure(
+        "messages of 64 KB, one way", "messages/s", FLOORS, _both(Target(0.8, is_at_least=True))
+    ),
+    "trip-p50": Measure(
+        "there and back, 64 bytes, median",
+        "µs",
+        FLOORS,
+        _both(Target(1.3)),
+    ),
+    "trip-p99": Measure("there and back, 64 bytes, 99th percentile", "µs", FLOORS),
+    "small": Measure("messages of 64 bytes, one way", "messages/s", FLOORS),
+    "connect": Measure("from a name to an open channel, median", "ms", (FLOOR,)),
+    "many-time": Measure("to open so many channels to one node, one after the other", "s"),
+    "many-memory": Measure("memory of an idle channel, each of its two processes", "KB"),
+    "many-idle": Measure("CPU of idle channels, both processes", "ms/s"),
+    "many-threads": Measure("threads, both processes", "threads"),
+    "transfer": Measure("1 GB in messages of 1 MB", "MB/s", (FLOOR,)),
+}
 
 LARGE_BYTES = 64 << 10
 SMALL_BYTES = 64
@@ -168,32 +205,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repetitions is not None:
         plan = replace(plan, repetitions=options.repetitions)
     arena = Arena()
-    samples: list[Sample] = []
-    try:
-        for name in options.only:
-            samples.extend(PARTS[name](arena, plan))
-    except RunError as error:
-        say(f"failed: {error}")
+    samples = run_parts(options.only, lambda name: PARTS[name](arena, plan))
+    if samples is None:
         return 1
-    except KeyboardInterrupt:
-        say("interrupted: what was measured follows")
-    print(make_report(arena, samples))
-    if options.json is not None:
-        result = {
-            "machine": arena.describe(),
-            "measures": as_dict(make_rows(samples, MEASURES), MEASURES),
-        }
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    facts = arena.describe()
+    print(make_report(facts, samples, MEASURES))
+    write_json(options.json, make_rows(samples, MEASURES), MEASURES, machine=facts)
     return 0
-
-
-def make_report(arena: Arena, samples: list[Sample]) -> str:
-    """Tables of what was measured, and of the targets."""
-    rows = make_rows(samples, MEASURES)
-    parts = [", ".join(f"{name} {fact}" for name, fact in arena.describe().items())]
-    parts += [make_table(MEASURES[name], rows[name]) for name in rows]
-    parts.append(make_summary(rows, MEASURES))
-    return "\n\n".join(part for part in parts if part)
 
 
 def _measure_flow(
@@ -224,22 +242,6 @@ def _repeat(arena: Arena, plan: Plan, part: str, systems: tuple[str, ...]) -> It
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tools.bench channel",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    names = ",".join(PARTS)
-    parser.add_argument("--only", metavar="NAMES", default=names, help=f"some of {names}")
-    parser.add_argument("--quick", action="store_true", help="one repetition, little of everything")
+    parser = make_parser("channel", __doc__ or "", PARTS)
     parser.add_argument("--repetitions", type=int, metavar="N", help="(7; quick: 1)")
-    parser.add_argument("--here", action="store_true", help="no network namespace")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures, as JSON")
-    options = parser.parse_args(arguments)
-    options.only = [each for each in options.only.split(",") if each]
-    for name in options.only:
-        if name not in PARTS:
-            parser.error(f"--only knows {names}, not {name!r}")
-    if options.repetitions is not None and options.repetitions < 1:
-        parser.error("--repetitions is at least 1")
-    return options
+    return parse(parser, arguments, {"only": PARTS}, {"repetitions": 1})

@@ -51,7 +51,7 @@ class Pair:
         try:
             for role in ("listener", "caller"):
                 side = Side(system, role, arena.group, port, arena.interface)
-                child = Child(f"{system} {role}", WORKER, side.to_json(), arena.environment)
+                child = Child(f"{system} {role}", WORKER, [side.to_json()], arena.environment)
                 self._children.append(child)
             self.listener, self.caller = self._children
             self._address = self.listener.hear()["address"]

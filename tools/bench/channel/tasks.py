@@ -7,8 +7,8 @@ import struct
 from time import perf_counter
 from typing import Any
 
-from tools.bench.bus.worker import read_commands, write_answer
 from tools.bench.channel.side import HOLD_PORT, NAME, PORT, Side, make_body
+from tools.bench.worker import read_commands, write_answer
 
 READY_S = 30.0
 LENGTH = struct.Struct(">I")

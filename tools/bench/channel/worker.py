@@ -1,20 +1,15 @@
-"""A process of the benchmark of channels: one side of one system, with threads or with tasks.
+"""One side of one system, with threads or with tasks, as a process: started with a Side.
 
-Started with a Side as its only argument. Commands come as lines of JSON on standard input, answers
-go out as lines of JSON; what can be asked are the methods of threads.ThreadSide and
-tasks.TaskSide. The process ends with its standard input.
+What it can be asked are the methods of threads.ThreadSide and tasks.TaskSide.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
-import traceback
-from collections.abc import Callable
 
-from tools.bench.bus.worker import write_answer
 from tools.bench.channel.side import Side
+from tools.bench.worker import run
 
 
 def main() -> None:
@@ -26,21 +21,16 @@ def main() -> None:
     # the floor's round trips take half as long again, and what it sends in messages of 64 KB and
     # 1 MB takes two and six times as long.
     bytes(16 << 20)
-    run: Callable[[Side], None]
     # Imported on demand: the memory that is measured is that of one system alone.
     if side.system in ("stream", "jsonbus-aio"):
-        from tools.bench.channel.tasks import run
+        from tools.bench.channel import tasks
+
+        tasks.run(side)
     else:
-        from tools.bench.channel.threads import run
-    try:
-        run(side)
-    except BaseException:
-        write_answer({"failed": traceback.format_exc()})
-        raise
-    finally:
-        sys.stderr.flush()
-        os._exit(0)
+        from tools.bench.channel import threads
+
+        threads.run(side)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -8,8 +8,8 @@ Raw sockets and as little Python as possible: what they take of the machine, the
     talk HOST:PORT TOPIC|"" CLIENTS MESSAGES        text clients, and one that speaks to them
     repeat                                          the floor of `talk`
 
-All but the first print a line when they are ready, and then, for each line that comes, what they
-have got so far; they end with their standard input.
+All but the first say when they are ready, and then, for each question, how much they have got so
+far (worker.py); they end with their standard input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+
+from tools.bench.worker import read_commands, write_answer
 
 MESSAGE = "21.5"
 TOPIC = "bench"
@@ -134,7 +135,7 @@ async def receive(topic: str) -> None:
     """A webhook; the first line is its port, those that follow how many messages came."""
     _Receiver.topic = json.dumps(topic).encode()
     server = await asyncio.get_running_loop().create_server(_Receiver, "127.0.0.1", 0)
-    await _tell(str(server.sockets[0].getsockname()[1]), lambda: _Receiver.messages)
+    await _answer(str(server.sockets[0].getsockname()[1]), lambda: _Receiver.messages)
     server.close()
 
 
@@ -184,7 +185,7 @@ async def read(address: str, kind: str, topic: str, clients: int) -> None:
         await _Reader.wait_for(clients)
         _Reader.mark = b"{"  # an event is one JSON object, and the values are numbers
     before = _Reader.count
-    await _tell("ready", lambda: _Reader.count - before)
+    await _answer(True, lambda: _Reader.count - before)
     for transport in transports:
         transport.close()
 
@@ -198,12 +199,12 @@ async def talk(address: str, topic: str, clients: int, messages: int) -> None:
     line = f"publish {topic} {MESSAGE}\n" if topic else f"{TOPIC} {MESSAGE}\n"
     greetings = 2 * clients if topic else 0  # connection_ack and subscribe_ack
     await _Reader.wait_for(greetings)
-    print("ready", flush=True)
-    await _next_line()
+    write_answer({"ready": True})
+    await _next_command()
     for number in range(1, messages + 1):
         speaker.write(line.encode())
         await _Reader.wait_for(greetings + clients * number)
-    print(_Reader.count - greetings, flush=True)
+    write_answer({"count": _Reader.count - greetings})
     for transport in [*transports, speaker]:
         transport.close()
 
@@ -224,19 +225,23 @@ class _Repeater(asyncio.Protocol):
 
 async def repeat() -> None:
     server = await asyncio.get_running_loop().create_server(_Repeater, "127.0.0.1", 0, backlog=1000)
-    await _tell(str(server.sockets[0].getsockname()[1]), lambda: len(_Repeater.peers))
+    await _answer(str(server.sockets[0].getsockname()[1]), lambda: len(_Repeater.peers))
     server.close()
 
 
-async def _tell(greeting: str, look: Callable[[], Any]) -> None:
-    """Print the greeting, then for each line of standard input what there is to see."""
-    print(greeting, flush=True)
-    while await _next_line():
-        print(look(), flush=True)
+async def _answer(greeting: object, look: Callable[[], int]) -> None:
+    """Say that it is ready; then answer each question with what there is to see."""
+    write_answer({"ready": greeting})
+    while True:
+        await _next_command()
+        write_answer({"count": look()})
 
 
-async def _next_line() -> str:
-    return await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+async def _next_command() -> None:
+    await asyncio.to_thread(next, _commands)
+
+
+_commands = read_commands()
 
 
 def _end_of_message(data: bytes) -> int:

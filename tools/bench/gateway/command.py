@@ -24,13 +24,14 @@ import json
 import os
 import platform
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fastapi  # noqa: F401 - whether it is there
 
+from tools._setup import say
+from tools.bench.child import RunError
 from tools.bench.gateway.clients import TOPIC, make_requests
 from tools.bench.gateway.stage import (
     HTTP,
@@ -73,9 +74,13 @@ def main(arguments: list[str] | None = None) -> int:
     }
     parts = options.part or PARTS
     results: list[dict[str, Figures]] = []
-    for number in range(repetitions):
-        print(f"repetition {number + 1} of {repetitions}", file=sys.stderr)
-        results.append({part: measures[part]() for part in PARTS if part in parts})
+    try:
+        for number in range(repetitions):
+            say(f"repetition {number + 1} of {repetitions}")
+            results.append({part: measures[part]() for part in PARTS if part in parts})
+    except RunError as error:
+        say(f"failed: {error}")
+        return 1
     print(make_report(results))
     if options.json:
         options.json.write_text(json.dumps({"results": results}, indent=2) + "\n")
@@ -123,7 +128,7 @@ def _talk(
 ) -> dict[str, float]:
     with running(LOAD, "talk", address, topic, clients, lines) as listeners:
         cpu_s = server.cpu_s
-        got = int(listeners.ask("go"))
+        got = listeners.count()
         return {"cpu_us": 1e6 * (server.cpu_s - cpu_s) / got}
 
 
@@ -162,11 +167,11 @@ def _flood(
     """Publish from another node; what came out, and what it took the one in between."""
     with running(NODES, "flood", port, TOPIC, RATE) as flood:
         cpu_s = measured.cpu_s
-        flood.ask(messages)
+        flood.ask("publish", count=messages)
         arrived = sink.settle() / copies
         cpu_s = measured.cpu_s - cpu_s
     if not arrived:
-        raise SystemExit("nothing arrived")
+        raise RunError("nothing arrived")
     return {"cpu_us": 1e6 * cpu_s / arrived, "arrived": arrived / messages}
 
 

@@ -20,6 +20,7 @@ from jsonbus.gateway.http.origins import Origins
 from jsonbus.gateway.http.server import HttpServer
 from jsonbus.gateway.hub import Published
 from jsonbus.gateway.services import Services
+from tools.bench.worker import write_answer
 
 _DONE = Published(0, True)
 
@@ -44,7 +45,7 @@ async def serve(parser: str) -> None:
     )
     server = HttpServer(make_app(services), parser=parser)
     await server.start()
-    print("{}:{}".format(*server.address), flush=True)
+    write_answer({"ready": "{}:{}".format(*server.address)})
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.close()
 

@@ -1,7 +1,7 @@
 """Nodes beside a gateway, each a process: a publisher, and a subscriber without a gateway.
 
-flood PORT TOPIC RATE        for a line with a number, publish so many messages; then "done"
-subscribe PORT TOPIC         for each line, print how many messages have come
+flood PORT TOPIC RATE        each time it is asked, publish `count` messages
+subscribe PORT TOPIC         each time it is asked, say how many messages have come
 """
 
 from __future__ import annotations
@@ -11,21 +11,25 @@ import sys
 import time
 
 import jsonbus
+from tools.bench.worker import read_commands, write_answer
 
 READY_S = 10.0
 #: What a publisher with much to say does at once: enough that messages share datagrams.
 BURST_S = 0.002
+
+_commands = read_commands()
 
 
 async def flood(port: int, topic: str, rate: int) -> None:
     async with jsonbus.AsyncBus(interface="lo", port=port) as bus:
         if not await bus.wait_for_subscribers(topic, READY_S):
             raise SystemExit(f"nobody subscribed to {topic}")
-        print("ready", flush=True)
-        while line := await _next_line():
-            await _publish(bus, topic, int(line), rate)
+        write_answer({"ready": True})
+        while True:
+            command = await asyncio.to_thread(next, _commands)
+            await _publish(bus, topic, command["count"], rate)
             await bus.flush(READY_S)
-            print("done", flush=True)
+            write_answer({})
 
 
 async def _publish(bus: jsonbus.AsyncBus, topic: str, count: int, rate: int) -> None:
@@ -49,13 +53,10 @@ async def subscribe(port: int, topic: str) -> None:
 
     async with jsonbus.AsyncBus(interface="lo", port=port) as bus:
         bus.subscribe(topic, take, maxsize=10_000, overflow="block", in_batches=True)
-        print("ready", flush=True)
-        while await _next_line():
-            print(count, flush=True)
-
-
-async def _next_line() -> str:
-    return await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        write_answer({"ready": True})
+        while True:
+            await asyncio.to_thread(next, _commands)
+            write_answer({"count": count})
 
 
 def main() -> None:

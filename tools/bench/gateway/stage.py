@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tools._setup import ROOT
-from tools.bench.child import ANSWER_S, cpu_clock_s, end_with_parent
+from tools.bench.child import Child, RunError, cpu_clock_s, end_with_parent
 
 LOAD = "tools.bench.gateway.clients"
 NODES = "tools.bench.gateway.nodes"
@@ -29,58 +28,40 @@ QUIET_S = 0.4
 QUIET_S_MAX = 60.0
 
 
-class Helper:
-    """A process that says a line when it is ready, and answers lines with lines."""
+class Helper(Child):
+    """A process beside the gateway; `greeting` is what it said when it was ready."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.greeting = self._hear()
+    def __init__(self, module: str, *arguments: object) -> None:
+        super().__init__(module.rpartition(".")[2], module, [*map(str, arguments)], ENVIRONMENT)
+        self.greeting: str = str(self.hear()["ready"])
 
     @property
     def cpu_s(self) -> float:
-        return cpu_clock_s(self._process.pid)
+        return cpu_clock_s(self.pid)
 
-    def ask(self, line: object = "") -> str:
-        assert self._process.stdin is not None
-        print(line, file=self._process.stdin, flush=True)
-        return self._hear()
+    def count(self) -> int:
+        """How much it has got so far."""
+        return int(self.ask("count")["count"])
 
     def settle(self) -> int:
-        """What it has got when nothing more comes."""
+        """How much it has got when nothing more comes."""
         deadline = time.monotonic() + QUIET_S_MAX
-        count, changed_at = int(self.ask()), time.monotonic()
+        count, changed_at = self.count(), time.monotonic()
         while (now := time.monotonic()) < changed_at + QUIET_S and now < deadline:
             time.sleep(QUIET_S / 8)
-            if (found := int(self.ask())) != count:
+            if (found := self.count()) != count:
                 count, changed_at = found, time.monotonic()
         return count
-
-    def _hear(self) -> str:
-        """The next line; it says one at a time, so none waits unread in a buffer of ours."""
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], ANSWER_S)
-        line = self._process.stdout.readline() if readable else ""
-        if not line:
-            what = "ended" if readable else f"did not answer within {ANSWER_S:.0f} s"
-            self._process.kill()
-            raise SystemExit(f"a process of the benchmark {what}: {self._process.args!r}")
-        return line.strip()
 
 
 @contextmanager
 def running(module: str, *arguments: object) -> Iterator[Helper]:
-    """A helper, until its standard input ends with the block."""
-    process = subprocess.Popen(
-        [*end_with_parent(), sys.executable, "-m", module, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
+    """A helper, until the block ends."""
+    helper = Helper(module, *arguments)
     try:
-        yield Helper(process)
+        yield helper
     finally:
-        process.communicate()
+        helper.end()
 
 
 class RunningGateway:
@@ -95,7 +76,7 @@ class RunningGateway:
             if " serves http://" in line:
                 break
         else:
-            raise SystemExit(f"the gateway did not start: {line}")
+            raise RunError(f"the gateway did not start: {line}")
         words = line.split()
         url = next(word for word in words if word.startswith("http://"))
         self.http = url.removeprefix("http://").rstrip(",;")
@@ -141,7 +122,7 @@ def publish(address: str, kind: str, connections: int, seconds: float) -> dict[s
     ).stdout
     load: dict[str, float] = json.loads(output)
     if not load["acknowledged"] or load["refused"]:
-        raise SystemExit(f"publishing failed: {load}")
+        raise RunError(f"publishing failed: {load}")
     return load
 
 

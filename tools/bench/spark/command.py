@@ -16,7 +16,6 @@ nothing else gives the best figures; on a busy one, believe those of CPU.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 import threading
@@ -31,9 +30,9 @@ import pyspark  # noqa: F401
 
 from tools._setup import say
 from tools.bench.arena import Arena, enter
-from tools.bench.child import RunError
+from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
 from tools.bench.measures import Sample
-from tools.bench.report import as_dict, make_rows, make_summary, make_table
+from tools.bench.report import make_rows
 from tools.bench.spark.flows import Sizes, measure_flows
 from tools.bench.spark.latency import measure_latency
 from tools.bench.spark.measures import MEASURES, make_readme_table
@@ -83,19 +82,22 @@ def main(arguments: list[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _end)  # so that nothing is left behind
     arena = Arena()
-    samples: list[Sample] = []
     began_at = time.monotonic()
-    try:
-        with Stage(arena) as stage:
-            for name in options.only:
-                samples.extend(PARTS[name](stage, plan))
-                say(f"{name}: done after {time.monotonic() - began_at:.0f} s")
-    except RunError as error:
-        say(f"failed: {error}")
+    with Stage(arena) as stage:
+
+        def measure(name: str) -> Iterator[Sample]:
+            yield from PARTS[name](stage, plan)
+            say(f"{name}: done after {time.monotonic() - began_at:.0f} s")
+
+        samples = run_parts(options.only, measure)
+    if samples is None:
         return 1
-    except KeyboardInterrupt:
-        say("interrupted: what was measured follows")
-    _tell(options, arena, samples)
+    facts = arena.describe()
+    facts |= {name: metadata.version(name) for name in ("pyspark", "pyarrow")}
+    facts["load"] = Path("/proc/loadavg").read_text().split()[0]
+    rows = make_rows(samples, MEASURES)
+    print(f"\n{make_report(facts, samples, MEASURES)}\n\n{make_readme_table(rows)}")
+    write_json(options.json, rows, MEASURES, machine=facts)
     return 0
 
 
@@ -104,39 +106,6 @@ def _end(number: int, frame: object) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tools.bench spark",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    names = ",".join(PARTS)
-    parser.add_argument("--only", metavar="NAMES", default=names, help=f"some of {names}")
-    parser.add_argument("--quick", action="store_true", help="one repetition, little of everything")
+    parser = make_parser("spark", __doc__ or "", PARTS)
     parser.add_argument("--repetitions", type=int, metavar="N", help="(3; quick: 1)")
-    parser.add_argument("--here", action="store_true", help="no network namespace")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures, as JSON")
-    options = parser.parse_args(arguments)
-    options.only = [each for each in options.only.split(",") if each]
-    for name in options.only:
-        if name not in PARTS:
-            parser.error(f"--only knows {names}, not {name!r}")
-    if options.repetitions is not None and options.repetitions < 1:
-        parser.error("--repetitions is at least 1")
-    return options
-
-
-def _tell(options: argparse.Namespace, arena: Arena, samples: list[Sample]) -> None:
-    facts = arena.describe()
-    facts |= {name: metadata.version(name) for name in ("pyspark", "pyarrow")}
-    facts["load"] = Path("/proc/loadavg").read_text().split()[0]
-    print("\n" + ", ".join(f"{name} {fact}" for name, fact in facts.items()))
-    rows = make_rows(samples, MEASURES)
-    for name in rows:
-        print(f"\n{make_table(MEASURES[name], rows[name])}")
-    summary = make_summary(rows, MEASURES)
-    if summary:
-        print(f"\n{summary}")
-    print(f"\n{make_readme_table(rows)}")
-    if options.json is not None:
-        result = {"machine": facts, "measures": as_dict(rows, MEASURES)}
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return parse(parser, arguments, {"only": PARTS}, {"repetitions": 1})

@@ -159,7 +159,7 @@ class Stage:
     def open_worker(self, role: str, **told: Any) -> Iterator[Child]:
         """A process of worker.py; its first answer is to be heard."""
         argument = json.dumps({"role": role, **told})
-        child = Child(role, WORKER, argument, self.arena.environment)
+        child = Child(role, WORKER, [argument], self.arena.environment)
         try:
             yield child
         finally:

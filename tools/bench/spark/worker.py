@@ -1,24 +1,21 @@
-"""Processes beside Spark: who publishes, who feeds Spark's own socket source, who only listens.
+"""A process beside Spark: publishes, feeds Spark's own socket source, or only subscribes.
 
-Started with a JSON object as the only argument: "role", and what that role is told. Questions and
-answers are as in bus/worker.py.
+Started with a JSON object as its only argument: "role", and the facts that the role needs.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
-import traceback
 from time import perf_counter, process_time, time_ns
 from typing import Any
 
 import jsonbus
 from tools.bench.bus.publish import Pace
 from tools.bench.bus.spec import SENSOR
-from tools.bench.bus.worker import read_commands, write_answer
+from tools.bench.worker import read_commands, run, write_answer
 
 #: A handful, so that all partitions of a log get something.
 TOPICS = [f"sensors/room-{number}/climate" for number in range(16)]
@@ -30,18 +27,11 @@ POUR_LINES = 1_000
 
 def main() -> None:
     told: dict[str, Any] = json.loads(sys.argv[1])
-    try:
-        role = {"publisher": Publisher, "feeder": Feeder, "subscriber": Subscriber}[told["role"]]
-        worker = role(told)
-        write_answer({"ready": True, **worker.facts})
-        for command in read_commands():
-            write_answer(getattr(worker, command.pop("ask"))(**command))
-    except BaseException:
-        write_answer({"failed": traceback.format_exc()})
-        raise
-    finally:
-        sys.stderr.flush()
-        os._exit(0)
+    role = {"publisher": Publisher, "feeder": Feeder, "subscriber": Subscriber}[told["role"]]
+    worker = role(told)
+    write_answer({"ready": True, **worker.facts})
+    for command in read_commands():
+        write_answer(getattr(worker, command.pop("ask"))(**command))
 
 
 class Publisher:
@@ -138,4 +128,4 @@ def make_stamped(number: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

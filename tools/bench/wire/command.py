@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import json
 import pstats
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import process_time
 
 from tools._setup import say
+from tools.bench.command import make_parser, parse, write_json
 from tools.bench.measures import Measure, Sample
-from tools.bench.report import as_dict, make_rows, make_table
+from tools.bench.report import make_rows, make_table
 from tools.bench.wire import loops as pieces
 from tools.bench.wire.instructions import measure_instructions
 
@@ -88,34 +87,22 @@ def main(arguments: list[str] | None = None) -> int:
     rows = make_rows(list(_measure(options)), MEASURES)
     for name in rows:
         print(f"\n{make_table(MEASURES[name], rows[name])}")
-    if options.json is not None:
-        result = {"measures": as_dict(rows, MEASURES)}
-        options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_json(options.json, rows, MEASURES)
     return 0
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m tools.bench wire",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    names = ",".join(LOOPS)
-    parser.add_argument("--only", metavar="NAMES", default=names, help=f"some of {names}")
-    parser.add_argument("--repetitions", type=int, default=7, metavar="N", help="(7)")
-    parser.add_argument("--messages", type=int, default=20_000, metavar="N", help="(20000)")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures, as JSON")
-    parser.add_argument("--instructions", action="store_true", help="count them (minutes)")
-    parser.add_argument("--profile", metavar="LOOP", choices=MAKERS, help="where time goes")
-    parser.add_argument("--loop", metavar="LOOP", choices=MAKERS, help="run one, show nothing")
-    parser.add_argument("--prepare", type=int, default=0, metavar="N", help="with --loop")
-    options = parser.parse_args(arguments)
-    options.only = [each for each in options.only.split(",") if each]
-    for name in options.only:
-        if name not in LOOPS:
-            parser.error(f"--only knows {names}, not {name!r}")
-    if options.messages < 100 or options.repetitions < 1:
-        parser.error("--messages is at least 100, --repetitions at least 1")
+    parser = make_parser("wire", __doc__ or "", LOOPS)
+    add = parser.add_argument
+    add("--repetitions", type=int, default=7, metavar="N", help="(7)")
+    add("--messages", type=int, default=20_000, metavar="N", help="(20000)")
+    add("--instructions", action="store_true", help="count them (minutes)")
+    add("--profile", metavar="LOOP", choices=MAKERS, help="where time goes")
+    add("--loop", metavar="LOOP", choices=MAKERS, help="run one, show nothing")
+    add("--prepare", type=int, default=0, metavar="N", help="with --loop")
+    options = parse(parser, arguments, {"only": LOOPS}, {"messages": 100, "repetitions": 1})
+    if options.quick:
+        options.repetitions = 1
     return options
 
 
