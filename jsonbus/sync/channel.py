@@ -296,7 +296,7 @@ class Channel(BaseChannel):
         line.pollers += 1
         self.lock.release()
         try:
-            seat.wait(line.stream.sock.fileno(), timeout_s)
+            seat.wait(line.tcp.sock.fileno(), timeout_s)
         finally:
             self.lock.acquire()
             self._poller = None
@@ -308,7 +308,7 @@ class Channel(BaseChannel):
                 if end.state != OPEN or end.output_bytes or end.partial_bytes >= LENT_BYTES_MAX:
                     self._exchange.request(line)
             elif line.is_dropped and not line.pollers:
-                line.stream.close()
+                line.tcp.close()
             self._seats.give_back(seat)
             if self._receivers:
                 self._changed.notify_all()  # one of them goes on polling

@@ -22,7 +22,7 @@ _PORT_TRIES = 16
 _HAS_SENDMSG = hasattr(socket.socket, "sendmsg")
 
 
-class Stream:
+class TcpConnection:
     """One connection, made or being made; reading and writing may go on in two threads at once."""
 
     __slots__ = ("sock",)
@@ -87,24 +87,24 @@ class Stream:
         self.sock.close()
 
 
-def dial(host: str, port: int) -> Stream:
+def dial(host: str, port: int) -> TcpConnection:
     """Begin to connect; `finish_dialing` completes it. Raises TransportError."""
     try:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
         raise TransportError(f"no connection can be opened: {error.strerror or error}") from error
     try:
-        stream = Stream(sock)
+        connection = TcpConnection(sock)
         code = sock.connect_ex((host, port))
         if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
             raise OSError(code, os.strerror(code))
     except OSError as error:
         sock.close()
         raise TransportError(f"{host}:{port}: {error.strerror or error}") from error
-    return stream
+    return connection
 
 
-class Listener:
+class TcpListener:
     """One TCP port, on the addresses by which a node is on the bus and on no others.
 
     Nobody can connect from a network that the node has not joined. The addresses may change; the
@@ -156,10 +156,10 @@ class Listener:
                     failures.append(f"{address}:{self.port}: {error.strerror or error}")
         return stale, failures
 
-    def accept(self, sock: socket.socket) -> Stream | None:
+    def accept(self, sock: socket.socket) -> TcpConnection | None:
         """Return a new connection, if there is one. Raises TransportError if there is no room."""
         try:
-            return Stream(sock.accept()[0])
+            return TcpConnection(sock.accept()[0])
         except (BlockingIOError, InterruptedError, ConnectionError):
             return None  # or it has hung up already
         except OSError as error:

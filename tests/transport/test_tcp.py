@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from jsonbus.errors import TransportError
-from jsonbus.transport.tcp import Listener, Stream, dial
+from jsonbus.transport.tcp import TcpConnection, TcpListener, dial
 from tests.channel_peers import count_descriptors
 from tests.helpers import wait_until
 
@@ -17,10 +17,10 @@ HERE = "127.0.0.1"
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Stream, Stream]]:
+def pair() -> Iterator[tuple[TcpConnection, TcpConnection]]:
     """Both ends of a connection."""
     with ExitStack() as stack:
-        listener = Listener([HERE])
+        listener = TcpListener([HERE])
         stack.callback(listener.close)
         calling = dial(HERE, listener.port)
         stack.callback(calling.close)
@@ -30,8 +30,8 @@ def pair() -> Iterator[tuple[Stream, Stream]]:
         yield calling, answering
 
 
-def accept(listener: Listener) -> Stream:
-    accepted: list[Stream | None] = []
+def accept(listener: TcpListener) -> TcpConnection:
+    accepted: list[TcpConnection | None] = []
 
     def is_here() -> bool:
         accepted.append(listener.accept(listener.sockets[0]))
@@ -42,7 +42,7 @@ def accept(listener: Listener) -> Stream:
     return accepted[-1]
 
 
-def read(stream: Stream, size: int) -> bytes:
+def read(connection: TcpConnection, size: int) -> bytes:
     """So many bytes, or fewer if no more will come."""
     buffer = memoryview(bytearray(1 << 16))
     data = bytearray()
@@ -50,7 +50,7 @@ def read(stream: Stream, size: int) -> bytes:
     def is_done() -> bool:
         count = 1
         while count and len(data) < size:
-            count = stream.read_into(buffer)
+            count = connection.read_into(buffer)
             data.extend(buffer[: count or 0])
         return count == 0 or len(data) >= size
 
@@ -58,14 +58,18 @@ def read(stream: Stream, size: int) -> bytes:
     return bytes(data)
 
 
-def test_pieces_are_written_in_order_and_read_as_they_come(pair: tuple[Stream, Stream]) -> None:
+def test_pieces_are_written_in_order_and_read_as_they_come(
+    pair: tuple[TcpConnection, TcpConnection],
+) -> None:
     calling, answering = pair
     assert calling.write([b"one"]) == 3
     assert calling.write([b"two", memoryview(b"-three-")[1:6], b""]) == 8
     assert read(answering, 11) == b"onetwothree"
 
 
-def test_nothing_to_read_is_none_and_the_end_is_zero(pair: tuple[Stream, Stream]) -> None:
+def test_nothing_to_read_is_none_and_the_end_is_zero(
+    pair: tuple[TcpConnection, TcpConnection],
+) -> None:
     calling, answering = pair
     buffer = memoryview(bytearray(10))
     assert answering.read_into(buffer) is None
@@ -75,7 +79,9 @@ def test_nothing_to_read_is_none_and_the_end_is_zero(pair: tuple[Stream, Stream]
     assert answering.read_into(buffer) == 0
 
 
-def test_a_full_connection_takes_a_part_or_nothing(pair: tuple[Stream, Stream]) -> None:
+def test_a_full_connection_takes_a_part_or_nothing(
+    pair: tuple[TcpConnection, TcpConnection],
+) -> None:
     calling, answering = pair
     block = bytes(1 << 20)
     total = 0
@@ -85,7 +91,9 @@ def test_a_full_connection_takes_a_part_or_nothing(pair: tuple[Stream, Stream]) 
     assert len(read(answering, total)) == total
 
 
-def test_a_broken_connection_is_an_error_of_the_transport(pair: tuple[Stream, Stream]) -> None:
+def test_a_broken_connection_is_an_error_of_the_transport(
+    pair: tuple[TcpConnection, TcpConnection],
+) -> None:
     calling, answering = pair
     answering.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     answering.close()
@@ -96,7 +104,9 @@ def test_a_broken_connection_is_an_error_of_the_transport(pair: tuple[Stream, St
             calling.write(pieces)
 
 
-def test_a_closed_stream_is_an_error_of_the_transport(pair: tuple[Stream, Stream]) -> None:
+def test_a_closed_stream_is_an_error_of_the_transport(
+    pair: tuple[TcpConnection, TcpConnection],
+) -> None:
     calling, _ = pair
     calling.close()
     calling.close()
@@ -106,7 +116,7 @@ def test_a_closed_stream_is_an_error_of_the_transport(pair: tuple[Stream, Stream
         calling.write([b"x"])
 
 
-def test_a_stream_tells_who_is_at_the_other_end(pair: tuple[Stream, Stream]) -> None:
+def test_a_stream_tells_who_is_at_the_other_end(pair: tuple[TcpConnection, TcpConnection]) -> None:
     calling, answering = pair
     assert answering.peer == "{}:{}".format(*calling.sock.getsockname())
     calling.close()
@@ -114,22 +124,22 @@ def test_a_stream_tells_who_is_at_the_other_end(pair: tuple[Stream, Stream]) -> 
 
 
 def test_dialing_where_nobody_listens_fails_sooner_or_later() -> None:
-    listener = Listener([HERE])
+    listener = TcpListener([HERE])
     listener.close()
     before = count_descriptors()
     with pytest.raises(TransportError, match="Connection refused"):
-        stream = dial(HERE, listener.port)
+        connection = dial(HERE, listener.port)
         try:
-            stream.finish_dialing()
+            connection.finish_dialing()
         finally:
-            stream.close()
+            connection.close()
     with pytest.raises(TransportError):
         dial("no such address", 1)
     assert count_descriptors() == before
 
 
 def test_all_addresses_have_the_same_port_and_no_others_are_listened_on() -> None:
-    listener = Listener(["127.0.0.1", "127.0.0.2"])
+    listener = TcpListener(["127.0.0.1", "127.0.0.2"])
     try:
         assert listener.port > 0
         assert {each.getsockname() for each in listener.sockets} == {
@@ -149,12 +159,12 @@ def test_all_addresses_have_the_same_port_and_no_others_are_listened_on() -> Non
 def test_an_address_that_is_not_here_cannot_be_listened_on() -> None:
     before = count_descriptors()
     with pytest.raises(TransportError, match="cannot listen on 127.0.0.1, 192.0.2.1: Cannot"):
-        Listener(["127.0.0.1", "192.0.2.1"])
+        TcpListener(["127.0.0.1", "192.0.2.1"])
     assert count_descriptors() == before
 
 
 def test_a_listener_follows_addresses_and_keeps_its_port() -> None:
-    listener = Listener(["127.0.0.1"])
+    listener = TcpListener(["127.0.0.1"])
     port = listener.port
     try:
         stale, failures = listener.follow(["127.0.0.2", "192.0.2.1"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jsonbus.core.channel.end import OPEN, ChannelEnd
 from jsonbus.core.channel.limits import BEAT_S, SILENCE_S
 from jsonbus.errors import TransportError
-from jsonbus.transport.tcp import Stream
+from jsonbus.transport.tcp import TcpConnection
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channel import BaseChannel
@@ -45,12 +45,12 @@ class Line:
         "lock",
         "polled_at",
         "pollers",
-        "stream",
+        "tcp",
         "timer_at",
     )
 
-    def __init__(self, stream: Stream, end: ChannelEnd, lock: threading.Lock) -> None:
-        self.stream = stream
+    def __init__(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> None:
+        self.tcp = tcp
         self.end = end
         self.lock = lock
         #: Whose it is; None until the caller has said what it wants.
@@ -73,7 +73,7 @@ class Line:
     def read(self, buffer: memoryview) -> None:
         """Take what the connection has, at most a buffer full. Not under the lock."""
         try:
-            count = self.stream.read_into(buffer)
+            count = self.tcp.read_into(buffer)
         except TransportError as error:
             with self.lock:
                 self.end.fail(str(error))
@@ -90,7 +90,7 @@ class Line:
         """`read` for a receiver. Under the lock, which keeps the operator from taking it back."""
         end = self.end
         try:
-            count = self.stream.read_into(buffer)
+            count = self.tcp.read_into(buffer)
         except TransportError as error:
             end.fail(str(error))
             return
@@ -130,7 +130,7 @@ class Line:
         end = self.end
         # An end that is not read does not hear whether the other is there. Its machine tells: it
         # has to confirm our beats, if nothing else.
-        if self._is_deaf and self.stream.unanswered_s() >= SILENCE_S:
+        if self._is_deaf and self.tcp.unanswered_s() >= SILENCE_S:
             end.fail(f"the machine of {end.name} did not answer for {SILENCE_S:g} s")
         end.handle_timer(now)
 
@@ -144,7 +144,7 @@ class Line:
         while end.output_bytes and not self.is_dialing:
             before, pieces = end.output_bytes, end.output(PIECES_MAX)
             try:
-                count = self.stream.write(pieces)
+                count = self.tcp.write(pieces)
             except TransportError as error:
                 end.write_failed(str(error))
                 return

@@ -168,13 +168,13 @@ class Calls:
     def _dial(self, call: Call, place: Place) -> None:
         assert place.host is not None and place.port is not None
         try:
-            stream = dial(place.host, place.port)
+            tcp = dial(place.host, place.port)
         except TransportError as error:
             call.attempt.dial_failed(str(error), monotonic())
             return
         hello = make_hello(self._own, place.node, call.channel.port)
         end = ChannelEnd(self._exchange.bytes_max, monotonic(), hello=hello)
-        line = self._exchange.add(stream, end, call.channel.lock)
+        line = self._exchange.add(tcp, end, call.channel.lock)
         line.call = call
         line.is_dialing = True
         call.line = line

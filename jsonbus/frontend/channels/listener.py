@@ -21,9 +21,9 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.frontend.channels.connection import Line
 from jsonbus.frontend.channels.connector import NodeDoor
-from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.log import BusLog
-from jsonbus.transport.tcp import Listener
+from jsonbus.frontend.lifetime import closed_error
+from jsonbus.transport.tcp import TcpListener
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.manager import Exchange
@@ -69,7 +69,7 @@ class Reception:
         self._log = log
         self._ports: Ports[BaseBinding] = Ports(own)
         self._ports_lock = threading.Lock()
-        self._listener: Listener | None = None
+        self._tcp: TcpListener | None = None
         self._strangers: dict[Line, None] = {}  # who has not said yet what it wants
         #: When to listen again, after the system had no room.
         self.listens_at = math.inf
@@ -83,14 +83,14 @@ class Reception:
                 raise closed_error()
             self._ports.bind(port, binding, exclusive=exclusive)
             try:
-                is_first = self._listener is None
-                if self._listener is None:
-                    self._listener = Listener(self._addresses())
+                is_first = self._tcp is None
+                if self._tcp is None:
+                    self._tcp = TcpListener(self._addresses())
             except TransportError:
                 self._ports.unbind(port)
                 raise
         if is_first:
-            self._door.tell_port(self._listener.port)
+            self._door.tell_port(self._tcp.port)
             self._exchange.post(self.listen)
 
     def unbind(self, port: str) -> None:
@@ -99,32 +99,32 @@ class Reception:
 
     def own_place(self) -> tuple[str, int] | None:
         """Where this node would call itself; None if it takes no channels."""
-        listener = self._listener
-        return None if listener is None else (listener.address, listener.port)
+        tcp = self._tcp
+        return None if tcp is None else (tcp.address, tcp.port)
 
     def follow_addresses(self) -> None:
         """The network changed."""
-        if self._listener is not None:
+        if self._tcp is not None:
             self._exchange.post(self._follow)
 
     # --- The operator ---------------------------------------------------------------------------
 
     def callers(self, sock: socket.socket) -> None:
         """Somebody has called."""
-        listener = self._listener
+        tcp = self._tcp
         for _ in range(ACCEPT_AT_ONCE):
-            if listener is None or self._exchange.is_closing:
+            if tcp is None or self._exchange.is_closing:
                 return
             try:
-                stream = listener.accept(sock)
+                tcp_connection = tcp.accept(sock)
             except TransportError as error:
                 self._log.warn_once("accept", "%s", error)
                 self.listens_at = monotonic() + FULL_PAUSE_S
                 self._exchange.watcher.wake()  # to sleep no longer than that
-                for each in listener.sockets:
+                for each in tcp.sockets:
                     self._exchange.watcher.forget(each)
                 return
-            if stream is None:
+            if tcp_connection is None:
                 return
             if len(self._strangers) >= STRANGERS_MAX:
                 # The one that has been silent for longest: real callers speak at once.
@@ -132,7 +132,7 @@ class Reception:
                     next(iter(self._strangers)), "too many connections said nothing"
                 )
             line = self._exchange.add(
-                stream, ChannelEnd(MESSAGE_BYTES_MAX, monotonic()), threading.Lock()
+                tcp_connection, ChannelEnd(MESSAGE_BYTES_MAX, monotonic()), threading.Lock()
             )
             self._strangers[line] = None
             self._exchange.watch(line)
@@ -171,14 +171,14 @@ class Reception:
 
     def listen(self) -> None:
         self.listens_at = math.inf
-        if self._listener is not None and not self._exchange.is_closing:
-            for sock in self._listener.sockets:
+        if self._tcp is not None and not self._exchange.is_closing:
+            for sock in self._tcp.sockets:
                 self._exchange.watcher.watch(sock, None, True, False)
 
     def _follow(self) -> None:
-        if self._listener is None or self._exchange.is_closing:
+        if self._tcp is None or self._exchange.is_closing:
             return
-        stale, failures = self._listener.follow(self._addresses())
+        stale, failures = self._tcp.follow(self._addresses())
         for sock in stale:
             self._exchange.watcher.forget(sock)
             sock.close()
@@ -193,12 +193,12 @@ class Reception:
             bindings = self._ports.bindings()
         for binding in bindings:
             binding.end()
-        if self._listener is not None:
-            for sock in self._listener.sockets:
+        if self._tcp is not None:
+            for sock in self._tcp.sockets:
                 self._exchange.watcher.forget(sock)
-            self._listener.close()
+            self._tcp.close()
 
     def cut_off(self) -> None:
         """This is a forked child."""
-        if self._listener is not None:
-            self._listener.close()
+        if self._tcp is not None:
+            self._tcp.close()

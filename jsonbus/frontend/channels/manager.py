@@ -36,7 +36,7 @@ from jsonbus.frontend.channels.connector import Call, Calls, NodeDoor
 from jsonbus.frontend.channels.figures import Tally, channel_figures
 from jsonbus.frontend.channels.listener import Reception
 from jsonbus.frontend.log import BusLog
-from jsonbus.transport.tcp import Stream
+from jsonbus.transport.tcp import TcpConnection
 
 #: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
@@ -161,7 +161,7 @@ class Exchange:
         """There is room to write, or dialing is over."""
         if line.is_dialing:
             try:
-                line.stream.finish_dialing()
+                line.tcp.finish_dialing()
             except TransportError as error:
                 self.drop(line, str(error))
                 return
@@ -205,9 +205,9 @@ class Exchange:
             if self._timers[0] is entry:
                 self.watcher.wake()  # an event loop would sleep until what was first before
 
-    def add(self, stream: Stream, end: ChannelEnd, lock: threading.Lock) -> Line:
+    def add(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> Line:
         """A connection more."""
-        line = Line(stream, end, lock)
+        line = Line(tcp, end, lock)
         self._lines.add(line)
         return line
 
@@ -220,7 +220,7 @@ class Exchange:
         if line not in self._lines:
             return
         self._waiting.discard(line)
-        self.watcher.forget(line.stream.sock)
+        self.watcher.forget(line.tcp.sock)
         with line.lock:
             end, channel = line.end, line.channel
             end.fail(reason)
@@ -228,9 +228,9 @@ class Exchange:
             line.is_lent = False
             line.is_dropped = True
             if line.pollers:
-                line.stream.hang_up()  # they notice, and the last of them closes it
+                line.tcp.hang_up()  # they notice, and the last of them closes it
             else:
-                line.stream.close()
+                line.tcp.close()
             with self._tally_lock:
                 self.tally.past = self.tally.past.plus(end)
                 self._lines.remove(line)
@@ -281,7 +281,7 @@ class Exchange:
         self.is_over = self.is_closing = self.is_cut_off = True
         self.reception.cut_off()
         for line in tuple(self._lines):
-            line.stream.close()
+            line.tcp.close()
 
     # --- Inside ---------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class Exchange:
             self.drop(line)
         else:
             if line.interest != before:
-                self.watcher.watch(line.stream.sock, line, *line.interest)
+                self.watcher.watch(line.tcp.sock, line, *line.interest)
             self.plan(line, line.next_timer_at(now))
         if channel is not None:
             channel.rouse()
