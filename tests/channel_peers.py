@@ -123,7 +123,7 @@ class Plain:
 
 def call(bus: Any, port: str | None = None, **fields: Any) -> Plain:
     """A connection to a bus that has bound something; with a port's name, hello is said."""
-    host, tcp_port = bus._loop.channels.exchange.reception.own_place()
+    host, tcp_port = bus._loop.channels.manager.listener.own_place()
     plain = Plain(socket.create_connection((host, tcp_port), timeout=LONG_S))
     if port is not None:
         hello = Hello("caller-node-1", 1, "plain", bus.id, port, 64 << 20)._replace(**fields)

@@ -1,6 +1,6 @@
 """A channel to another node, with tasks: calls that are awaited, and handlers in workers.
 
-Everything happens in one event loop: the lock that a channel has is never contended for.
+Everything happens in one event loop, so nobody contends for the lock of a channel.
 """
 
 from __future__ import annotations
@@ -11,58 +11,39 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.aio.signal import Signal
-from jsonbus.core.channel.end import CLOSED, OPEN, OPENING
+from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
 from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
-from jsonbus.frontend.channels.channel import (
-    ACCEPT,
-    CLOSE,
-    MESSAGE,
-    REFUSED,
-    BaseChannel,
-    Handler,
-)
-from jsonbus.frontend.channels.manager import Exchange
-from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
-from jsonbus.frontend.lifetime import forked_error
+from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel, Handler
+from jsonbus.frontend.checks import check_optional_seconds, check_seconds
 from jsonbus.frontend.limits import BATCH_MAX
-from jsonbus.frontend.log import BusLog
 
-H = TypeVar("H", bound=Handler)
+if TYPE_CHECKING:
+    from jsonbus.aio.channels import Channels
 
-#: How long `close` waits for the other side to confirm, unless told.
+#: How long `close` waits for the other node to confirm, by default.
 CLOSE_S = 1.0
 
 
 class Channel(BaseChannel):
-    """Messages to and from one other node, in order, none lost while both are there.
+    """Messages to and from one other node: in order, none lost while both nodes are there.
 
-    Made by `AsyncBus.connect`, or given by a binding. All methods are for the event loop of the
-    bus, handlers included; a message goes to one receiver.
+    Returned by `AsyncBus.connect`, or by a binding. All methods belong to the event loop of the
+    bus. Several tasks may receive; each message goes to one of them. Handlers may be coroutine
+    functions.
+
+        async with await bus.connect("printer", "jobs") as channel:
+            await channel.send({"file": "a.pdf"})
+            print(await channel.receive(timeout=10))
     """
 
-    def __init__(
-        self,
-        port: str,
-        who: str,
-        exchange: Exchange,
-        log: BusLog,
-        lock: threading.Lock,
-        *,
-        event_loop: asyncio.AbstractEventLoop,
-        check_here: Callable[[], None],
-        schedule: Callable[[Channel], None],
-        bus: object,
-    ) -> None:
-        super().__init__(port, who, exchange, log, lock)
-        self._news = Signal(event_loop)  # messages, or its state
-        self._room = Signal(event_loop)
-        self._check_loop = check_here
-        self._schedule = schedule
-        self._bus = bus  # kept alive: a channel is of use only as long as its bus is open
+    def __init__(self, port: str, who: str, lock: threading.Lock, channels: Channels) -> None:
+        super().__init__(port, who, lock, channels)
+        self._changed = Signal(channels.event_loop)  # messages, or its state
+        self._room = Signal(channels.event_loop)
 
     async def send(
         self,
@@ -71,13 +52,13 @@ class Channel(BaseChannel):
     ) -> None:
         """Send a message: bytes as they are, any other value as JSON.
 
-        Waits, at most `timeout` seconds, while the other side does not take what was sent before;
-        then raises ChannelTimeoutError, and nothing of the message was sent. So it is with a call
-        that is cancelled. One that was sent arrives unless the connection is lost; `close` tells
-        whether it did.
+        Waits, at most `timeout` seconds, while the other node does not take earlier messages; then
+        raises ChannelTimeoutError, and nothing of the message was sent. The same holds for a call
+        that is cancelled. A message that was sent arrives unless the connection is lost; `close`
+        returns whether all did.
 
-        Raises PayloadError, MessageTooLargeError, ChannelClosedError, and ChannelRefusedError on a
-        channel that never opened.
+        Raises PayloadError, MessageTooLargeError, ChannelClosedError; and ChannelRefusedError on a
+        channel that could not be opened.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
@@ -88,25 +69,16 @@ class Channel(BaseChannel):
         with self.lock:
             self._put(item)
 
-    def try_send(self, value: Any) -> bool:
-        """`send`, or False where that would wait."""
-        self._check_here()
-        item = self._encode(value)
-        if not self._may_send():
-            return False
-        with self.lock:
-            self._put(item)
-        return True
-
     async def receive(
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - as with threads
     ) -> Any:
-        """The next message; waits for one, at most `timeout` seconds.
+        """Return the next message; wait for it at most `timeout` seconds.
 
-        Raises ChannelTimeoutError; ChannelClosedError once there is none left and none will come;
-        MessageTooLargeError in the place of one that was, and the next call goes on behind it.
-        Cancelling it loses no message.
+        Raises ChannelTimeoutError; ChannelClosedError once no message waits and none can arrive;
+        MessageTooLargeError in place of a message that was too large: the next call continues
+        after it. Raises LocalError if the channel has a handler for messages. Cancelling the call
+        loses no message.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
@@ -117,9 +89,9 @@ class Channel(BaseChannel):
             if item is not None:
                 return self._read(item)
             if timeout_s is not None:
-                await self._wait(self._may_receive, timeout_s, "no message came", self._news)
+                await self._wait(self._may_receive, timeout_s, "no message came", self._changed)
             elif not self._may_receive():
-                await self._news.wait()
+                await self._changed.wait()
 
     def __aiter__(self) -> Channel:
         return self
@@ -132,41 +104,20 @@ class Channel(BaseChannel):
                 raise
             raise StopAsyncIteration from None
 
-    def on_message(self, handler: H) -> H:
-        """Have the handler, plain or async, called with each message, instead of receiving them.
-
-        Those that have come already are first. It runs as handlers of subscriptions do, for one
-        message after the other; what it raises is logged. While it does not keep up, the other
-        side has to wait. Also a decorator, as the three below.
-        """
-        return self._add_handler(MESSAGE, handler)
-
-    def on_closed(self, handler: H) -> H:
-        """Have the handler called, with a ChannelClosedError, behind the last message."""
-        return self._add_handler(CLOSE, handler)
-
-    def on_accept(self, handler: H) -> H:
-        """Have the handler called, with this channel, when it is open."""
-        return self._add_handler(ACCEPT, handler)
-
-    def on_refused(self, handler: H) -> H:
-        """Have the handler called, with the error, if it is not going to open."""
-        return self._add_handler(REFUSED, handler)
-
     async def close(self, timeout: float = CLOSE_S) -> bool:  # noqa: ASYNC109 - as with threads
-        """Send no more and receive no more; what was sent before is delivered.
+        """Send no more and receive no more; messages already sent are delivered.
 
-        Waits, at most `timeout` seconds, for the other side to confirm that: then it is True. Else
-        it has not yet, and delivery goes on while the bus is open; or the connection was lost, or
-        the other side closed first. A second call waits again.
+        Waits at most `timeout` seconds for the other node to confirm that it has read everything,
+        and returns whether it did. False means: not yet, and delivery goes on while the bus is
+        open; or the connection was lost; or the other node closed first. A second call waits again.
         """
         timeout_s = check_seconds("timeout", timeout)
-        if self._exchange.is_cut_off:
+        if self._manager.is_cut_off:
             return False
         self._check_here()
         self.begin_close()
         try:
-            await self._wait(lambda: self.state == CLOSED, timeout_s, "", self._news)
+            await self._wait(lambda: self.state == CLOSED, timeout_s, "", self._changed)
         except ChannelTimeoutError:
             pass
         return self._end is not None and self._end.is_confirmed
@@ -183,15 +134,15 @@ class Channel(BaseChannel):
         if kind is None:
             await self.close()
         else:
-            self.abort()  # the other side must not take it for all that was to come
+            self.abort()  # the other node must not believe it has got everything
 
-    # What follows is for the bus, the exchange and the workers.
+    # What follows is for Channels, the manager and the workers.
 
     async def wait_until_open(self) -> None:
-        """Wait for the attempt to end; raises what it failed with."""
+        """Wait until it is open; raise the error if it could not be opened."""
         try:
             await self._wait(
-                lambda: self._end is not None or self._has_ended(), None, "", self._news
+                lambda: self._end is not None or self._has_ended(), None, "", self._changed
             )
         except asyncio.CancelledError:
             self.begin_close()
@@ -199,51 +150,46 @@ class Channel(BaseChannel):
         if self._end is None:
             raise self._closed_error()
 
-    def begin_close(self) -> None:
-        with self.lock:
-            self._begin_close(monotonic())
-        self.rouse()  # there may be no message left before the end
-
-    def changed(self) -> None:
+    def notify(self) -> None:
         end = self._end
-        self._news.fire()
+        self._changed.fire()
         if end is None or end.state != OPEN or end.output_bytes <= OUTPUT_BYTES_MAX // 2:
             self._room.fire()
 
     async def run_handler(self) -> bool:
-        """Run handlers that are due; True if there are more. Only by the worker it is with."""
+        """Run handlers that are due; return whether more are. Called by one worker at a time."""
         is_whole = False
         try:
             for _ in range(BATCH_MAX):
-                duty = self._next_duty()
-                if duty is None:
-                    self._news.fire()
+                call = self._next_handler_call()
+                if call is None:
+                    self._changed.fire()
                     is_whole = True
                     return False
-                await self._run_duty(*duty)
+                await self._run_call(*call)
             is_whole = True
             return True
         finally:
-            if not is_whole:  # the worker was cancelled: whatever comes next finds another
-                self._rest()
+            if not is_whole:  # the worker was cancelled: the next event finds another one
+                self._release_handlers()
 
     def put_off(self) -> None:
-        """There is no worker: whatever comes next is to find one."""
-        self._rest()
+        """Note that no worker could be started; the next event tries again."""
+        self._release_handlers()
 
     async def wait_until_handled(self, deadline: float) -> None:
-        """Wait for handlers that are due to have run."""
+        """Wait until the handlers that are due have run."""
         timeout_s = max(0.0, deadline - monotonic())
         try:
-            await self._wait(lambda: not self._is_scheduled, timeout_s, "", self._news)
+            await self._wait(lambda: not self._is_scheduled, timeout_s, "", self._changed)
         except ChannelTimeoutError:
             pass
 
-    async def _run_duty(self, kind: str, handler: Handler, argument: Any) -> None:
-        if kind == MESSAGE:
+    async def _run_call(self, event: str, handler: Handler, argument: Any) -> None:
+        if event == MESSAGE:
             try:
                 argument = self._read(argument)
-            except ChannelError as error:  # the other side's failure, not the handler's
+            except ChannelError as error:  # the other node's failure, not the handler's
                 self._log.warn_once(("unreadable", self.node), "%s", error)
                 return
         try:
@@ -254,27 +200,18 @@ class Channel(BaseChannel):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            self._fail_handler(kind)  # it cancelled something of its own and let that out
+            self._fail_handler(event)  # the handler cancelled a task and let the error out
         except Exception:
-            self._fail_handler(kind)
+            self._fail_handler(event)
 
-    def _fail_handler(self, kind: str) -> None:
-        self._log.fail("%s of the channel to %r failed", kind, self.name)
-        if kind == ACCEPT:
+    def _fail_handler(self, event: str) -> None:
+        self._log.fail("%s of the channel to %r failed", event, self.name)
+        if event == ACCEPT:
             self.begin_close()
 
-    def _add_handler(self, kind: str, handler: H) -> H:
-        check_handler(handler, may_be_async=True)
-        self.handle(kind, handler)
-        return handler
-
-    def _schedule_handlers(self) -> None:
-        self._schedule(self)
-
     def _check_here(self) -> None:
-        if self._exchange.is_cut_off:
-            raise forked_error()
-        self._check_loop()
+        super()._check_here()
+        self._channels.check_thread()
 
     async def _wait_for_room(self, timeout_s: float | None) -> None:
         while not self._may_send():
@@ -282,14 +219,8 @@ class Channel(BaseChannel):
                 self._may_send, timeout_s, "there was no room for another message", self._room
             )
 
-    def _may_send(self) -> bool:
-        """Raises if nothing will ever be sent."""
-        if self.state != OPENING:
-            self._check_open()
-        return self._end is not None and self._end.has_room
-
     def _may_receive(self) -> bool:
-        """Raises if nothing will ever be received."""
+        """Return whether a message waits; raise if none will ever come."""
         if self.pending:
             return True
         if self._is_unreadable():
@@ -301,19 +232,19 @@ class Channel(BaseChannel):
         condition: Callable[[], bool],
         timeout_s: float | None,
         what: str,
-        wakeup: Signal,
+        signal: Signal,
     ) -> None:
-        """Until the condition is true; ChannelTimeoutError, with what was not done, after that."""
+        """Wait for the condition. Raises ChannelTimeoutError, which says `what` did not happen."""
         if timeout_s is None:  # without a timer, which would cost as much as a small message
             while not condition():
-                await wakeup.wait()
+                await signal.wait()
             return
         if condition():
             return
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
-                    await wakeup.wait()
+                    await signal.wait()
         except TimeoutError:
             if not condition():
                 raise ChannelTimeoutError(self.name, self._port, what, timeout_s) from None

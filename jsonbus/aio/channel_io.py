@@ -9,33 +9,33 @@ from time import monotonic
 
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.timer import Timer
-from jsonbus.frontend.channels.connection import Line
-from jsonbus.frontend.channels.manager import Exchange
+from jsonbus.frontend.channels.connection import Connection
+from jsonbus.frontend.channels.manager import ChannelManager
 from jsonbus.frontend.log import BusLog
 
 
-class Operator:
-    """See frontend/exchange.py. All methods are for the event loop's thread."""
+class ChannelIO:
+    """See frontend/manager.py. All methods are for the event loop's thread."""
 
     def __init__(
-        self, exchange: Exchange, event_loop: asyncio.AbstractEventLoop, log: BusLog
+        self, manager: ChannelManager, event_loop: asyncio.AbstractEventLoop, log: BusLog
     ) -> None:
-        self._exchange = exchange
+        self._manager = manager
         self._event_loop = event_loop
         self._log = log
         self._timer = Timer(event_loop, self._tend)
         self._is_woken = False
         self._watched: dict[socket.socket, tuple[bool, bool]] = {}  # reads, writes
         self._stepped = Signal(event_loop)
-        exchange.start(self)
+        manager.start(self)
 
     async def close(self, deadline: float) -> None:
         """Close all channels; what did not arrive by then is given up."""
-        exchange = self._exchange
+        manager = self._manager
         try:
-            exchange.post(exchange.close)
+            manager.post(manager.close)
             async with asyncio.timeout(max(0.0, deadline - monotonic())):
-                while not (exchange.is_closing and exchange.is_quiet):
+                while not (manager.is_closing and manager.is_quiet):
                     await self._stepped.wait()
         except TimeoutError:
             pass
@@ -44,12 +44,12 @@ class Operator:
 
     def end_now(self) -> None:
         """Close them without waiting."""
-        if not self._exchange.is_over:
-            self._exchange.finish()
+        if not self._manager.is_over:
+            self._manager.finish()
             self._timer.cancel()
             self._stepped.fire()
 
-    # What the exchange calls.
+    # What the manager calls.
 
     def wake(self) -> None:
         """Have `tend` called in the next turn of the event loop."""
@@ -57,19 +57,21 @@ class Operator:
             self._is_woken = True
             self._event_loop.call_soon(self._tend)
 
-    def watch(self, sock: socket.socket, line: Line | None, reads: bool, writes: bool) -> None:
+    def watch(
+        self, sock: socket.socket, connection: Connection | None, reads: bool, writes: bool
+    ) -> None:
         event_loop = self._event_loop
         had_reads, had_writes = self._watched.get(sock, (False, False))
         if reads and not had_reads:
-            if line is None:
+            if connection is None:
                 event_loop.add_reader(sock, self._accept, sock)
             else:
-                event_loop.add_reader(sock, self._read, line)
+                event_loop.add_reader(sock, self._read, connection)
         elif had_reads and not reads:
             event_loop.remove_reader(sock)
         if writes and not had_writes:
-            assert line is not None
-            event_loop.add_writer(sock, self._write, line)
+            assert connection is not None
+            event_loop.add_writer(sock, self._write, connection)
         elif had_writes and not writes:
             event_loop.remove_writer(sock)
         if reads or writes:
@@ -83,36 +85,36 @@ class Operator:
 
     def _accept(self, sock: socket.socket) -> None:
         try:
-            self._exchange.reception.callers(sock)
+            self._manager.listener.accept(sock)
         except Exception:
             self._log.fail("a caller could not be answered: this is a bug")
 
-    def _read(self, line: Line) -> None:
+    def _read(self, connection: Connection) -> None:
         try:
-            self._exchange.readable(line)
+            self._manager.readable(connection)
         except Exception:
-            self._fail(line)
-        if self._exchange.is_closing:
+            self._fail(connection)
+        if self._manager.is_closing:
             self._stepped.fire()
 
-    def _write(self, line: Line) -> None:
+    def _write(self, connection: Connection) -> None:
         try:
-            self._exchange.writable(line)
+            self._manager.writable(connection)
         except Exception:
-            self._fail(line)
-        if self._exchange.is_closing:
+            self._fail(connection)
+        if self._manager.is_closing:
             self._stepped.fire()
 
-    def _fail(self, line: Line) -> None:
-        self._log.fail("the channel to %r failed: this is a bug", line.end.name)
-        self._exchange.drop(line, "of a bug at this end")
+    def _fail(self, connection: Connection) -> None:
+        self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
+        self._manager.drop(connection, "of a bug at this end")
 
     def _tend(self) -> None:
         self._is_woken = False
-        if self._exchange.is_over:
+        if self._manager.is_over:
             return
         try:
-            at = self._exchange.tend()
+            at = self._manager.tend()
             if at != math.inf:
                 self._timer.set(at)
         except Exception:

@@ -20,7 +20,7 @@ from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
-from jsonbus.frontend.channels.figures import NO_CHANNELS
+from jsonbus.frontend.channels.counters import NO_CHANNELS
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import INTERFACES_S
 from jsonbus.frontend.log import BusLog

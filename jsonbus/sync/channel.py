@@ -1,7 +1,7 @@
 """A channel to another node, with threads: calls that wait, and handlers that the thread pool runs.
 
-`_changed` is the condition that all wait on: receivers for messages, senders for room, whoever
-opens or closes for the other side. The operator notifies it under the channel's lock.
+All waiting threads share the condition `_changed`: receivers wait for messages, senders for room,
+`connect` and `close` for the other node. ChannelIO notifies it under the channel's lock.
 """
 
 from __future__ import annotations
@@ -11,75 +11,57 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.channel.end import CLOSED, OPEN, OPENING
+from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
 from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
-from jsonbus.frontend.channels.channel import (
-    ACCEPT,
-    CLOSE,
-    MESSAGE,
-    REFUSED,
-    BaseChannel,
-    Handler,
-)
-from jsonbus.frontend.channels.connection import LENT_BYTES_MAX, Line
-from jsonbus.frontend.channels.manager import Exchange
-from jsonbus.frontend.checks import check_handler, check_optional_seconds, check_seconds
+from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel
+from jsonbus.frontend.channels.connection import DIRECT_BYTES_MAX, Connection
+from jsonbus.frontend.checks import check_optional_seconds, check_seconds
 from jsonbus.frontend.limits import BATCH_MAX
-from jsonbus.frontend.log import BusLog
-from jsonbus.sync.direct_receive import CAN_WAIT, Seat, Seats
+from jsonbus.sync.direct_receive import CAN_POLL, Poller
 
-H = TypeVar("H", bound=Handler)
+if TYPE_CHECKING:
+    from jsonbus.sync.channels import Channels
 
-#: How long `close` waits for the other side to confirm, unless told.
+#: How long `close` waits for the other node to confirm, by default.
 CLOSE_S = 1.0
 
 
 class Channel(BaseChannel):
-    """Messages to and from one other node, in order, none lost while both are there.
+    """Messages to and from one other node: in order, none lost while both nodes are there.
 
-    Made by `Bus.connect`, or given by a binding. All methods may be called from any thread,
-    handlers included; a message goes to one receiver.
+    Returned by `Bus.connect`, or by a binding. All methods may be called from any thread, handlers
+    included. Several threads may receive; each message goes to one of them.
+
+        with bus.connect("printer", "jobs") as channel:
+            channel.send({"file": "a.pdf"})
+            print(channel.receive(timeout=10))
     """
 
-    #: Handlers are run by workers, which are woken for it.
+    #: Handlers always run in a worker; a channel has no fast path like a quick subscription's.
     is_quick = False
 
-    def __init__(
-        self,
-        port: str,
-        who: str,
-        exchange: Exchange,
-        log: BusLog,
-        lock: threading.Lock,
-        *,
-        schedule: Callable[[Channel], None],
-        will_wait: Callable[[], None],
-        seats: Seats,
-        bus: object,
-    ) -> None:
-        super().__init__(port, who, exchange, log, lock)
+    def __init__(self, port: str, who: str, lock: threading.Lock, channels: Channels) -> None:
+        super().__init__(port, who, lock, channels)
         self._changed = threading.Condition(lock)
         self._receivers = 0  # threads that wait for messages, or for its state
-        self._seats = seats
-        self._can_poll = CAN_WAIT
-        self._poller: Seat | None = None  # the thread that reads a line that is lent
         self._senders = 0  # threads that wait for room
-        self._schedule = schedule
-        self._will_wait = will_wait  # to be called before waiting
-        self._bus = bus  # kept alive: a channel is of use only as long as its bus is open
+        self._will_wait = channels.will_wait  # to be called before waiting
+        self._pollers = channels.pollers
+        self._can_poll = CAN_POLL
+        self._poller: Poller | None = None  # of the thread that reads the connection directly
 
     def send(self, value: Any, timeout: float | None = None) -> None:
         """Send a message: bytes as they are, any other value as JSON.
 
-        Waits, at most `timeout` seconds, while the other side does not take what was sent before;
-        then raises ChannelTimeoutError, and nothing of the message was sent. One that was sent
-        arrives unless the connection is lost; `close` tells whether it did.
+        Waits, at most `timeout` seconds, while the other node does not take earlier messages; then
+        raises ChannelTimeoutError, and nothing of the message was sent. A message that was sent
+        arrives unless the connection is lost; `close` returns whether all did.
 
-        Raises PayloadError, MessageTooLargeError, ChannelClosedError, and ChannelRefusedError on a
-        channel that never opened.
+        Raises PayloadError, MessageTooLargeError, ChannelClosedError; and ChannelRefusedError on a
+        channel that could not be opened.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
@@ -90,23 +72,12 @@ class Channel(BaseChannel):
                 self._wait_for_room(timeout_s)
             self._put(item)
 
-    def try_send(self, value: Any) -> bool:
-        """`send`, or False where that would wait."""
-        self._check_here()
-        item = self._encode(value)
-        with self.lock:
-            if self.state != OPENING:
-                self._check_open()
-            if self._end is None or not self._end.has_room:
-                return False
-            self._put(item)
-            return True
-
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message; waits for one, at most `timeout` seconds.
+        """Return the next message; wait for it at most `timeout` seconds.
 
-        Raises ChannelTimeoutError; ChannelClosedError once there is none left and none will come;
-        MessageTooLargeError in the place of one that was, and the next call goes on behind it.
+        Raises ChannelTimeoutError; ChannelClosedError once no message waits and none can arrive;
+        MessageTooLargeError in place of a message that was too large: the next call continues
+        after it. Raises LocalError if the channel has a handler for messages.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_here()
@@ -128,42 +99,19 @@ class Channel(BaseChannel):
                 raise
             raise StopIteration from None
 
-    def on_message(self, handler: H) -> H:
-        """Have the handler called with each message, instead of receiving them.
-
-        Those that have come already are first. It runs as handlers of subscriptions do, for one
-        message after the other; what it raises is logged. While it does not keep up, the other
-        side has to wait. Also a decorator, as the three below.
-        """
-        return self._add_handler(MESSAGE, handler)
-
-    def on_closed(self, handler: H) -> H:
-        """Have the handler called, with a ChannelClosedError, behind the last message."""
-        return self._add_handler(CLOSE, handler)
-
-    def on_accept(self, handler: H) -> H:
-        """Have the handler called, with this channel, when it is open."""
-        return self._add_handler(ACCEPT, handler)
-
-    def on_refused(self, handler: H) -> H:
-        """Have the handler called, with the error, if it is not going to open."""
-        return self._add_handler(REFUSED, handler)
-
     def close(self, timeout: float = CLOSE_S) -> bool:
-        """Send no more and receive no more; what was sent before is delivered.
+        """Send no more and receive no more; messages already sent are delivered.
 
-        Waits, at most `timeout` seconds, for the other side to confirm that: then it is True. Else
-        it has not yet, and delivery goes on while the bus is open; or the connection was lost, or
-        the other side closed first. A second call waits again.
+        Waits at most `timeout` seconds for the other node to confirm that it has read everything,
+        and returns whether it did. False means: not yet, and delivery goes on while the bus is
+        open; or the connection was lost; or the other node closed first. A second call waits again.
         """
         timeout_s = check_seconds("timeout", timeout)
-        if self._exchange.is_cut_off:
+        if self._manager.is_cut_off:
             return False
         deadline = monotonic() + timeout_s
         self._will_wait()
-        with self.lock:
-            self._begin_close(monotonic())
-        self.rouse()  # there may be no message left before the end
+        self.begin_close()
         with self.lock:
             self._wait(lambda: self.state == CLOSED, deadline)
             return self._end is not None and self._end.is_confirmed
@@ -180,22 +128,22 @@ class Channel(BaseChannel):
         if kind is None:
             self.close()
         else:
-            self.abort()  # the other side must not take it for all that was to come
+            self.abort()  # the other node must not believe it has got everything
 
-    # What follows is for the bus, the exchange and the workers.
+    # What follows is for Channels, the manager and the workers.
 
     def wait_until_open(self) -> None:
-        """Wait for the attempt to end; raises what it failed with."""
+        """Wait until it is open; raise the error if it could not be opened."""
         self._will_wait()
         with self.lock:
             self._wait(lambda: self._end is not None or self._has_ended(), None)
             if self._end is None:
                 raise self._closed_error()
 
-    def changed(self) -> None:
+    def notify(self) -> None:
         end = self._end
         if self._poller is not None and (end is None or end.state != OPEN or end.inbox):
-            self._poller.ring()
+            self._poller.wake()
         if self._receivers or (
             self._senders
             and (end is None or end.state != OPEN or end.output_bytes <= OUTPUT_BYTES_MAX // 2)
@@ -203,44 +151,36 @@ class Channel(BaseChannel):
             self._changed.notify_all()
 
     def run_handler(self, batch: None = None) -> bool:
-        """Run handlers that are due; True if there are more. Only by the thread it is with."""
+        """Run handlers that are due; return whether more are. Called by one worker at a time."""
         for _ in range(BATCH_MAX):
             with self.lock:
-                duty = self._next_duty()
-                if duty is None:
-                    self.changed()
+                call = self._next_handler_call()
+                if call is None:
+                    self.notify()
                     return False
-            kind, handler, argument = duty
-            if kind == MESSAGE:
+            event, handler, argument = call
+            if event == MESSAGE:
                 try:
                     argument = self._read(argument)
-                except ChannelError as error:  # the other side's failure, not the handler's
+                except ChannelError as error:  # the other node's failure, not the handler's
                     self._log.warn_once(("unreadable", self.node), "%s", error)
                     continue
             try:
                 handler(argument)
             except BaseException:
                 # SystemExit too: it would end the thread, and with it every other handler.
-                self._log.fail("%s of the channel to %r failed", kind, self.name)
-                if kind == ACCEPT:
+                self._log.fail("%s of the channel to %r failed", event, self.name)
+                if event == ACCEPT:
                     self.close(0.0)
         return True
 
     def wait_until_handled(self, deadline: float) -> None:
-        """Wait for handlers that are due to have run."""
+        """Wait until the handlers that are due have run."""
         with self.lock:
             self._wait(lambda: not self._is_scheduled, deadline)
 
-    def _add_handler(self, kind: str, handler: H) -> H:
-        check_handler(handler, may_be_async=False)
-        self.handle(kind, handler)
-        return handler
-
-    def _schedule_handlers(self) -> None:
-        self._schedule(self)
-
     def _wait_for_room(self, timeout_s: float | None) -> None:
-        """Lock held, and released while waiting."""
+        """Wait. Lock held, and released while waiting."""
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         while not self._may_send():
@@ -251,14 +191,8 @@ class Channel(BaseChannel):
                 self.name, self._port, "there was no room for another message", timeout_s
             )
 
-    def _may_send(self) -> bool:
-        """Raises if nothing will ever be sent."""
-        if self.state != OPENING:
-            self._check_open()
-        return self._end is not None and self._end.has_room
-
     def _wait_for_message(self, timeout_s: float | None) -> Any:
-        """Lock held, and released while waiting."""
+        """Wait. Lock held, and released while waiting."""
         deadline = None if timeout_s is None else monotonic() + timeout_s
         self._will_wait()
         while True:
@@ -268,61 +202,70 @@ class Channel(BaseChannel):
             if self._is_unreadable():
                 raise self._closed_error()
             self._check_here()
-            line = self._line
+            connection = self._connection
             may_poll = self._can_poll and self._poller is None
-            if line is not None and line.is_lent and may_poll and line.may_be_lent:
-                is_in_time = self._poll(line, deadline)
+            if (
+                connection is not None
+                and connection.is_read_directly
+                and may_poll
+                and connection.may_be_read_directly
+            ):
+                is_in_time = self._poll(connection, deadline)
             else:
-                if line is not None and self._can_poll and not (line.is_lent or self._handlers):
-                    line.is_wanted = True
-                    self._exchange.request(line)
+                if (
+                    connection is not None
+                    and self._can_poll
+                    and not (connection.is_read_directly or self._handlers)
+                ):
+                    connection.is_direct_read_wanted = True
+                    self._manager.request(connection)
                 is_in_time = self._wait_once(deadline)
             if not is_in_time:
                 assert timeout_s is not None
                 raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
 
-    def _poll(self, line: Line, deadline: float | None) -> bool:
-        """Wait once by reading the connection here. False if the time is over."""
+    def _poll(self, connection: Connection, deadline: float | None) -> bool:
+        """Wait once, by reading the connection in this thread. Return False if the time is over."""
         timeout_s = None if deadline is None else deadline - monotonic()
         if timeout_s is not None and timeout_s <= 0:
             return False
-        seat = self._seats.take()
-        if seat is None:
+        poller = self._pollers.take()
+        if poller is None:
             self._can_poll = False
-            line.polled_at = -math.inf  # the operator takes it back
-            self._exchange.request(line)
+            connection.polled_at = -math.inf  # ChannelIO takes it back
+            self._manager.request(connection)
             return True
-        self._poller = seat
-        line.pollers += 1
+        self._poller = poller
+        connection.pollers += 1
         self.lock.release()
         try:
-            seat.wait(line.tcp.sock.fileno(), timeout_s)
+            poller.wait(connection.tcp.sock.fileno(), timeout_s)
         finally:
             self.lock.acquire()
             self._poller = None
-            line.pollers -= 1
-            line.polled_at = monotonic()
-            if line.is_lent:
-                line.read_lent(seat.buffer)
-                end = line.end
-                if end.state != OPEN or end.output_bytes or end.partial_bytes >= LENT_BYTES_MAX:
-                    self._exchange.request(line)
-            elif line.is_dropped and not line.pollers:
-                line.tcp.close()
-            self._seats.give_back(seat)
+            connection.pollers -= 1
+            connection.polled_at = monotonic()
+            if connection.is_read_directly:
+                connection.read_directly(poller.buffer)
+                end = connection.end
+                if end.state != OPEN or end.output_bytes or end.partial_bytes >= DIRECT_BYTES_MAX:
+                    self._manager.request(connection)
+            elif connection.is_dropped and not connection.pollers:
+                connection.tcp.close()
+            self._pollers.give_back(poller)
             if self._receivers:
                 self._changed.notify_all()  # one of them goes on polling
         return True
 
     def _wait(self, condition: Callable[[], bool], deadline: float | None) -> bool:
-        """Whether the condition came true in time. Lock held, and released while waiting."""
+        """Return whether the condition came true in time. Lock held, and released while waiting."""
         while not condition():
             if not self._wait_once(deadline):
                 return condition()
         return True
 
     def _wait_once(self, deadline: float | None, *, for_room: bool = False) -> bool:
-        """Until something has changed; False if the time is over."""
+        """Wait until something has changed; return False if the time is over."""
         timeout_s = None if deadline is None else deadline - monotonic()
         if timeout_s is not None and timeout_s <= 0:
             return False

@@ -1,6 +1,6 @@
 """The thread that looks after all channels of a bus: one, however many there are.
 
-It sleeps in a selector until a connection is ready, the exchange's next time has come, or the waker
+It sleeps in a selector until a connection is ready, the manager's next time has come, or the waker
 rings. It runs no code of the application: the thread pool runs handlers.
 """
 
@@ -14,8 +14,8 @@ import time
 from time import monotonic
 
 from jsonbus.errors import TransportError
-from jsonbus.frontend.channels.connection import Line
-from jsonbus.frontend.channels.manager import Exchange
+from jsonbus.frontend.channels.connection import Connection
+from jsonbus.frontend.channels.manager import ChannelManager
 from jsonbus.frontend.log import BusLog
 from jsonbus.sync.waker import Waker
 
@@ -26,18 +26,18 @@ TROUBLE_PAUSE_S = 0.1
 END_GRACE_S = 0.5
 
 
-class Operator:
-    """See the head of this file, and frontend/exchange.py."""
+class ChannelIO:
+    """See the head of this file, and frontend/manager.py."""
 
-    def __init__(self, exchange: Exchange, name: str, log: BusLog) -> None:
+    def __init__(self, manager: ChannelManager, name: str, log: BusLog) -> None:
         """Raises TransportError if the system has no thread left."""
-        self._exchange = exchange
+        self._manager = manager
         self._log = log
         self._waker = Waker()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker.socket, selectors.EVENT_READ, self._waker)
         self._ends_at = math.inf
-        exchange.start(self)
+        manager.start(self)
         self._thread = threading.Thread(
             target=self._run, name=f"jsonbus-channels-{name}", daemon=True
         )
@@ -47,14 +47,14 @@ class Operator:
             self._release()
             raise TransportError(f"no thread for channels can be started: {error}") from error
         except BaseException:  # of a signal's handler: nobody will know of the thread
-            exchange.is_over = True
+            manager.is_over = True
             self._waker.wake()
             raise
 
     def close(self, deadline: float) -> None:
         """Close all channels; what did not arrive by then is given up. Any thread."""
         self._ends_at = deadline
-        self._exchange.post(self._exchange.close)
+        self._manager.post(self._manager.close)
         self._thread.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
 
     def cut_off(self) -> None:
@@ -62,20 +62,22 @@ class Operator:
         # The kernel's object behind a selector is the parent's, too: it is closed, not changed.
         self._release()
 
-    # What the exchange calls.
+    # What the manager calls.
 
     def wake(self) -> None:
         """Have the thread look what there is to do. Any thread."""
         self._waker.wake()
 
-    def watch(self, sock: socket.socket, line: Line | None, reads: bool, writes: bool) -> None:
+    def watch(
+        self, sock: socket.socket, connection: Connection | None, reads: bool, writes: bool
+    ) -> None:
         events = selectors.EVENT_READ * reads | selectors.EVENT_WRITE * writes
         if not events:
             self.forget(sock)
         elif sock in self._selector.get_map():
-            self._selector.modify(sock, events, line)
+            self._selector.modify(sock, events, connection)
         else:
-            self._selector.register(sock, events, line)
+            self._selector.register(sock, events, connection)
 
     def forget(self, sock: socket.socket) -> None:
         if sock in self._selector.get_map():
@@ -84,19 +86,19 @@ class Operator:
     # In the thread:
 
     def _run(self) -> None:
-        exchange = self._exchange
-        while not exchange.is_over:
+        manager = self._manager
+        while not manager.is_over:
             try:
-                self._step(exchange)
+                self._step(manager)
             except Exception:
                 self._log.fail("channels failed, and go on: this is a bug")
                 time.sleep(TROUBLE_PAUSE_S)
         self._release()
 
-    def _step(self, exchange: Exchange) -> None:
-        until = min(exchange.tend(), self._ends_at)
-        if exchange.is_closing and (exchange.is_quiet or monotonic() >= self._ends_at):
-            exchange.finish()
+    def _step(self, manager: ChannelManager) -> None:
+        until = min(manager.tend(), self._ends_at)
+        if manager.is_closing and (manager.is_quiet or monotonic() >= self._ends_at):
+            manager.finish()
             return
         timeout_s = None if until == math.inf else max(0.0, until - monotonic())
         for key, events in self._selector.select(timeout_s):
@@ -104,19 +106,19 @@ class Operator:
             if target is self._waker:
                 self._waker.clear()
             elif target is None:
-                exchange.reception.callers(key.fileobj)  # type: ignore[arg-type]  # it is a socket
+                manager.listener.accept(key.fileobj)  # type: ignore[arg-type]  # it is a socket
             else:
                 self._serve(target, events)
 
-    def _serve(self, line: Line, events: int) -> None:
+    def _serve(self, connection: Connection, events: int) -> None:
         try:
             if events & selectors.EVENT_WRITE:
-                self._exchange.writable(line)
-            if events & selectors.EVENT_READ and not line.is_dialing:
-                self._exchange.readable(line)
+                self._manager.writable(connection)
+            if events & selectors.EVENT_READ and not connection.is_dialing:
+                self._manager.readable(connection)
         except Exception:
-            self._log.fail("the channel to %r failed: this is a bug", line.end.name)
-            self._exchange.drop(line, "of a bug at this end")
+            self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
+            self._manager.drop(connection, "of a bug at this end")
 
     def _release(self) -> None:
         self._selector.close()

@@ -43,9 +43,9 @@ def bus() -> Iterator[jsonbus.Bus]:
         yield one
 
 
-def exchange_of(bus: jsonbus.Bus) -> Any:
+def manager_of(bus: jsonbus.Bus) -> Any:
     assert bus._loop.channels is not None
-    return bus._loop.channels.exchange
+    return bus._loop.channels.manager
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_an_error_of_a_channel_can_be_copied_whole(error: ChannelError) -> None:
 
 def test_messages_begun_go_on_as_soon_as_complete_ones_were_taken(bus: jsonbus.Bus) -> None:
     binding = bus.bind("p")
-    exchange = exchange_of(bus)
-    exchange._budget = budget = Budget(1 << 20, 64 << 10)
+    manager = manager_of(bus)
+    manager._budget = budget = Budget(1 << 20, 64 << 10)
     with ExitStack() as stack:
 
         def connect() -> tuple[Plain, Any]:
@@ -88,7 +88,7 @@ def test_messages_begun_go_on_as_soon_as_complete_ones_were_taken(bus: jsonbus.B
             assert wait_until(lambda channel=channel: channel.pending == 1)
         for plain, channel in begun:
             plain.sock.sendall(bytes(10 << 10))
-            assert wait_until(lambda channel=channel: channel._line in exchange._waiting)
+            assert wait_until(lambda channel=channel: channel._connection in manager._waiting)
             plain.sock.sendall(bytes(90 << 10))
             assert not channel.pending
         # Memory is short without it, too, but one of those that were begun may go on. Some time
@@ -139,11 +139,11 @@ def test_the_one_that_is_silent_for_longest_makes_room_for_others(
     binding = bus.bind("p")
     with ExitStack() as stack:
         silent = [stack.enter_context(call(bus)) for _ in range(3)]
-        assert wait_until(lambda: len(exchange_of(bus).reception._strangers) == 3)
+        assert wait_until(lambda: len(manager_of(bus).listener._strangers) == 3)
         with join(bus, "p"):
             assert silent[0].is_ended()
             binding.accept(LONG_S)
-        assert len(exchange_of(bus).reception._strangers) == 2
+        assert len(manager_of(bus).listener._strangers) == 2
     assert wait_until(lambda: bus.stats()["channel_connections_dropped"] == 3)
 
 
@@ -163,21 +163,21 @@ def test_a_caller_that_comes_in_single_bytes_is_answered(bus: jsonbus.Bus) -> No
 
 def test_a_listener_follows_the_addresses_of_the_bus(bus: jsonbus.Bus) -> None:
     bus.bind("p")
-    exchange = exchange_of(bus)
-    place = exchange.reception.own_place()
+    manager = manager_of(bus)
+    place = manager.listener.own_place()
     assert place[0] == "127.0.0.1"
     addresses = ["127.0.0.2"]
-    exchange.reception._addresses = lambda: addresses
-    exchange.reception.follow_addresses()
-    assert wait_until(lambda: exchange.reception.own_place() == ("127.0.0.2", place[1]))
+    manager.listener._addresses = lambda: addresses
+    manager.listener.follow_addresses()
+    assert wait_until(lambda: manager.listener.own_place() == ("127.0.0.2", place[1]))
     join(bus, "p").close()
     addresses[:] = ["127.0.0.1"]
-    exchange.reception.follow_addresses()
-    assert wait_until(lambda: exchange.reception.own_place() == place)
+    manager.listener.follow_addresses()
+    assert wait_until(lambda: manager.listener.own_place() == place)
     join(bus, "p").close()
     bus.close()
     before = count_descriptors()
-    exchange.reception.follow_addresses()
+    manager.listener.follow_addresses()
     assert count_descriptors() == before
 
 
@@ -221,11 +221,11 @@ def test_without_descriptors_what_is_open_goes_on_and_callers_come_in_later() ->
 
 def test_what_is_posted_when_all_is_over_is_done_at_once(bus: jsonbus.Bus) -> None:
     bus.bind("p")
-    exchange = exchange_of(bus)
+    manager = manager_of(bus)
     done: list[str] = []
-    exchange.post(lambda: done.append("by the operator"))
+    manager.post(lambda: done.append("by ChannelIO"))
     assert wait_until(lambda: done)
     bus.close()
-    assert exchange.is_over
-    exchange.post(lambda: done.append("here"))
-    assert done == ["by the operator", "here"]
+    assert manager.is_over
+    manager.post(lambda: done.append("here"))
+    assert done == ["by ChannelIO", "here"]

@@ -1,12 +1,12 @@
-"""The part of a channel that is the same with threads and tasks: state, handlers, messages.
+"""A channel: the half that is the same with threads and tasks: state, handlers, messages.
 
-No waiting here. `lock` guards everything below; a method with a leading underscore is called with
-it held, unless it says otherwise. In an event loop nobody contends for it.
+No waiting here. `lock` guards everything below; methods with a leading underscore are called with
+it held, unless they say otherwise. In an event loop nobody contends for it.
 
-**Handlers.** What happened is not queued as events: what is there, and what was told already, says
-what a handler is due for. In this order: that the channel is open or was refused, each message, and
-that it is closed. So none is told before its time, handlers may be given late, and nothing has to
-be bounded but the messages, which are.
+**Handlers.** Events are not queued. Which handler to call next follows from the state of the
+channel and from what was reported before, in this order: that the channel opened or was refused,
+each message, that it closed. So no handler is called too early, handlers may be added late, and
+only the messages, which are bounded, take memory.
 """
 
 from __future__ import annotations
@@ -15,31 +15,26 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jsonbus.core.channel.end import CLOSED, CLOSING, OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.wire import BYTES, JSON, SKIPPED, FrameItem
 from jsonbus.core.wire import codec
-from jsonbus.errors import (
-    ChannelClosedError,
-    ChannelError,
-    ClosedError,
-    LocalError,
-    MessageTooLargeError,
-)
+from jsonbus.errors import ChannelClosedError, ChannelError, LocalError, MessageTooLargeError
+from jsonbus.frontend.checks import check_handler
 from jsonbus.frontend.lifetime import forked_error
-from jsonbus.frontend.log import BusLog
 
 if TYPE_CHECKING:
-    from jsonbus.frontend.channels.connection import Line
-    from jsonbus.frontend.channels.manager import Exchange
+    from jsonbus.frontend.channels.channels import BaseChannels
+    from jsonbus.frontend.channels.connection import Connection
 
 Handler = Callable[[Any], Any]
+H = TypeVar("H", bound=Handler)
 
-#: What a handler may be for.
+#: The events a handler may be for.
 ACCEPT, REFUSED, MESSAGE, CLOSE = "on_accept", "on_refused", "on_message", "on_closed"
 
-#: What is sent as it is.
+#: Types that are sent as bytes.
 BINARY = (bytes, bytearray, memoryview)
 
 
@@ -47,63 +42,64 @@ class BaseChannel(ABC):
     """A channel to another node; the base of `Channel` in both front ends."""
 
     def __init__(
-        self, port: str, who: str, exchange: Exchange, log: BusLog, lock: threading.Lock
+        self, port: str, who: str, lock: threading.Lock, channels: BaseChannels[Any, Any]
     ) -> None:
         self.lock = lock
         self._port = port
-        self._who = who  # until the other has said what it is called
-        self._exchange = exchange
-        self._log = log
-        self._line: Line | None = None
+        self._who = who  # what was connected to, until the other node has said its name
+        self._channels = channels  # which keep the bus alive
+        self._manager = channels.manager
+        self._log = channels.log
+        self._connection: Connection | None = None
         self._end: ChannelEnd | None = None
         self._failure: ChannelError | None = None  # why it never opened
         self._is_given_up = False  # closed before it opened
         self._handlers: dict[str, Handler] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()  # events whose handler was called
         self._is_scheduled = False
 
-    # --- Looking --------------------------------------------------------------------------------
+    # --- State ----------------------------------------------------------------------------------
 
     @property
     def node(self) -> str:
-        """The id of the node at the other end; what was connected to, until it has answered."""
+        """The id of the other node; until it has answered, the name or id given to `connect`."""
         return self._end.node if self._end is not None else self._who
 
     @property
     def name(self) -> str:
-        """What people call that node."""
+        """The name of the other node."""
         return self._end.name if self._end is not None else self._who
 
     @property
     def port(self) -> str:
-        """What it was bound or connected to."""
+        """The port it was opened to."""
         return self._port
 
     @property
     def state(self) -> str:
-        """opening, open, closing or closed."""
+        """One of "opening", "open", "closing" and "closed"."""
         if self._end is not None:
             return self._end.state
         return CLOSED if self._failure is not None or self._is_given_up else OPENING
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be sent any more; what came before can still be received."""
+        """Whether nothing can be sent any more. Messages that wait can still be received."""
         return self.state in (CLOSING, CLOSED)
 
     @property
     def pending(self) -> int:
-        """How many messages came and were not received yet."""
+        """How many messages have arrived and wait to be received."""
         return len(self._end.inbox) if self._end is not None else 0
 
     @property
     def sent(self) -> int:
-        """How many messages were sent."""
+        """How many messages were sent on this channel."""
         return self._end.sent if self._end is not None else 0
 
     @property
     def received(self) -> int:
-        """How many messages came, whether or not they were received here."""
+        """How many messages have arrived, those that wait included."""
         return self._end.received if self._end is not None else 0
 
     def __repr__(self) -> str:
@@ -111,74 +107,98 @@ class BaseChannel(ABC):
 
     # --- Handlers -------------------------------------------------------------------------------
 
-    def handle(self, kind: str, handler: Handler) -> None:
-        """Have the handler called for that. Lock not held."""
+    def on_message(self, handler: H) -> H:
+        """Call the handler with each message, instead of `receive`. Usable as a decorator.
+
+        Messages that have arrived already come first. Handlers of channels run in the workers of
+        the bus, like those of subscriptions, and for one message at a time; an exception is logged.
+        While the handler does not keep up, the other node has to wait. Raises LocalError if the
+        channel has such a handler.
+        """
+        return self.handle(MESSAGE, handler)
+
+    def on_closed(self, handler: H) -> H:
+        """Call the handler with a ChannelClosedError after the last message. A decorator, too."""
+        return self.handle(CLOSE, handler)
+
+    def on_accept(self, handler: H) -> H:
+        """Call the handler with this channel once it is open. A decorator, too."""
+        return self.handle(ACCEPT, handler)
+
+    def on_refused(self, handler: H) -> H:
+        """Call the handler with the error if the channel cannot be opened. A decorator, too."""
+        return self.handle(REFUSED, handler)
+
+    def handle(self, event: str, handler: H) -> H:
+        """Set the handler of one kind of event. Lock not held."""
+        check_handler(handler, may_be_async=self._channels.takes_async_handlers)
         self._check_here()
         with self.lock:
-            if kind in self._handlers:
-                raise LocalError(f"this channel has a handler for {kind} already")
-            self._handlers[kind] = handler
-            if self._line is not None and self._line.is_lent:
-                self._exchange.request(self._line)  # handlers are told of what the operator reads
-            is_due = self._is_due()
-        if is_due:
-            self._schedule_handlers()
+            if event in self._handlers:
+                raise LocalError(f"this channel has a handler for {event} already")
+            self._handlers[event] = handler
+            if self._connection is not None and self._connection.is_read_directly:
+                # Handlers run for what ChannelIO reads, so it has to take over.
+                self._manager.request(self._connection)
+        self.wake_handlers()
+        return handler
 
     @property
     def has_handlers(self) -> bool:
         return bool(self._handlers)
 
-    @abstractmethod
-    def _schedule_handlers(self) -> None:
-        """Have `run_handler` called, after `_is_due`. Lock not held."""
+    def wake_handlers(self) -> None:
+        """Have a worker run handlers if one is due and no worker does yet. Lock not held."""
+        if self._handlers:
+            with self.lock:
+                is_due = self._claim_handlers()
+            if is_due:
+                self._channels.schedule(self)
 
-    def _is_due(self) -> bool:
-        """Whether somebody has to see to the handlers; then nobody else has to."""
-        if self._is_scheduled or not self._handlers or not self._has_duty():
+    def _claim_handlers(self) -> bool:
+        """Return whether the caller has to schedule the handlers; then nobody else does."""
+        if self._is_scheduled or not self._handlers or self._due_event() is None:
             return False
         self._is_scheduled = True
-        self._exchange.busy.add(self)
+        self._manager.busy.add(self)
         return True
 
-    def _rest(self) -> None:
-        """Nobody sees to the handlers any more."""
+    def _release_handlers(self) -> None:
+        """Note that no worker runs the handlers any more."""
         self._is_scheduled = False
-        self._exchange.busy.discard(self)
+        self._manager.busy.discard(self)
 
-    def _has_duty(self) -> bool:
-        handlers, told = self._handlers, self._told
-        if self._exchange.is_cut_off:
-            return False
-        if REFUSED in handlers and self._failure is not None and REFUSED not in told:
-            return True
-        end = self._end
-        if end is None:
-            return False
-        if ACCEPT in handlers and ACCEPT not in told:
-            return True
-        if MESSAGE in handlers and end.inbox:
-            return True
-        return CLOSE in handlers and CLOSE not in told and self._has_ended()
-
-    def _next_duty(self) -> tuple[str, Handler, Any] | None:
-        """The handler to call next, and with what; a message is still to be read."""
-        if not self._has_duty():
-            self._rest()
+    def _due_event(self) -> str | None:
+        """Return the event whose handler is to be called next."""
+        handlers, reported, end = self._handlers, self._reported, self._end
+        if self._manager.is_cut_off:
             return None
-        handlers, told = self._handlers, self._told
-        if self._end is None:
-            told.add(REFUSED)
-            return REFUSED, handlers[REFUSED], self._failure
-        if ACCEPT in handlers and ACCEPT not in told:
-            told.add(ACCEPT)
-            return ACCEPT, handlers[ACCEPT], self
-        if MESSAGE in handlers and self._end.inbox:
-            return MESSAGE, handlers[MESSAGE], self._take()
-        told.add(CLOSE)
-        return CLOSE, handlers[CLOSE], self._closed_error()
+        if end is None:
+            is_due = self._failure is not None and REFUSED in handlers and REFUSED not in reported
+            return REFUSED if is_due else None
+        if ACCEPT in handlers and ACCEPT not in reported:
+            return ACCEPT
+        if MESSAGE in handlers and end.inbox:
+            return MESSAGE
+        is_due = CLOSE in handlers and CLOSE not in reported and self._has_ended()
+        return CLOSE if is_due else None
+
+    def _next_handler_call(self) -> tuple[str, Handler, Any] | None:
+        """Return event, handler and argument of the next call; a message is still to be decoded."""
+        event = self._due_event()
+        if event is None:
+            self._release_handlers()
+            return None
+        handler = self._handlers[event]
+        if event == MESSAGE:
+            return event, handler, self._take()
+        self._reported.add(event)
+        if event == REFUSED:
+            return event, handler, self._failure
+        return event, handler, self if event == ACCEPT else self._closed_error()
 
     def _has_ended(self) -> bool:
-        """Whether no message will come any more, and none waits."""
+        """Return whether no message waits, and none can arrive."""
         end = self._end
         if end is None:
             return self._failure is not None or self._is_given_up
@@ -187,59 +207,72 @@ class BaseChannel(ABC):
         )
 
     def _is_unreadable(self) -> bool:
-        """Whether nothing can be received any more: it has ended, or was closed here."""
+        """Return whether nothing can be received: it has ended, or was closed here."""
         return self._has_ended() or (self._end is not None and self._end.is_closed_here)
 
     # --- Messages -------------------------------------------------------------------------------
 
     def _take(self) -> FrameItem | None:
-        """The next message, as it came; None if there is none now."""
-        end, line = self._end, self._line
+        """Return the next message, not decoded; None if none waits."""
+        end, connection = self._end, self._connection
         if end is None:
             return None
         item = end.take()
-        # Perhaps it may be read again, or another one that waits for memory. Not if nothing was
-        # taken: who waits for a message would be woken by that, and come here again.
-        if item is not None and line is not None:
-            is_unread = not (line.interest[0] or line.is_lent)
-            if is_unread or self._exchange.is_short:
-                self._exchange.request(line)
+        # Now there may be memory to read on, here or on another connection. Not if nothing was
+        # taken: asking would wake the thread that waits for a message, which comes back here.
+        if item is not None and connection is not None:
+            is_unread = not (connection.interest[0] or connection.is_read_directly)
+            if is_unread or self._manager.is_short:
+                self._manager.request(connection)
         return item
 
     def _read(self, item: FrameItem) -> Any:
-        """The value of a message. Lock not held: JSON may take a while.
+        """Decode a message. Lock not held: JSON may take a while.
 
-        Raises MessageTooLargeError in the place of one that was; ChannelClosedError if it is no
-        JSON, which closes the channel.
+        Raises MessageTooLargeError in place of a message that was too large; ChannelClosedError if
+        it is not JSON, which closes the channel.
         """
         kind, body = item
         if kind == BYTES:
             return body
         if kind == SKIPPED:
-            raise MessageTooLargeError(self.name, self._port, int(body), self._exchange.bytes_max)
+            raise MessageTooLargeError(self.name, self._port, int(body), self._manager.bytes_max)
         try:
             return codec.loads(body)
         except ValueError as error:
-            self._fail(f"{self.name} sent a message that is no JSON ({error})")
+            self._fail(f"{self.name} sent a message that is not JSON ({error})")
             raise self._closed_error() from None
 
     def _encode(self, value: Any) -> FrameItem:
-        """Lock not held. Raises PayloadError, MessageTooLargeError."""
+        """Encode a message. Lock not held. Raises PayloadError, MessageTooLargeError."""
         if isinstance(value, BINARY):
             kind, body = BYTES, bytes(value)
         else:
             kind, body = JSON, codec.dumps(value)
-        limit = self._end.send_bytes_max if self._end is not None else self._exchange.bytes_max
+        limit = self._end.send_bytes_max if self._end is not None else self._manager.bytes_max
         if len(body) > limit:
             raise MessageTooLargeError(self.name, self._port, len(body), limit)
         return kind, body
 
+    def try_send(self, value: Any) -> bool:
+        """Send a message if that is possible without waiting; return whether it was sent.
+
+        Raises what `send` raises, except ChannelTimeoutError.
+        """
+        self._check_here()
+        item = self._encode(value)
+        with self.lock:
+            if not self._may_send():
+                return False
+            self._put(item)
+            return True
+
     def _put(self, item: FrameItem) -> None:
-        """Send a message, for which there is room, on an open channel."""
+        """Send a message on an open channel that has room for it."""
         end = self._end
-        assert end is not None and self._line is not None
+        assert end is not None and self._connection is not None
         size = len(item[1])
-        if size > end.send_bytes_max:  # which was not known yet when it was encoded
+        if size > end.send_bytes_max:  # the limit was not known yet when it was encoded
             raise MessageTooLargeError(self.name, self._port, size, end.send_bytes_max)
         try:
             end.send(*item)
@@ -249,53 +282,58 @@ class BaseChannel(ABC):
             raise
 
     def _flush(self) -> None:
-        line = self._line
-        if line is not None and self._end is not None:
-            line.flush()
-            if (self._end.output_bytes and not line.interest[1]) or self._end.state != OPEN:
-                self._exchange.request(line)
+        connection = self._connection
+        if connection is not None and self._end is not None:
+            connection.flush()
+            if (self._end.output_bytes and not connection.interest[1]) or self._end.state != OPEN:
+                self._manager.request(connection)
 
     def _fail_amid_output(self) -> None:
-        """KeyboardInterrupt, between any two steps: what the kernel took is not known any more.
+        """Fail the channel: an exception left it unknown how many bytes the kernel took.
 
-        To go on could say some bytes twice, and the other side would take them for anything.
+        KeyboardInterrupt may come between any two steps. To go on could send some bytes twice.
         """
-        if self._end is not None and self._line is not None:
+        if self._end is not None and self._connection is not None:
             self._end.fail("it was interrupted while sending")
-            self._exchange.request(self._line)
+            self._manager.request(self._connection)
 
     def _fail(self, reason: str) -> None:
-        """The other side does what it must not. Lock not held."""
+        """Fail the channel: the other node broke the protocol. Lock not held."""
         with self.lock:
-            if self._end is not None:
+            if self._end is not None and self._connection is not None:
                 self._end.fail(reason)
-                if self._line is not None:
-                    self._exchange.request(self._line)
+                self._manager.request(self._connection)
 
     # --- Opening and closing --------------------------------------------------------------------
 
     def abort(self) -> None:
-        """End it at once and without a goodbye: the other side finds it lost.
+        """End the channel at once, so that the other node finds it lost. Does not wait.
 
-        For who fails: `close` tells the other side that all is well. What was sent and has not
-        arrived may be lost, what came and was not received is. Does not wait.
+        Use it when something failed: after `close`, the other node believes it has got everything.
+        Messages that are on their way may be lost; messages that wait here are dropped.
         """
-        if self._exchange.is_cut_off:
+        if self._manager.is_cut_off:
             return
         self._check_here()
         with self.lock:
             if self._end is not None:
                 self._end.fail("it was given up here")
-            self._begin_close(monotonic())  # nothing is left to be closed but what has come
+            self._begin_close(monotonic())  # only messages that have arrived are left
+
+    def begin_close(self) -> None:
+        """Close it without waiting for the other node. Lock not held."""
+        with self.lock:
+            self._begin_close(monotonic())
+        self.wake_handlers()  # on_closed may be due
 
     def _begin_close(self, now: float) -> None:
-        """Say goodbye, if that was not said."""
+        """Send the goodbye, unless it was sent before."""
         if self._end is None:
             self._is_given_up = True
-            self._exchange.abandon(self)
+            self._manager.abandon(self)
             return
-        if self._line is not None and self._line.is_dropped and self._end.inbox:
-            self._exchange.note_discarded(len(self._end.inbox))
+        if self._connection is not None and self._connection.is_dropped and self._end.inbox:
+            self._manager.note_discarded(len(self._end.inbox))
         try:
             self._end.close(now)
             self._flush()
@@ -303,62 +341,56 @@ class BaseChannel(ABC):
             self._fail_amid_output()
             raise
 
+    def _may_send(self) -> bool:
+        """Return whether there is room for a message; raise if there never will be."""
+        if self.state != OPENING:
+            self._check_open()
+        return self._end is not None and self._end.has_room
+
     def _check_open(self) -> None:
-        """Raise unless a message may be sent."""
+        """Raise unless the channel is open."""
         self._check_here()
         if self._end is None or self._end.state != OPEN:
             raise self._closed_error()
 
     def _check_here(self) -> None:
-        """Raise if this is a forked child, in which nobody may ever give the lock back."""
-        if self._exchange.is_cut_off:
+        """Raise if this is a forked child: the thread that held the lock may not exist here."""
+        if self._manager.is_cut_off:
             raise forked_error()
 
     def _check_unhandled(self) -> None:
         if MESSAGE in self._handlers:
-            raise LocalError("this channel has a handler for its messages: they are not received")
+            raise LocalError("this channel has a handler for its messages: they cannot be received")
 
-    def _closed_error(self) -> ChannelError | ClosedError:
-        """Why nothing more is sent or received; a new one, as each has its own traceback."""
+    def _closed_error(self) -> ChannelError:
+        """Return why the channel is closed; a new error, since each gets its own traceback."""
         if self._failure is not None:
             return type(self._failure)(*self._failure.args)
         end = self._end
         if end is None:
-            return ChannelClosedError(
-                self._who, self._port, "it was closed here", is_closed_here=True
-            )
+            reason = "it was closed here"
+            return ChannelClosedError(self._who, self._port, reason, is_closed_here=True)
+        here, lost = end.is_closed_here, end.is_lost
         return ChannelClosedError(
-            end.name,
-            self._port,
-            end.reason,
-            is_lost=end.is_lost,
-            is_closed_here=end.is_closed_here,
+            end.name, self._port, end.reason, is_lost=lost, is_closed_here=here
         )
 
-    # What follows is for the exchange, and takes the lock itself unless it says otherwise.
+    # What follows is for the manager. It takes the lock itself unless it says otherwise.
 
-    def opened(self, line: Line) -> None:
-        """The other side has said welcome, or was told. Lock held."""
-        self._line, self._end = line, line.end
+    def opened(self, connection: Connection) -> None:
+        """Start the channel: this node or the other has said welcome. Lock held."""
+        self._connection, self._end = connection, connection.end
         if self._is_given_up:  # while the welcome was on its way
-            line.end.close(monotonic())
-        self.changed()
+            connection.end.close(monotonic())
+        self.notify()
 
     def failed(self, error: ChannelError) -> None:
-        """There will be no channel."""
+        """End the channel before it opened."""
         with self.lock:
             self._failure = error
-            self.changed()
-        self.rouse()
+            self.notify()
+        self.wake_handlers()
 
     @abstractmethod
-    def changed(self) -> None:
-        """Messages came, there is room, or it is closing. Lock held; wakes whoever waits."""
-
-    def rouse(self) -> None:
-        """Have handlers run, if there is something for them and nobody sees to it yet."""
-        if self._handlers:
-            with self.lock:
-                is_due = self._is_due()
-            if is_due:
-                self._schedule_handlers()
+    def notify(self) -> None:
+        """Wake waiting callers: for messages, for room, or for a change of state. Lock held."""

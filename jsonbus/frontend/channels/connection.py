@@ -1,4 +1,4 @@
-"""One connection and the end of a channel on it: bytes to and fro, without waiting."""
+"""One TCP connection and this node's end of the channel on it: bytes in and out, no waiting."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ if TYPE_CHECKING:
     from jsonbus.frontend.channels.channel import BaseChannel
     from jsonbus.frontend.channels.connector import Call
 
-#: A line that nobody has read for so long goes back to the operator, who would notice its end.
-LENT_S = 0.05
+#: ChannelIO takes back a connection that no receiver polled for this long, to notice its end.
+DIRECT_S = 0.05
 
-#: And one with so much of a message that is not complete; who sends such messages sends more of
-#: them, so it is not lent again at once.
-LENT_BYTES_MAX = 256 << 10
-LENT_PAUSE_S = 1.0
+#: It also takes back a connection with this much of an incomplete message. A node that sends one
+#: large message sends more of them, so direct reading pauses for a while.
+DIRECT_BYTES_MAX = 256 << 10
+DIRECT_PAUSE_S = 1.0
 
 #: Pieces given to the kernel in one call: two for each large message, and far below its limit.
 PIECES_MAX = 64
 
 
-class Line:
-    """`lock` guards `end`. With threads it is the channel's; in an event loop nobody contends."""
+class Connection:
+    """A TCP connection with its channel end.
+
+    `lock` guards `end`. With threads it is the channel's lock; in an event loop nobody contends.
+    """
 
     __slots__ = (
         "call",
         "channel",
+        "direct_from",
         "end",
         "interest",
         "is_answer",
         "is_dialing",
+        "is_direct_read_wanted",
         "is_dropped",
-        "is_lent",
+        "is_read_directly",
         "is_requested",
-        "is_wanted",
-        "lent_from",
         "lock",
         "polled_at",
         "pollers",
@@ -53,25 +56,25 @@ class Line:
         self.tcp = tcp
         self.end = end
         self.lock = lock
-        #: Whose it is; None until the caller has said what it wants.
+        #: The channel it carries; None until the caller has said what it wants.
         self.channel: BaseChannel | None = None
-        #: What it was dialed for, until it is a channel.
+        #: The call of `connect` it was dialed for, until it carries a channel.
         self.call: Call | None = None
-        self.is_answer = False  # somebody called, and was welcomed
+        self.is_answer = False  # another node called, and was welcomed
         self.is_dialing = False
-        self.is_dropped = False  # its connection is closed, and what it did is counted
-        self.is_requested = False  # somebody has asked the operator to look at it
-        # Under the lock. A line that is lent is read by who waits for messages (sync/direct.py).
-        self.is_lent = False
-        self.is_wanted = False  # somebody would read it
-        self.lent_from = 0.0  # not before that
-        self.pollers = 0  # threads that wait for it by themselves
-        self.polled_at = 0.0  # when one of them last did
-        self.interest = (False, False)  # in reading, in writing: what is watched for
-        self.timer_at = float("inf")  # what is planned
+        self.is_dropped = False  # closed, and its traffic is counted
+        self.is_requested = False  # the manager was asked to look at it
+        # Direct reading (sync/direct_receive.py); all under the lock.
+        self.is_read_directly = False  # by threads that wait for messages, not by ChannelIO
+        self.is_direct_read_wanted = False
+        self.direct_from = 0.0  # no direct reading before this time
+        self.pollers = 0  # threads that poll it now
+        self.polled_at = 0.0  # when a thread last finished polling
+        self.interest = (False, False)  # in reading, in writing: what ChannelIO watches for
+        self.timer_at = float("inf")  # when the manager looks at it next
 
     def read(self, buffer: memoryview) -> None:
-        """Take what the connection has, at most a buffer full. Not under the lock."""
+        """Read what the connection has, at most a buffer full. Lock not held."""
         try:
             count = self.tcp.read_into(buffer)
         except TransportError as error:
@@ -86,8 +89,11 @@ class Line:
             else:
                 self.end.receive_end(monotonic())
 
-    def read_lent(self, buffer: memoryview) -> None:
-        """`read` for a receiver. Under the lock, which keeps the operator from taking it back."""
+    def read_directly(self, buffer: memoryview) -> None:
+        """Do what `read` does, in a receiver's thread.
+
+        Lock held, which keeps ChannelIO from taking the connection back meanwhile.
+        """
         end = self.end
         try:
             count = self.tcp.read_into(buffer)
@@ -99,37 +105,37 @@ class Line:
         elif count == 0:
             end.receive_end(monotonic())
 
-    def reconsider_lending(self, now: float) -> None:
-        """Lend it to who wants to read it, or take it back. Under the lock; by the operator."""
-        if self.end.partial_bytes >= LENT_BYTES_MAX:
-            self.lent_from = now + LENT_PAUSE_S
-        if self.is_lent:
-            is_in_use = self.pollers > 0 or now < self.polled_at + LENT_S
-            self.is_lent = self.may_be_lent and is_in_use
-        elif self.is_wanted and self.may_be_lent and now >= self.lent_from:
-            self.is_lent, self.polled_at = True, now
-        self.is_wanted = False
+    def decide_reader(self, now: float) -> None:
+        """Let receivers read it directly, or take it back. Lock held; called by ChannelIO."""
+        if self.end.partial_bytes >= DIRECT_BYTES_MAX:
+            self.direct_from = now + DIRECT_PAUSE_S
+        if self.is_read_directly:
+            is_in_use = self.pollers > 0 or now < self.polled_at + DIRECT_S
+            self.is_read_directly = self.may_be_read_directly and is_in_use
+        elif self.is_direct_read_wanted and self.may_be_read_directly and now >= self.direct_from:
+            self.is_read_directly, self.polled_at = True, now
+        self.is_direct_read_wanted = False
 
     @property
-    def may_be_lent(self) -> bool:
-        """Not while a large message comes: it takes memory that others may need."""
+    def may_be_read_directly(self) -> bool:
+        """False while a large message arrives: it takes memory that others may need."""
         end, channel = self.end, self.channel
-        if end.state != OPEN or end.partial_bytes >= LENT_BYTES_MAX:
+        if end.state != OPEN or end.partial_bytes >= DIRECT_BYTES_MAX:
             return False
         return channel is not None and not channel.has_handlers
 
     def next_timer_at(self, now: float) -> float:
-        """When to call `handle_timer`. Under the lock, or for the operator."""
+        """Return when to call `handle_timer`. Lock held, or called by ChannelIO."""
         at = self.end.timer_at()
-        if self.is_lent:
-            return min(at, now + LENT_S)
+        if self.is_read_directly:
+            return min(at, now + DIRECT_S)
         return min(at, now + BEAT_S) if self._is_deaf else at
 
     def handle_timer(self, now: float) -> None:
-        """What has its time. Under the lock."""
+        """Do what is due: send a beat, or give the other node up. Lock held."""
         end = self.end
-        # An end that is not read does not hear whether the other is there. Its machine tells: it
-        # has to confirm our beats, if nothing else.
+        # An end that is not read cannot hear whether the other node is there. Its kernel shows it:
+        # it has to acknowledge our beats, if nothing else.
         if self._is_deaf and self.tcp.unanswered_s() >= SILENCE_S:
             end.fail(f"the machine of {end.name} did not answer for {SILENCE_S:g} s")
         end.handle_timer(now)
@@ -139,7 +145,7 @@ class Line:
         return self.end.is_paused and self.end.has_opened
 
     def flush(self) -> None:
-        """Write what the kernel takes. Under the lock."""
+        """Write what the kernel takes. Lock held."""
         end = self.end
         while end.output_bytes and not self.is_dialing:
             before, pieces = end.output_bytes, end.output(PIECES_MAX)

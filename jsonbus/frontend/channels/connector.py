@@ -1,4 +1,8 @@
-"""Attempts of one bus to reach ports of other nodes (core/connecting.py says how)."""
+"""Connect to ports of other nodes: one `Call` per call of `connect`.
+
+`core/channel/connecting.py` decides what to do next (find the node, dial, rest, fail); the
+Connector does it. Everything here belongs to ChannelIO.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +20,37 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelClosedError, ChannelError, TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.frontend.lifetime import closed_error
+from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import dial
 
 if TYPE_CHECKING:
-    from jsonbus.frontend.channels.connection import Line
-    from jsonbus.frontend.channels.manager import Exchange
+    from jsonbus.frontend.channels.connection import Connection
+    from jsonbus.frontend.channels.manager import ChannelManager
 
 T = TypeVar("T")
 
 
 class NodeLoop(Protocol):
-    """The loop of a bus, as far as channels need it."""
+    """The part of a bus's loop that channels use."""
+
+    @property
+    def log(self) -> BusLog: ...
 
     @property
     def is_closed(self) -> bool: ...
 
+    def addresses(self) -> list[str]:
+        """Return the addresses by which the node is on the bus."""
+
     def call(self, act: Callable[[Node, float], T]) -> T:
-        """Do something with the node, and what that causes."""
+        """Do something with the node, then send and deliver what that causes."""
 
     def look(self, see: Callable[[Node, float], T]) -> T:
         """Ask the node something that changes nothing."""
 
 
-class NodeDoor:
-    """What an exchange asks of the bus's node."""
+class NodeAccess:
+    """What channels ask of the bus's node."""
 
     def __init__(self, loop: NodeLoop) -> None:
         self._loop = loop
@@ -56,88 +67,88 @@ class NodeDoor:
     def stop_lookup(self) -> None:
         self._loop.look(lambda node, now: node.directory.stop_lookup())
 
-    def tell_port(self, port: int) -> None:
-        """Raises ClosedError."""
+    def set_port(self, port: int) -> None:
+        """Announce the TCP port of this node. Raises ClosedError."""
         if self._loop.is_closed:
             raise closed_error()
         self._loop.call(lambda node, now: node.directory.set_channel_port(port, now))
 
 
 class Call:
-    """One attempt, the channel that is to be, and the connection that was made last."""
+    """One call of `connect`: its attempt, its future channel, and the connection dialed last."""
 
-    __slots__ = ("attempt", "channel", "line", "timer_at", "who")
+    __slots__ = ("attempt", "channel", "connection", "timer_at", "who")
 
     def __init__(self, who: str, attempt: Attempt, channel: BaseChannel) -> None:
         self.who = who
         self.attempt = attempt
         self.channel = channel
-        self.line: Line | None = None
+        self.connection: Connection | None = None
         self.timer_at = math.inf
 
 
-class Calls:
-    """All of them. Belongs to the operator of the exchange."""
+class Connector:
+    """All calls of one bus that have not ended."""
 
-    def __init__(self, exchange: Exchange, own: NodeSettings, door: NodeDoor) -> None:
-        self._exchange = exchange
+    def __init__(self, manager: ChannelManager, own: NodeSettings, node: NodeAccess) -> None:
+        self._manager = manager
         self._own = own
-        self._door = door
+        self._node = node
         self._calls: set[Call] = set()
 
     @property
-    def are_waiting(self) -> bool:
-        """Whether somebody wants to know of nodes that come, go or introduce themselves."""
+    def is_waiting(self) -> bool:
+        """Whether a call wants to know of nodes that join, leave or announce their address."""
         return bool(self._calls)
 
     def begin(self, call: Call) -> None:
-        if self._exchange.is_closing:
+        if self._manager.is_closing:
             call.channel.failed(_closed_error(call))
             return
         self._calls.add(call)
-        self._door.start_lookup()
+        self._node.start_lookup()
         self.advance(call)
 
     def look(self) -> None:
-        """Nodes came, went, or told where they are."""
+        """Look again at every call that searches: nodes joined, left or announced their address."""
         for call in tuple(self._calls):
             if call.attempt.state != DIALING:
                 self.advance(call)
 
     def advance(self, call: Call) -> None:
-        """Do what is next."""
+        """Do the next steps of a call, until it has to wait."""
         while call in self._calls:
             now = monotonic()
             match call.attempt.step(self._find(call), now):
                 case Ask(who):
-                    self._door.ask(who)
+                    self._node.ask(who)
                 case Dial(place):
                     self._dial(call, place)
                 case Fail(error):
                     self._fail(call, error)
                 case None:
-                    self._exchange.plan(call, call.attempt.timer_at())
+                    self._manager.plan(call, call.attempt.timer_at())
                     return
 
-    def answered(self, call: Call, line: Line) -> None:
-        """Something came on the line of a call."""
-        # It may have been closed again in the same breath. If it never opened, it was refused: that
-        # line is over, and the exchange drops it.
-        if line.end.has_opened and call in self._calls:
+    def answered(self, call: Call, connection: Connection) -> None:
+        """Open the channel if the other node has said welcome."""
+        # The channel may have been closed again in the same read, so ask whether it ever opened. If
+        # it did not, the node refused: the connection is over, and the manager drops it.
+        if connection.end.has_opened and call in self._calls:
             call.attempt.connected()
-            line.call = None
-            line.channel = call.channel
+            connection.call = None
+            connection.channel = call.channel
             self._end(call)
-            self._exchange.tally.opened += 1
-            with line.lock:
-                call.channel.opened(line)
-            call.channel.rouse()
+            self._manager.counters.opened += 1
+            with connection.lock:
+                call.channel.opened(connection)
+            call.channel.wake_handlers()
 
     def ended(self, call: Call, end: ChannelEnd) -> None:
-        """The line of a call is over: nobody was there, it was refused, or it broke."""
+        """Go on after a connection ended: nobody was there, the node refused, or it broke."""
         if call not in self._calls or call.attempt.state == DONE:
             return
-        call.line = None
+        call.connection = None
         now = monotonic()
         if end.refusal is not None:
             call.attempt.refused(end.refusal, now)
@@ -146,19 +157,19 @@ class Calls:
         self.advance(call)
 
     def abandon(self, channel: BaseChannel) -> None:
-        """Nobody wants that channel any more."""
+        """End the call of a channel that was closed before it opened."""
         for call in tuple(self._calls):
             if call.channel is channel:
                 self._fail(call, _closed_error(call))
 
-    def give_up(self) -> None:
-        """The bus is closing."""
+    def close(self) -> None:
+        """End all calls: the bus is closing."""
         for call in tuple(self._calls):
             self._fail(call, _closed_error(call))
 
     def _find(self, call: Call) -> list[Place]:
-        places = self._door.find(call.who)
-        own = self._exchange.reception.own_place()
+        places = self._node.find(call.who)
+        own = self._manager.listener.own_place()
         if own is None:
             return places
         return [
@@ -173,26 +184,26 @@ class Calls:
             call.attempt.dial_failed(str(error), monotonic())
             return
         hello = make_hello(self._own, place.node, call.channel.port)
-        end = ChannelEnd(self._exchange.bytes_max, monotonic(), hello=hello)
-        line = self._exchange.add(tcp, end, call.channel.lock)
-        line.call = call
-        line.is_dialing = True
-        call.line = line
-        self._exchange.watch(line)
+        end = ChannelEnd(self._manager.bytes_max, monotonic(), hello=hello)
+        connection = self._manager.add(tcp, end, call.channel.lock)
+        connection.call = call
+        connection.is_dialing = True
+        call.connection = connection
+        self._manager.update(connection)
 
     def _fail(self, call: Call, error: ChannelError) -> None:
-        line, call.line = call.line, None
+        connection, call.connection = call.connection, None
         self._end(call)
-        self._exchange.tally.refused_there += 1
-        if line is not None:
-            line.call = None
-            self._exchange.drop(line, "nobody waits for it any more")
+        self._manager.counters.refused_there += 1
+        if connection is not None:
+            connection.call = None
+            self._manager.drop(connection, "nobody waits for it any more")
         call.channel.failed(error)
 
     def _end(self, call: Call) -> None:
         self._calls.discard(call)
-        if not self._exchange.is_closing:  # else the node is about to close, and may not be asked
-            self._door.stop_lookup()
+        if not self._manager.is_closing:  # else the node is about to close, and may not be asked
+            self._node.stop_lookup()
 
 
 def _closed_error(call: Call) -> ChannelClosedError:

@@ -1,16 +1,16 @@
-"""All channels of one bus: connections watched, callers answered, nodes called.
+"""All channels of one bus: watch connections, answer callers, call other nodes.
 
-Theory of operation. One *operator* does everything here that is not marked "any thread": with
-threads, the thread of sync/operator.py; with tasks, the event loop (aio/operator.py). It calls
-`readable`, `writable` and, of the reception, `callers` when a socket is ready, and `tend` when its
-time has come or `wake` was called. Nothing here waits.
+One object, *ChannelIO*, runs everything here that is not marked "any thread": the thread of
+sync/channel_io.py, or the event loop (aio/channel_io.py). It calls `readable`, `writable` and
+`listener.accept` when a socket is ready, and `tend` when a timer is due or `wake` was called.
+Nothing here waits.
 
-Applications' threads come to a channel directly: they send, and take messages, under its lock. What
-has to follow from that (watch a socket for something else, close it) they `request`.
+Threads of the application use a channel directly: they send and take messages under its lock. If
+the connection then needs attention (watch it for something else, close it), they `request` that.
 
-What guards what: a line's lock its end, and whether it is read; the reception's own its ports;
-`_tally_lock` which lines are counted with `tally.past`; all else belongs to the operator. Nobody
-takes one lock inside another, except that the last may be taken inside a line's.
+Locks. A connection's lock guards its end and who reads it; the listener's lock guards its ports;
+`_counters_lock` guards which connections are counted in `counters.past`. All else belongs to
+ChannelIO. Nobody takes one lock inside another, except `_counters_lock` inside a connection's.
 """
 
 from __future__ import annotations
@@ -31,62 +31,64 @@ from jsonbus.core.channel.limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
-from jsonbus.frontend.channels.connection import Line
-from jsonbus.frontend.channels.connector import Call, Calls, NodeDoor
-from jsonbus.frontend.channels.figures import Tally, channel_figures
-from jsonbus.frontend.channels.listener import Reception
+from jsonbus.frontend.channels.connection import Connection
+from jsonbus.frontend.channels.connector import Call, Connector, NodeAccess
+from jsonbus.frontend.channels.counters import ChannelCounters, channel_figures
+from jsonbus.frontend.channels.listener import Listener
 from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import TcpConnection
 
-#: What is read from a connection at once: four messages of 64 KB, and what a kernel usually has.
+#: Read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
 
-#: The interest of a line that has nothing to write.
+#: The interest of a connection that has nothing to write.
 READING = (True, False)
 
 
 class Watcher(Protocol):
-    """What watches sockets for an operator."""
+    """The part of ChannelIO that the manager calls."""
 
-    def watch(self, sock: socket.socket, line: Line | None, reads: bool, writes: bool) -> None:
-        """Call the exchange when the socket is ready; a `line` of None is for callers."""
+    def watch(
+        self, sock: socket.socket, connection: Connection | None, reads: bool, writes: bool
+    ) -> None:
+        """Report when the socket is ready; without a connection, it is a listening socket."""
 
     def forget(self, sock: socket.socket) -> None:
-        """Watch it no more; nothing if it is not watched."""
+        """Stop watching a socket. Idempotent."""
 
     def wake(self) -> None:
         """Have `tend` called soon. Any thread."""
 
 
-class Exchange:
-    """See the head of this file. `addresses` are those by which the node is on the bus."""
+class ChannelManager:
+    """Owns the connections of one bus. See the head of this file."""
 
-    #: What one message may have here.
+    #: The largest message that this node takes.
     bytes_max = MESSAGE_BYTES_MAX
 
     def __init__(
         self,
         own: NodeSettings,
-        door: NodeDoor,
+        node: NodeAccess,
         addresses: Callable[[], Collection[str]],
         log: BusLog,
     ) -> None:
         self._log = log
         self.watcher: Watcher
-        self.tally = Tally()
-        self._tally_lock = threading.Lock()
-        self.calls = Calls(self, own, door)
-        self.reception = Reception(self, own, door, addresses, log)
-        self._lines: set[Line] = set()
+        self.counters = ChannelCounters()
+        self._counters_lock = threading.Lock()
+        self.connector = Connector(self, own, node)
+        self.listener = Listener(self, own, node, addresses, log)
+        self._connections: set[Connection] = set()
         self._budget = Budget()
-        self._waiting: set[Line] = set()  # for others to be done with their memory
-        self._has_freed = False  # as was seen when one of them asked
-        self._timers: list[tuple[float, int, Line | Call]] = []
+        self._waiting: set[Connection] = set()  # not read until others free memory
+        self._has_freed = False  # memory, noticed while one of them asked for it
+        self._timers: list[tuple[float, int, Connection | Call]] = []
         self._numbers = itertools.count()
-        self._requested: deque[Line] = deque()
+        self._requested: deque[Connection] = deque()
         self._posted: deque[Callable[[], None]] = deque()
         self._buffer = memoryview(bytearray(READ_BYTES))
-        #: Channels whose handlers are due, or running. Any thread adds and takes its own.
+        #: Channels whose handlers are due or running. Any thread adds and removes channels.
         self.busy: set[BaseChannel] = set()
         self.is_closing = False
         self.is_over = False
@@ -96,22 +98,22 @@ class Exchange:
 
     @property
     def is_short(self) -> bool:
-        """Whether memory is short: then whoever takes a message tells."""
+        """Whether memory is short: then a receiver that takes a message calls `request`."""
         return self._budget.is_short
 
-    def request(self, line: Line) -> None:
-        """Look at a line again. The line's lock is held."""
-        if not line.is_requested:
-            line.is_requested = True
-            self._requested.append(line)
+    def request(self, connection: Connection) -> None:
+        """Have `tend` look at a connection. Its lock is held."""
+        if not connection.is_requested:
+            connection.is_requested = True
+            self._requested.append(connection)
             self.watcher.wake()
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have the operator do something; once there is none any more, it is done here."""
+        """Have ChannelIO do something. Once it has ended, do it in the calling thread."""
         self._posted.append(act)
         self.watcher.wake()
         if self.is_over:
-            # Only this one, if it was not done: what others posted may want a lock that they hold.
+            # Only this one, if it was not done: what others posted may need a lock they hold.
             try:
                 self._posted.remove(act)
             except ValueError:
@@ -119,252 +121,262 @@ class Exchange:
             act()
 
     def abandon(self, channel: BaseChannel) -> None:
-        """Its attempt to open is of no interest any more. The channel's lock is held."""
-        self.post(lambda: self.calls.abandon(channel))
+        """End the call of a channel closed before it opened. The channel's lock is held."""
+        self.post(lambda: self.connector.abandon(channel))
 
     def note_discarded(self, count: int) -> None:
-        """Messages were thrown away that a dropped line had still left for the application."""
-        self.post(lambda: self.tally.add_discarded(count))
+        """Count messages of a dropped connection that the application did not take."""
+        self.post(lambda: self.counters.add_discarded(count))
 
     def look(self) -> None:
-        """Nodes came, went, or told where they are."""
-        if self.calls.are_waiting:
-            self.post(self.calls.look)
+        """Look for nodes again: some joined, left or announced their address."""
+        if self.connector.is_waiting:
+            self.post(self.connector.look)
 
     def figures(self) -> dict[str, int]:
-        """What stats() shows."""
-        with self._tally_lock:
-            traffic, lines = self.tally.past, tuple(self._lines)
-        for line in lines:
-            traffic = traffic.plus(line.end)
-        count = sum(1 for line in lines if line.channel is not None and line.end.state != OPENING)
-        return channel_figures(count, self.tally, traffic)
+        """Return the part of stats() about channels."""
+        with self._counters_lock:
+            traffic, connections = self.counters.past, tuple(self._connections)
+        for connection in connections:
+            traffic = traffic.plus(connection.end)
+        count = sum(
+            1
+            for connection in connections
+            if connection.channel is not None and connection.end.state != OPENING
+        )
+        return channel_figures(count, self.counters, traffic)
 
-    # --- The operator ---------------------------------------------------------------------------
+    # --- ChannelIO ------------------------------------------------------------------------------
 
     def start(self, watcher: Watcher) -> None:
+        """Set what watches sockets; before anything else."""
         self.watcher = watcher
 
-    def readable(self, line: Line) -> None:
-        """There is something to read, or the connection has ended."""
-        line.read(self._buffer)
-        if self._pass_on(line):
+    def readable(self, connection: Connection) -> None:
+        """Read what has arrived, or notice that the connection ended."""
+        connection.read(self._buffer)
+        if self._notify_only(connection):
             return
-        if line.end.state == OPENING or line.channel is None or line.call is not None:
-            if line.call is not None:
-                self.calls.answered(line.call, line)
+        if (
+            connection.end.state == OPENING
+            or connection.channel is None
+            or connection.call is not None
+        ):
+            if connection.call is not None:
+                self.connector.answered(connection.call, connection)
             else:
-                self.reception.greet(line)
-        self._attend(line)
+                self.listener.greet(connection)
+        self.update(connection)
 
-    def writable(self, line: Line) -> None:
-        """There is room to write, or dialing is over."""
-        if line.is_dialing:
+    def writable(self, connection: Connection) -> None:
+        """Finish dialing, and write what waits."""
+        if connection.is_dialing:
             try:
-                line.tcp.finish_dialing()
+                connection.tcp.finish_dialing()
             except TransportError as error:
-                self.drop(line, str(error))
+                self.drop(connection, str(error))
                 return
-            line.is_dialing = False
-        self._attend(line)
+            connection.is_dialing = False
+        self.update(connection)
 
     def tend(self) -> float:
-        """Do what was requested and what has its time; returns when to come again."""
+        """Do what was requested and what is due; return when to call again at the latest."""
         while self._posted:
             self._posted.popleft()()
         while self._requested:
-            line = self._requested.popleft()
-            line.is_requested = False
-            if line in self._lines:
-                self._attend(line)
+            connection = self._requested.popleft()
+            connection.is_requested = False
+            if connection in self._connections:
+                self.update(connection)
         now = monotonic()
-        if now >= self.reception.listens_at:
-            self.reception.listen()
+        if now >= self.listener.listens_at:
+            self.listener.listen()
         timers = self._timers
         while timers and timers[0][0] <= now:
             at, _, target = heapq.heappop(timers)
             if target.timer_at != at:
-                continue  # it was planned anew
+                continue  # it has another time now
             target.timer_at = math.inf
             if isinstance(target, Call):
-                self.calls.advance(target)
-            elif target in self._lines:
+                self.connector.advance(target)
+            elif target in self._connections:
                 if target.end.timer_at() <= now:
                     self._hear(target)
                 with target.lock:
                     target.handle_timer(now)
-                self._attend(target)
-        return min(timers[0][0] if timers else math.inf, self.reception.listens_at)
+                self.update(target)
+        return min(timers[0][0] if timers else math.inf, self.listener.listens_at)
 
-    def plan(self, target: Line | Call, at: float) -> None:
-        """Have something done then, unless it is planned for earlier: then it looks again."""
+    def plan(self, target: Connection | Call, at: float) -> None:
+        """Look at a connection or call at that time, unless an earlier time is set already."""
         if at < target.timer_at:
             target.timer_at = at
             entry = (at, next(self._numbers), target)
             heapq.heappush(self._timers, entry)
             if self._timers[0] is entry:
-                self.watcher.wake()  # an event loop would sleep until what was first before
+                self.watcher.wake()  # ChannelIO sleeps until what was first before
 
-    def add(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> Line:
-        """A connection more."""
-        line = Line(tcp, end, lock)
-        self._lines.add(line)
-        return line
+    def add(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> Connection:
+        """Add a connection; `update` starts watching it."""
+        connection = Connection(tcp, end, lock)
+        self._connections.add(connection)
+        return connection
 
-    def watch(self, line: Line) -> None:
-        """Look after a line that has just been added."""
-        self._attend(line)
-
-    def drop(self, line: Line, reason: str = "") -> None:
-        """The connection is of no use any more, for that reason unless the end knows better."""
-        if line not in self._lines:
+    def drop(self, connection: Connection, reason: str = "") -> None:
+        """Close a connection, for that reason unless its end knows a better one."""
+        if connection not in self._connections:
             return
-        self._waiting.discard(line)
-        self.watcher.forget(line.tcp.sock)
-        with line.lock:
-            end, channel = line.end, line.channel
+        self._waiting.discard(connection)
+        self.watcher.forget(connection.tcp.sock)
+        with connection.lock:
+            end, channel = connection.end, connection.channel
             end.fail(reason)
-            line.interest = (True, False)  # there is nothing to ask for any more
-            line.is_lent = False
-            line.is_dropped = True
-            if line.pollers:
-                line.tcp.hang_up()  # they notice, and the last of them closes it
+            connection.interest = (True, False)  # so that no receiver asks for reading again
+            connection.is_read_directly = False
+            connection.is_dropped = True
+            if connection.pollers:
+                connection.tcp.hang_up()  # wakes them; the last one closes it
             else:
-                line.tcp.close()
-            with self._tally_lock:
-                self.tally.past = self.tally.past.plus(end)
-                self._lines.remove(line)
+                connection.tcp.close()
+            with self._counters_lock:
+                self.counters.past = self.counters.past.plus(end)
+                self._connections.remove(connection)
             if channel is not None:
-                self.tally.lost += end.is_lost
-                channel.changed()
-        self.reception.left(line)
+                self.counters.lost += end.is_lost
+                channel.notify()
+        self.listener.forget(connection)
         if channel is not None:
-            channel.rouse()
-        if line.call is not None:
-            self.calls.ended(line.call, end)
-        if self._budget.note(line, 0, 0):
+            channel.wake_handlers()
+        if connection.call is not None:
+            self.connector.ended(connection.call, end)
+        if self._budget.note(connection, 0, 0):
             self._wake_waiting()
 
     def close(self) -> None:
-        """Take no more callers, and close every channel; what was sent before is delivered."""
-        self.reception.close()
-        self.calls.give_up()
-        for line in tuple(self._lines):
-            if line.channel is None:
-                self.drop(line, "the bus is closed")
+        """Take no more callers, and close every channel; messages already sent are delivered."""
+        self.listener.close()
+        self.connector.close()
+        for connection in tuple(self._connections):
+            if connection.channel is None:
+                self.drop(connection, "the bus is closed")
                 continue
-            with line.lock:
-                line.end.close(monotonic())
-            self._attend(line)
+            with connection.lock:
+                connection.end.close(monotonic())
+            self.update(connection)
 
     @property
     def is_quiet(self) -> bool:
         """Whether all channels have ended."""
-        return not self._lines and not self._posted
+        return not self._connections and not self._posted
 
     def finish(self) -> None:
-        """End what is left, delivered or not."""
+        """Drop all connections, delivered or not."""
         if not self.is_closing:
             self.close()
-        for line in tuple(self._lines):
-            if line.end.output_bytes:
+        for connection in tuple(self._connections):
+            if connection.end.output_bytes:
                 self._log.warn_once(
-                    ("unsent", line), "the channel to %s ended before all was sent", line.end.name
+                    ("unsent", connection),
+                    "the channel to %s ended before all was sent",
+                    connection.end.name,
                 )
-            self.drop(line, "the bus is closed")
+            self.drop(connection, "the bus is closed")
         self.is_over = True
-        while self._posted:  # by who did not know yet that it is over
+        while self._posted:  # by threads that did not see yet that it is over
             self._posted.popleft()()
 
     def cut_off(self) -> None:
-        """This is a forked child: release the descriptors. A shutdown would be the parent's."""
+        """Release the descriptors in a forked child. A shutdown would end the parent's, too."""
         self.is_over = self.is_closing = self.is_cut_off = True
-        self.reception.cut_off()
-        for line in tuple(self._lines):
-            line.tcp.close()
+        self.listener.cut_off()
+        for connection in tuple(self._connections):
+            connection.tcp.close()
 
     # --- Inside ---------------------------------------------------------------------------------
 
-    def _pass_on(self, line: Line) -> bool:
-        """Tell the channel what came, if nothing else follows from that: `_attend` in brief.
+    def _notify_only(self, connection: Connection) -> bool:
+        """Notify the channel of what arrived, if nothing else has to be done; a short `update`.
 
-        So it is with nearly every read. What is watched for stays, and so does what is planned:
-        having heard something makes nothing due earlier.
+        Nearly every read ends here. What is watched for stays, and so does the timer: having heard
+        from the other node makes nothing due earlier.
         """
-        end, channel, budget = line.end, line.channel, self._budget
+        end, channel, budget = connection.end, connection.channel, self._budget
         if channel is None or budget.is_short:
             return False
-        with line.lock:
-            if end.state != OPEN or line.interest != READING or end.output_bytes:
+        with connection.lock:
+            if end.state != OPEN or connection.interest != READING or end.output_bytes:
                 return False
-            budget.note(line, end.inbox_bytes, end.partial_bytes)
+            budget.note(connection, end.inbox_bytes, end.partial_bytes)
             if budget.is_short or end.inbox_bytes >= INBOX_BYTES_MAX:
                 return False
-            channel.changed()
-        channel.rouse()
+            channel.notify()
+        channel.wake_handlers()
         return True
 
-    def _attend(self, line: Line) -> None:
-        """Write what waits, see what to watch for, and tell whoever waits for it."""
-        if line not in self._lines:
+    def update(self, connection: Connection) -> None:
+        """Write what waits, decide what to watch for, set the timer, and notify the channel."""
+        if connection not in self._connections:
             return
-        end, now = line.end, monotonic()
-        with line.lock:
+        end, now = connection.end, monotonic()
+        with connection.lock:
             if end.output_bytes:
-                line.flush()
+                connection.flush()
             is_over = end.is_over
-            frees = self._budget.note(line, end.inbox_bytes, end.partial_bytes)
-            if line.is_lent or line.is_wanted:
-                line.reconsider_lending(now)
+            frees = self._budget.note(connection, end.inbox_bytes, end.partial_bytes)
+            if connection.is_read_directly or connection.is_direct_read_wanted:
+                connection.decide_reader(now)
             reads = False
-            if not line.is_lent:
-                reads = not line.is_dialing and end.wants_input and self._may_read(line)
+            if not connection.is_read_directly:
+                reads = not connection.is_dialing and end.wants_input and self._may_read(connection)
                 if reads:
                     end.resume(now)
                 else:
                     end.pause()
-            before, line.interest = line.interest, (reads, line.is_dialing or end.output_bytes > 0)
-            channel = line.channel
+            before, connection.interest = (
+                connection.interest,
+                (reads, connection.is_dialing or end.output_bytes > 0),
+            )
+            channel = connection.channel
             if channel is not None:
-                channel.changed()
+                channel.notify()
         if is_over:
-            self.drop(line)
+            self.drop(connection)
         else:
-            if line.interest != before:
-                self.watcher.watch(line.tcp.sock, line, *line.interest)
-            self.plan(line, line.next_timer_at(now))
+            if connection.interest != before:
+                self.watcher.watch(connection.tcp.sock, connection, *connection.interest)
+            self.plan(connection, connection.next_timer_at(now))
         if channel is not None:
-            channel.rouse()
+            channel.wake_handlers()
         if frees or self._has_freed:
             self._has_freed = False
             self._wake_waiting()
 
-    def _hear(self, line: Line) -> None:
-        """Read what has come before anybody is called silent: it may be us who did not run."""
-        with line.lock:
-            is_lent = line.is_lent
-            if is_lent:
-                line.read_lent(self._buffer)
-        if not is_lent and line.interest[0]:
-            self.readable(line)
+    def _hear(self, connection: Connection) -> None:
+        """Read before calling the other node silent: perhaps this process did not run."""
+        with connection.lock:
+            is_read_directly = connection.is_read_directly
+            if is_read_directly:
+                connection.read_directly(self._buffer)
+        if not is_read_directly and connection.interest[0]:
+            self.readable(connection)
 
-    def _may_read(self, line: Line) -> bool:
-        """Whether there is memory for more."""
+    def _may_read(self, connection: Connection) -> bool:
+        """Return whether there is memory to read more."""
         budget = self._budget
-        if budget.may_read(line):
-            self._waiting.discard(line)
+        if budget.may_read(connection):
+            self._waiting.discard(connection)
             return True
-        # Applications may have taken messages since: only who waits is told of that.
-        for each in self._lines:
+        # Applications may have taken messages since: that is only noticed when memory is asked for.
+        for each in self._connections:
             if budget.note(each, each.end.inbox_bytes, each.end.partial_bytes):
                 self._has_freed = True
-        if budget.may_read(line):
-            self._waiting.discard(line)
+        if budget.may_read(connection):
+            self._waiting.discard(connection)
             return True
-        self._waiting.add(line)
+        self._waiting.add(connection)
         return False
 
     def _wake_waiting(self) -> None:
-        for line in tuple(self._waiting):
-            with line.lock:
-                self.request(line)
+        for connection in tuple(self._waiting):
+            with connection.lock:
+                self.request(connection)

@@ -40,7 +40,7 @@ async def fill(channel: Channel, other: Channel) -> int:
             await channel.send(BLOCK, timeout=0.1)
             count += 1
         except ChannelTimeoutError:
-            if other._line is not None and not other._line.interest[0]:
+            if other._connection is not None and not other._connection.interest[0]:
                 return count
 
 

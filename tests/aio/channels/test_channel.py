@@ -124,7 +124,7 @@ async def test_a_message_that_is_no_json_ends_the_channel() -> None:
             channel = await binding.accept(LONG_S)
             plain.send(JSON, b"{")
             with pytest.raises(
-                ChannelClosedError, match="plain sent a message that is no JSON"
+                ChannelClosedError, match="plain sent a message that is not JSON"
             ) as got:
                 await channel.receive(LONG_S)
             assert got.value.is_lost

@@ -98,7 +98,7 @@ async def test_what_is_no_handler_is_refused() -> None:
         here.on_message(print)
         with pytest.raises(LocalError, match="a handler for on_message already"):
             here.on_message(print)
-        with pytest.raises(LocalError, match="they are not received"):
+        with pytest.raises(LocalError, match="they cannot be received"):
             await here.receive()
         assert bound.bind("q", print).port == "q"
 
@@ -341,8 +341,8 @@ async def test_a_message_that_is_no_json_is_no_failure_of_the_handler(
         ):
             plain.send(JSON, b"{")
             assert await until(lambda: heard)
-        assert "plain sent a message that is no JSON" in str(heard[0])
-        assert "plain sent a message that is no JSON" in caplog.text
+        assert "plain sent a message that is not JSON" in str(heard[0])
+        assert "plain sent a message that is not JSON" in caplog.text
         assert "Traceback" not in caplog.text
 
 
@@ -373,5 +373,5 @@ async def test_nobody_keeps_a_channel_that_has_ended_because_it_had_handlers() -
             )
         assert await until(lambda: bound.stats()["channels_open"] == 0)
         assert bound._loop.channels is not None
-        exchange = bound._loop.channels.exchange
-        assert await until(lambda: not exchange.busy)
+        manager = bound._loop.channels.manager
+        assert await until(lambda: not manager.busy)

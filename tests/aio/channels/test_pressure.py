@@ -58,7 +58,9 @@ async def test_small_messages_fill_a_channel_too() -> None:
         here, there, *_ = await open_pair(open_bus)
         for _ in range(80_000):
             await here.send(None)
-        assert await until(lambda: there._line is not None and not there._line.interest[0])
+        assert await until(
+            lambda: there._connection is not None and not there._connection.interest[0]
+        )
         assert there.pending < 45_000
         assert [await there.receive(LONG_S) for _ in range(80_000)] == [None] * 80_000
 
@@ -135,11 +137,11 @@ async def test_a_channel_that_is_full_or_flooded_does_not_hold_up_another() -> N
 
 
 def set_budget(bus: jsonbus.AsyncBus, bytes_max: int, each_bytes: int) -> Any:
-    """Give a bus less memory for the messages of its channels; returns its exchange."""
+    """Give a bus less memory for the messages of its channels; returns its manager."""
     assert bus._loop.channels is not None
-    exchange = bus._loop.channels.exchange
-    exchange._budget = Budget(bytes_max, each_bytes)
-    return exchange
+    manager = bus._loop.channels.manager
+    manager._budget = Budget(bytes_max, each_bytes)
+    return manager
 
 
 @asynctest
@@ -171,10 +173,10 @@ async def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others() -
     async with buses() as open_bus:
         pair = await open_pair(open_bus)
         here, there = await open_more(pair)
-        exchange = set_budget(pair.bound, 256 << 10, 64 << 10)
+        manager = set_budget(pair.bound, 256 << 10, 64 << 10)
         await pair.here.send(bytes(1 << 20))
         assert await until(lambda: pair.there.pending == 1)
-        assert await until(lambda: exchange.is_short)
+        assert await until(lambda: manager.is_short)
         for number in range(100):
             await here.send(number)
             assert await there.receive(LONG_S) == number
@@ -183,7 +185,7 @@ async def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others() -
             await there.receive(0.05)
         assert len(await pair.there.receive(LONG_S)) == 1 << 20
         assert len(await there.receive(LONG_S)) == 300 << 10
-        assert await until(lambda: not exchange.is_short)
+        assert await until(lambda: not manager.is_short)
 
 
 @asynctest
@@ -191,12 +193,12 @@ async def test_waiting_for_a_message_while_memory_is_short_costs_nothing() -> No
     async with buses() as open_bus:
         pair = await open_pair(open_bus)
         here, there = await open_more(pair)
-        exchange = set_budget(pair.bound, 256 << 10, 64 << 10)
+        manager = set_budget(pair.bound, 256 << 10, 64 << 10)
         await pair.here.send(bytes(1 << 20))
         assert await until(lambda: pair.there.pending == 1)
-        assert await until(lambda: exchange.is_short)
+        assert await until(lambda: manager.is_short)
         waiting = InTask(there.receive(LONG_S))
-        assert await until(lambda: there._news._waiters)
+        assert await until(lambda: there._changed._waiters)
         before_s = time.process_time()
         with pytest.raises(ChannelTimeoutError):
             await here.receive(0.2)

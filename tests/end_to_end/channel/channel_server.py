@@ -37,7 +37,7 @@ class Server:
         """Where it listens."""
         channels = self._bus._loop.channels
         assert channels is not None
-        return list(channels.exchange.reception.own_place() or ())
+        return list(channels.manager.listener.own_place() or ())
 
     def standing(self) -> dict[str, Any]:
         status = dict(

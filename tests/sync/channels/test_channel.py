@@ -109,7 +109,9 @@ def test_a_message_that_is_no_json_ends_the_channel(open_bus: OpenBus) -> None:
     with join(bus, "p") as plain:
         channel = binding.accept(LONG_S)
         plain.send(JSON, b"{")
-        with pytest.raises(ChannelClosedError, match="plain sent a message that is no JSON") as got:
+        with pytest.raises(
+            ChannelClosedError, match="plain sent a message that is not JSON"
+        ) as got:
             channel.receive(LONG_S)
         assert got.value.is_lost
         assert channel.is_closed

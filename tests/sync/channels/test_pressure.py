@@ -54,7 +54,7 @@ def test_small_messages_fill_a_channel_too(open_bus: OpenBus) -> None:
     here, there, *_ = open_pair(open_bus)
     for _ in range(80_000):
         here.send(None)
-    assert wait_until(lambda: there._line is not None and not there._line.interest[0])
+    assert wait_until(lambda: there._connection is not None and not there._connection.interest[0])
     assert there.pending < 45_000
     assert [there.receive(LONG_S) for _ in range(80_000)] == [None] * 80_000
 
@@ -126,11 +126,11 @@ def test_a_channel_that_is_full_or_flooded_does_not_hold_up_another(open_bus: Op
 
 
 def set_budget(bus: jsonbus.Bus, bytes_max: int, each_bytes: int) -> Any:
-    """Give a bus less memory for the messages of its channels; returns its exchange."""
+    """Give a bus less memory for the messages of its channels; returns its manager."""
     assert bus._loop.channels is not None
-    exchange = bus._loop.channels.exchange
-    exchange._budget = Budget(bytes_max, each_bytes)
-    return exchange
+    manager = bus._loop.channels.manager
+    manager._budget = Budget(bytes_max, each_bytes)
+    return manager
 
 
 def test_large_messages_that_do_not_fit_together_come_one_after_the_other(
@@ -160,10 +160,10 @@ def test_large_messages_that_do_not_fit_together_come_one_after_the_other(
 def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others(open_bus: OpenBus) -> None:
     pair = open_pair(open_bus)
     here, there = open_more(pair)
-    exchange = set_budget(pair.bound, 256 << 10, 64 << 10)
+    manager = set_budget(pair.bound, 256 << 10, 64 << 10)
     pair.here.send(bytes(1 << 20))
     assert wait_until(lambda: pair.there.pending == 1)
-    assert wait_until(lambda: exchange.is_short)
+    assert wait_until(lambda: manager.is_short)
     for number in range(100):
         here.send(number)
         assert there.receive(LONG_S) == number
@@ -172,16 +172,16 @@ def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others(open_bus:
         there.receive(0.05)
     assert len(pair.there.receive(LONG_S)) == 1 << 20
     assert len(there.receive(LONG_S)) == 600 << 10
-    assert wait_until(lambda: not exchange.is_short)
+    assert wait_until(lambda: not manager.is_short)
 
 
 def test_waiting_for_a_message_while_memory_is_short_costs_nothing(open_bus: OpenBus) -> None:
     pair = open_pair(open_bus)
     here, there = open_more(pair)
-    exchange = set_budget(pair.bound, 256 << 10, 64 << 10)
+    manager = set_budget(pair.bound, 256 << 10, 64 << 10)
     pair.here.send(bytes(1 << 20))
     assert wait_until(lambda: pair.there.pending == 1)
-    assert wait_until(lambda: exchange.is_short)
+    assert wait_until(lambda: manager.is_short)
     waiting = InThread(there.receive, LONG_S)
     assert wait_until(lambda: there._receivers or there._poller)
     before_s = time.process_time()

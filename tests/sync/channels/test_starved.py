@@ -27,22 +27,22 @@ def test_what_came_meanwhile_is_heard_before_silence_is_judged(
     pair: tuple[Channel, Channel], is_waiting: bool
 ) -> None:
     here, there = pair
-    exchange, line = here._exchange, here._line
-    assert line is not None
+    manager, connection = here._manager, here._connection
+    assert connection is not None
     came: list[object] = []
     reader = threading.Thread(target=lambda: came.append(here.receive(30)))
     if is_waiting:
         reader.start()
-        assert wait_until(lambda: line.is_lent)
+        assert wait_until(lambda: connection.is_read_directly)
 
     def starve() -> None:
-        """In the operator's thread: nothing is read meanwhile."""
+        """In the thread of ChannelIO: nothing is read meanwhile."""
         with here.lock:
             there.send("meanwhile")
-            line.end._heard_at -= 2 * SILENCE_S
-            exchange.plan(line, 0.0)
+            connection.end._heard_at -= 2 * SILENCE_S
+            manager.plan(connection, 0.0)
 
-    exchange.post(starve)
+    manager.post(starve)
     if is_waiting:
         reader.join()
     else:

@@ -1,4 +1,4 @@
-"""What stats() tells of channels. Apart from manager.py, which few programs import."""
+"""What stats() reports about channels. Separate from manager.py: every bus imports this."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Traffic(NamedTuple):
-    """The messages of a channel, or of many."""
+    """Message counts of one channel, or the sum of many."""
 
     sent: int = 0
     received: int = 0
@@ -20,41 +20,35 @@ class Traffic(NamedTuple):
     unsent: int = 0
 
     def plus(self, end: ChannelEnd) -> Traffic:
-        return Traffic(
-            self.sent + end.sent,
-            self.received + end.received,
-            self.bytes_sent + end.bytes_sent,
-            self.bytes_received + end.bytes_received,
-            self.skipped + end.skipped,
-            self.discarded + end.discarded,
-            self.unsent + end.unsent,
-        )
+        return Traffic(*(count + getattr(end, name) for name, count in self._asdict().items()))
 
 
-class Tally:
-    """What has happened so far; counted by the exchange."""
+class ChannelCounters:
+    """Counts of events so far, kept by the channel manager."""
 
     def __init__(self) -> None:
         self.opened = 0  # channels, by either side
-        self.lost = 0  # channels that neither side has closed on purpose
+        self.lost = 0  # channels that neither side closed on purpose
         self.refused_here = 0  # callers
         self.refused_there = 0  # attempts of this bus that failed
-        self.strangers = 0  # connections that were no callers, or too many
+        self.strangers = 0  # connections that never said hello, or were too many
         self.past = Traffic()  # of channels that have ended
 
     def add_discarded(self, count: int) -> None:
         self.past = self.past._replace(discarded=self.past.discarded + count)
 
 
-def channel_figures(open_channels: int, tally: Tally, traffic: Traffic) -> dict[str, int]:
-    """What stats() shows; `traffic` of all channels there ever were."""
+def channel_figures(
+    open_channels: int, counters: ChannelCounters, traffic: Traffic
+) -> dict[str, int]:
+    """Return the part of stats() about channels; `traffic` sums all channels, open or ended."""
     return {
         "channels_open": open_channels,
-        "channels_opened": tally.opened,
-        "channels_lost": tally.lost,
-        "channels_refused": tally.refused_here,
-        "channel_attempts_failed": tally.refused_there,
-        "channel_connections_dropped": tally.strangers,
+        "channels_opened": counters.opened,
+        "channels_lost": counters.lost,
+        "channels_refused": counters.refused_here,
+        "channel_attempts_failed": counters.refused_there,
+        "channel_connections_dropped": counters.strangers,
         "channel_messages_sent": traffic.sent,
         "channel_messages_received": traffic.received,
         "channel_bytes_sent": traffic.bytes_sent,
@@ -65,5 +59,5 @@ def channel_figures(open_channels: int, tally: Tally, traffic: Traffic) -> dict[
     }
 
 
-#: Of a bus that never had any.
-NO_CHANNELS = channel_figures(0, Tally(), Traffic())
+#: The figures of a bus that never had a channel.
+NO_CHANNELS = channel_figures(0, ChannelCounters(), Traffic())
