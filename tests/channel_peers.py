@@ -145,7 +145,7 @@ class PlainListener:
         self._sock = socket.create_server(("127.0.0.1", 0))
         self._sock.settimeout(LONG_S)
         port = self._sock.getsockname()[1]
-        bus._loop.call(lambda node, now: node.set_channel_port(port, now))
+        bus._loop.call(lambda node, now: node.directory.set_channel_port(port, now))
 
     def accept(self) -> Plain:
         """Who called, after its hello."""
