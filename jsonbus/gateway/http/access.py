@@ -1,10 +1,10 @@
-"""Who may do what: tokens of the gateway, and the rights that each of them carries.
+"""Tokens of the gateway, and the rights that each of them carries.
 
 Without tokens the gateway is open: everybody who reaches it may do everything. With tokens, a
 client shows its secret (`Authorization: Bearer SECRET` over HTTP, `auth SECRET` as text) and may
-do what the token names. Secrets are kept as SHA-256 digests only: a log line, a traceback or a
-memory dump of this object shows no secret, and all digests are equally long, so the time that a
-comparison takes says nothing about any of them.
+do what the token names. Only SHA-256 digests of secrets are kept: a log line, a traceback or a
+memory dump of this object shows no secret, and all digests have the same length, so the time of a
+comparison reveals nothing.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Iterable
 
 RIGHTS = frozenset({"publish", "subscribe", "admin"})
 
-# A line of the text protocol and a header must carry it; nobody types a longer one.
+#: A secret must fit into a line of the text protocol and into a header.
 SECRET_CHARACTERS_MAX = 1024
 
 
 class Access:
-    """The tokens of one gateway. Any thread may ask; nothing changes after construction."""
+    """The tokens of one gateway. Immutable, so any thread may call it."""
 
     __slots__ = ("_tokens",)
 
     def __init__(self, tokens: Iterable[tuple[str, frozenset[str]]] = ()) -> None:
-        """Each token is a secret with its rights; "admin" means all rights.
+        """Take tokens as pairs of a secret and its rights; "admin" means all rights.
 
-        The same secret twice has the rights of both. Raises ValueError for an unknown right or
-        none, and for an empty secret.
+        A secret that is given twice has the rights of both. Raises ValueError for an unknown
+        right or none, and for an empty secret.
         """
         self._tokens = tuple((_digest(secret), _check_rights(rights)) for secret, rights in tokens)
         if any(digest == _digest("") for digest, _ in self._tokens):
@@ -36,13 +36,13 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """No token is configured: everybody may do everything."""
+        """Whether no token is configured, so that everybody may do everything."""
         return not self._tokens
 
     def rights_of(self, secret: str | None) -> frozenset[str]:
-        """What the owner of the secret may do: nothing, if it is wrong or missing.
+        """Return the rights of a secret; none if it is wrong or missing.
 
-        Looks at every token, whichever fits, and compares digests in constant time.
+        Compares with every token, in constant time.
         """
         if not self._tokens:
             return RIGHTS
@@ -55,12 +55,11 @@ class Access:
 
 
 def read_token(text: str) -> tuple[str, frozenset[str]]:
-    """A token as an option gives it: `SECRET` (all rights), or `publish=SECRET`,
+    """Parse a token as an option gives it: `SECRET` (all rights), `publish=SECRET`, or
     `publish+subscribe=SECRET`.
 
-    A secret of its own may end in `=`, as base64 does, and has none elsewhere: so a right that is
-    mistyped is an error, and not a secret that nobody knows. Raises ValueError with one sentence,
-    in which no secret occurs.
+    A plain secret may have `=` only at its end, as base64 does: so a mistyped right is an error,
+    not a secret that nobody knows. Raises ValueError with one sentence, without the secret.
     """
     words, equals, secret = text.partition("=")
     rights = frozenset(words.split("+"))
@@ -87,7 +86,7 @@ def read_token(text: str) -> tuple[str, frozenset[str]]:
 
 
 def _digest(secret: str) -> bytes:
-    # A client may send anything, lone surrogates too: such a secret is wrong, not an error.
+    # A client may send anything, even lone surrogates: such a secret is wrong, not an error.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

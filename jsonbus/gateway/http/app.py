@@ -1,113 +1,217 @@
-"""The FastAPI application: what the gateway offers over HTTP.
-
-origins.py ........ which web pages may ask
-endpoint.py ........ methods, rights, errors to answers: around every route
-parameters.py ...... what the client sent
-this file .......... what each route does
-openapi.py ......... what each route promises; docs_page.py shows it
-dashboard .......... a package of its own, behind its auth.py
-"""
+"""The FastAPI application: the table of the gateway's routes, and how errors are answered."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import Send
 
 import jsonbus
-from jsonbus.errors import LocalError
+from jsonbus.errors import JsonBusError
 
 from ..dashboard.auth import Auth
-from ..hub import Published
-from ..metrics.metrics import CONTENT_TYPE, Metrics
+from ..metrics.metrics import Metrics, Tally
 from ..services import Services
-from ..values import parse_json, to_json_line
-from .answers import Answer
-from .docs_page import HEADERS, DocsPage, render_home
-from .endpoint import RETRY_AFTER_S, Endpoint, Handler, Stream, Tally
-from .openapi import make_document
+from . import operations, publish
+from .answers import JsonLine, refusal_of
+from .dependencies import need_token, need_token_anywhere
+from .docs_page import render_docs
+from .endpoint import Endpoint, OperationRoute, PlainRoute
+from .models import Publish, Subscribe, Unsubscribe, describe_error
+from .openapi import ANYWHERE, WITH_BODY, GatewayApi, error_responses, in_body, in_query
 from .origins import OriginsMiddleware
-from .parameters import (
-    FORM,
-    URL_CHARACTERS_MAX,
-    content_type_of,
-    decode_path,
-    flag_of,
-    message_of,
-    read_parameters,
-    text_of,
-    texts_of_query,
-)
-from .request import HttpRequest, Refusal, connection_of
+from .request import Refusal
 
-_TOPICS = "/v1/topics/"
-_find_control = re.compile(r"[\x00-\x1f\x7f-\x9f]").search
+_TITLE = "jsonbus gateway"
 
 
 def make_app(services: Services) -> FastAPI:
-    """The application, ready to be served; it starts and ends nothing."""
-    app = FastAPI(
-        title="jsonbus gateway",
+    """Return the application, ready to be served; it starts and ends nothing."""
+    app = GatewayApi(
+        title=_TITLE,
         version=jsonbus.__version__,
-        # All three are routes of our own, below.
+        summary="Publish to the bus and get its messages over HTTP.",
+        description='Errors are answered as {"error": "one sentence"}.',
+        default_response_class=JsonLine,
+        # These are operations, see below.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # Spans would hold queries, and so tokens; to ask whether there are any takes 6 µs.
+        # Spans would hold queries, and so tokens; asking whether there are any takes 6 µs.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        exception_handlers={HTTPException: _answer_http_exception},
+        exception_handlers={
+            HTTPException: _answer_http_exception,
+            RequestValidationError: _answer_validation_error,
+            Refusal: _answer_error,
+            JsonBusError: _answer_error,
+        },
     )
-    document = make_document(
-        jsonbus.__version__,
-        is_open=services.access.is_open,
-        body_bytes_max=services.body_bytes_max,
-    )
-    app.openapi = lambda: document  # type: ignore[method-assign]  # FastAPI's way to replace it
+    app.router.route_class = OperationRoute
     app.add_middleware(OriginsMiddleware, origins=services.origins)
-    routes = _Routes(services)
     tallies: dict[str, Tally] = {}
-
-    def add(
-        path: str, handler: Handler, methods: str, right: str | None = None, **more: bool
-    ) -> None:
-        endpoint = Endpoint(
-            handler,
-            methods=tuple(methods.split()),
-            access=services.access,
-            room=services.room,
-            right=right,
-            **more,
-        )
-        tallies[path] = endpoint.tally
-        app.router.routes.append(Route(path, endpoint, include_in_schema=False))
-
-    metrics = Metrics(services.stats, tallies, services.observe)
-    # The busiest first: they are tried in this order.
-    add("/publish", routes.publish, "GET POST", "publish")
-    add("/v1/topics/{topic:path}", routes.publish_value, "POST", "publish")
-    add("/subscribe", routes.subscribe, "GET POST", "subscribe")
-    add("/unsubscribe", routes.unsubscribe, "GET POST", "subscribe")
-    add("/events", routes.events, "GET", "subscribe", takes_token_in_query=True)
-    add("/subscribers", routes.subscribers, "GET HEAD", "admin")
-    add("/metrics", _make_metrics(metrics), "GET HEAD", "admin")
-    add("/health", routes.health, "GET HEAD")
-    add("/docs", _make_docs(DocsPage(document)), "GET HEAD")
-    add("/openapi.json", _make_constant(to_json_line(document)), "GET HEAD")
+    app.state.services = services
+    app.state.room = services.room
+    app.state.tallies = tallies
+    app.state.methods = {}
+    app.state.metrics = Metrics(services.stats, tallies, services.observe)
+    app.state.docs = render_docs(_TITLE)
+    _add_publishing(app, services)  # first: routes are tried in this order
+    _add_operations(app)
     if isinstance(services.dashboard, str):
-        add("/", _make_home(render_home(services.dashboard)), "GET HEAD")
+        _Operations(app).add("/", operations.home, "GET HEAD", include_in_schema=False)
     else:
         _add_dashboard(app, services.dashboard)
     return app
 
 
+def _add_publishing(app: FastAPI, services: Services) -> None:
+    publishing = publish.Publishing(services)
+
+    def add(method: str, path: str, signature: Callable[..., Any], endpoint: Endpoint) -> None:
+        route = PlainRoute(
+            path,
+            signature,
+            methods=[method],
+            operation_id=f"{signature.__name__}_{method.lower()}",
+            response_class=JsonLine,
+            response_description="Done.",
+            **_guarded(services, "publish", WITH_BODY),
+            **more,
+        )
+        route.app = endpoint
+        app.router.routes.append(route)
+        app.state.tallies[path] = endpoint.tally
+
+    more: dict[str, Any] = {"summary": "Publish a message", "openapi_extra": in_query(Publish)}
+    add("GET", publish.PUBLISH_PATH, publish.publish, publishing.publish)
+    more["openapi_extra"] = in_body(Publish)
+    add("POST", publish.PUBLISH_PATH, publish.publish, publishing.publish)
+    limit = f"At most {services.body_bytes_max:,} bytes."
+    more = {
+        "summary": "Publish a JSON value",
+        "openapi_extra": {"requestBody": {"description": limit}},
+    }
+    add("POST", publish.TOPICS_PATH, publish.publish_value, publishing.publish_value)
+
+
+def _add_operations(app: FastAPI) -> None:
+    table = _Operations(app)
+    table.add_form("/subscribe", operations.subscribe, Subscribe, "Have messages sent to a webhook")
+    table.add_form(
+        "/unsubscribe",
+        operations.unsubscribe,
+        Unsubscribe,
+        "End subscriptions of a webhook",
+        statuses=(*WITH_BODY, 404),
+    )
+    table.add(
+        "/events",
+        operations.follow,
+        "GET",
+        "subscribe",
+        takes_token_in_query=True,
+        summary="Follow messages",
+        response_class=operations.EventStreamResponse,
+    )
+    table.add("/subscribers", operations.subscribers, "GET HEAD", "admin", summary="List webhooks")
+    table.add(
+        "/metrics",
+        operations.metrics,
+        "GET HEAD",
+        "admin",
+        summary="Figures for Prometheus",
+        response_class=operations.TextResponse,
+    )
+    table.add("/health", operations.health, "GET HEAD", summary="Whether the gateway works")
+    table.add(
+        "/docs", operations.docs, "GET HEAD", summary="This page", response_class=HTMLResponse
+    )
+    table.add("/openapi.json", operations.openapi, "GET HEAD", summary="This document")
+    table.add("/docs/{name}", operations.docs_file, "GET HEAD", include_in_schema=False)
+
+
+class _Operations:
+    """Adds operations to an application, one route for each method."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    def add_form(
+        self,
+        path: str,
+        operation: Callable[..., Any],
+        model: Any,
+        summary: str,
+        *,
+        statuses: tuple[int, ...] = WITH_BODY,
+    ) -> None:
+        """Add an operation that reads its parameters from the query or from a body."""
+        for method, documented in (("GET", in_query(model)), ("POST", in_body(model))):
+            self.add(
+                path,
+                operation,
+                method,
+                "subscribe",
+                statuses,
+                summary=summary,
+                openapi_extra=documented,
+            )
+
+    def add(
+        self,
+        path: str,
+        operation: Callable[..., Any],
+        methods: str,
+        right: str | None = None,
+        statuses: tuple[int, ...] = ANYWHERE,
+        *,
+        takes_token_in_query: bool = False,
+        include_in_schema: bool = True,
+        **more: Any,
+    ) -> None:
+        """Add an operation; without a `right`, it needs no token."""
+        state = self._app.state
+        state.tallies.setdefault(path, Tally())
+        state.methods[path] = (*state.methods.get(path, ()), *methods.split())
+        guarded = _guarded(state.services, right, statuses, takes_token_in_query)
+        for method in methods.split():
+            self._app.add_api_route(
+                path,
+                operation,
+                methods=[method],
+                operation_id=f"{operation.__name__}_{method.lower()}",
+                include_in_schema=include_in_schema and method != "HEAD",
+                status_code=200,
+                response_description="Done.",
+                **guarded,
+                **more,
+            )
+
+
+def _guarded(
+    services: Services,
+    right: str | None,
+    statuses: tuple[int, ...],
+    takes_token_in_query: bool = False,
+) -> dict[str, Any]:
+    """Return the dependency on a right, and the errors that an operation may answer."""
+    if right is None or services.access.is_open:
+        return {"responses": error_responses(*statuses)}
+    need = need_token_anywhere if takes_token_in_query else need_token
+    return {
+        "dependencies": [Security(need, scopes=[right])],
+        "responses": error_responses(*statuses, 401),
+    }
+
+
 def _add_dashboard(app: FastAPI, auth: Auth) -> None:
-    """Routes, not a mount: what a mounted application finds is its path without ours."""
+    """Add routes, not a mount: a mounted application would find its path without ours."""
     for path in ("/", "/_nicegui/{rest:path}"):
         app.router.routes.append(Route(path, auth, include_in_schema=False))
     app.router.routes.append(WebSocketRoute("/_nicegui_ws/{rest:path}", auth))
@@ -115,181 +219,22 @@ def _add_dashboard(app: FastAPI, auth: Auth) -> None:
     app.router.routes.append(Route("/logout", auth.logout, include_in_schema=False))
 
 
-class _Routes:
-    """What each route does; what is wrong with a request is raised, see endpoint.py."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._hub = services.hub
-
-    async def publish(self, request: HttpRequest) -> Answer:
-        parameters = await read_parameters(request, ("topic", "message"))
-        topic = text_of(parameters, "topic")
-        return _published(await self._hub.publish(topic, message_of(parameters)))
-
-    async def publish_value(self, request: HttpRequest) -> Answer:
-        # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
-        # And decoded as a whole: the letters of the route may be encoded, too.
-        topic = decode_path(request.scope["raw_path"]).removeprefix(_TOPICS)
-        flags = _read_flags(request, ("retain", "reliable"))
-        body = await request.read_body(self._services.body_bytes_max)
-        _check_json_type(request)
-        value = parse_json(body)
-        retain = flag_of(flags, "retain") or False
-        reliable = flag_of(flags, "reliable")
-        return _published(await self._hub.publish(topic, value, retain=retain, reliable=reliable))
-
-    async def subscribe(self, request: HttpRequest) -> Answer:
-        parameters = await read_parameters(request, ("topic", "subscriberName", "url"))
-        pattern = jsonbus.check_pattern(text_of(parameters, "topic"))
-        name = _name_of(parameters)
-        url = text_of(parameters, "url", URL_CHARACTERS_MAX)
-        try:
-            done = await self._services.webhooks.subscribe(name, pattern, url)
-        except ValueError as error:  # the address is malformed or not allowed
-            raise Refusal(400, str(error)) from error
-        except LocalError as error:
-            if type(error) is not LocalError:
-                raise
-            raise Refusal(
-                500, f"try again later: {error}", {"retry-after": str(RETRY_AFTER_S)}
-            ) from error
-        return Answer(to_json_line({"new": done.is_new, "moved": done.has_moved}))
-
-    async def unsubscribe(self, request: HttpRequest) -> Answer:
-        parameters = await read_parameters(request, ("topic", "subscriberName"))
-        name = _name_of(parameters)
-        pattern = None
-        if "topic" in parameters:
-            pattern = jsonbus.check_pattern(text_of(parameters, "topic"))
-        patterns = await self._services.webhooks.unsubscribe(name, pattern)
-        if not patterns:
-            what = (
-                "has no subscription" if pattern is None else f"does not subscribe to {pattern!r}"
-            )
-            raise Refusal(404, f"the webhook {name!r} {what}")
-        return Answer(to_json_line({"topics": patterns}))
-
-    async def events(self, request: HttpRequest) -> Stream:
-        streams = self._services.event_streams
-        patterns = texts_of_query(request, "pattern")
-        stream = await streams.open(patterns, connection_of(request.scope))
-
-        async def run(send: Send) -> None:
-            await streams.run(stream, request.receive, send)
-
-        return run
-
-    async def subscribers(self, request: HttpRequest) -> Answer:
-        views = [
-            {
-                "name": view.name,
-                "url": view.url,
-                "topics": list(view.patterns),
-                "backlog": view.backlog,
-                "delivered": view.delivered,
-                "dropped": view.dropped,
-                "attempts_failed": view.attempts_failed,
-                "last_error": view.last_error,
-                "last_error_at": view.last_error_at,
-                "retry_at": view.retry_at,
-                "created_at": view.created_at,
-            }
-            for view in self._services.subscribers()
-        ]
-        return Answer(to_json_line({"subscribers": views}))
-
-    async def health(self, request: HttpRequest) -> Answer:
-        trouble = self._services.trouble()
-        if trouble is not None:
-            raise Refusal(503, trouble)
-        return Answer(to_json_line({"status": "ok", "version": jsonbus.__version__}))
+async def _answer_error(request: Request, error: Exception) -> Response:
+    refusal = refusal_of(error, request.scope["path"])
+    return JsonLine({"error": refusal.reason}, refusal.status, dict(refusal.headers))
 
 
-def _make_metrics(metrics: Metrics) -> Handler:
-    async def answer(request: HttpRequest) -> Answer:
-        return Answer(await metrics.expose(), content_type=CONTENT_TYPE)
-
-    return answer
-
-
-def _make_docs(page: DocsPage) -> Handler:
-    async def answer(request: HttpRequest) -> Answer:
-        host = request.headers.get(b"host", b"").decode("latin-1")
-        return Answer(page.render(host), content_type=b"text/html; charset=utf-8", headers=HEADERS)
-
-    return answer
-
-
-def _make_home(page: bytes) -> Handler:
-    async def answer(request: HttpRequest) -> Answer:
-        return Answer(page, content_type=b"text/html; charset=utf-8", headers=HEADERS)
-
-    return answer
-
-
-def _make_constant(body: bytes) -> Handler:
-    async def answer(request: HttpRequest) -> Answer:
-        return Answer(body)
-
-    return answer
-
-
-# Most publishes are answered by one of these.
-_PUBLISHED = {
-    Published(webhooks, is_sent): Answer(to_json_line({"webhooks": webhooks, "sent": is_sent}))
-    for webhooks in range(16)
-    for is_sent in (False, True)
-}
-
-
-def _published(published: Published) -> Answer:
-    known = _PUBLISHED.get(published)
-    if known is not None:
-        return known
-    return Answer(to_json_line({"webhooks": published.webhooks, "sent": published.is_sent}))
-
-
-def _name_of(parameters: dict[str, Any]) -> str:
-    name = text_of(parameters, "subscriberName")
-    if not name or _find_control(name):
-        # It stands in a header, a log line and a table.
-        raise Refusal(400, "subscriberName must not be empty or have control characters")
-    return name
-
-
-def _read_flags(request: HttpRequest, names: Sequence[str]) -> dict[str, str]:
-    flags = {}
-    for name in names:
-        found = texts_of_query(request, name)
-        if len(found) > 1:
-            raise Refusal(400, f"the parameter {name} comes twice: send it once")
-        if found:
-            flags[name] = found[0]
-    return flags
-
-
-def _check_json_type(request: HttpRequest) -> None:
-    content_type = content_type_of(request)
-    kind = content_type.kind
-    # The body is JSON or refused, whatever it is called: FORM is what `curl -d` calls it.
-    if kind not in ("", "application/json", "text/plain", FORM) and not kind.endswith("+json"):
-        raise Refusal(
-            415, f"the content type {kind[:80]!r} is not JSON: send application/json (curl --json)"
-        )
-    if content_type.charset not in ("utf-8", "ascii"):
-        raise Refusal(415, "JSON must be UTF-8 here: encode it so")
+async def _answer_validation_error(request: Request, error: Exception) -> Response:
+    """Name the first wrong parameter in one sentence."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return JsonLine({"error": describe_error(str(first["loc"][1]), first)}, 400)
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """What the router says, a path that is none of ours above all, in our form."""
+    """Answer what the router raises, above all for an unknown path, in the form of our errors."""
     assert isinstance(error, HTTPException)
     reason = error.detail
     if error.status_code == 404:
         reason = f"there is nothing at {request.scope['path'][:200]!r}: see /docs"
-    return Response(
-        to_json_line({"error": reason}),
-        error.status_code,
-        headers=error.headers,
-        media_type="application/json",
-    )
+    return JsonLine({"error": reason}, error.status_code, error.headers)

@@ -52,9 +52,7 @@ CHUNK_EVENTS_MAX = 256
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx would collect events until its buffer is full
-    (b"x-content-type-options", b"nosniff"),
 ]
 _HEARTBEAT = b":\n\n"
 _GREETING = b"retry: %d\n\n" % RECONNECT_MS

@@ -1,14 +1,15 @@
-"""Parameters of a request: from the query, a form (urlencoded or multipart) or a JSON object.
+"""Reads the parameters of a request: from the query, a form (urlencoded or multipart) or JSON.
 
-Each may stand in any of these places, but only once in all: of two values, one would be lost in
-silence. Names that a route does not know are ignored. Whatever a client can get wrong here is a
-`Refusal` that says what; nothing else is raised.
+A parameter may be in any of these places, but only once in all: of two values, one would be lost
+silently. Unknown names are ignored. Every mistake of a client is a `Refusal` with the reason;
+nothing else is raised. FastAPI reads a parameter from the query or from one kind of body, not from
+either, and replaces what is not UTF-8: hence these readers.
 """
 
 from __future__ import annotations
 
-import email.parser
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
@@ -16,31 +17,29 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
 from jsonbus.errors import PayloadError
 
-from ..values import parse_json, parse_text, to_json
+from ..values import parse_json
 from .request import HttpRequest, Refusal
 
-#: What a route's parameters may take, in characters.
-MESSAGE_CHARACTERS_MAX = 5_000
-URL_CHARACTERS_MAX = 1_024
-NAME_CHARACTERS_MAX = 128
-
-#: A message of 5,000 characters takes 60,000 bytes at worst, percent-encoded or as \uXXXX pairs;
-#: this leaves room for the other parameters, and for the white space of a JSON writer.
+#: A message of 5,000 characters takes at most 60,000 bytes, percent-encoded or as \uXXXX pairs.
+#: The rest is for the other parameters and for white space in JSON.
 FORM_BYTES_MAX = 131_072
 
-#: More than any form of ours has; each part costs the time of a small request.
+#: Far more than any operation needs; each part costs as much time as a small request.
 PARTS_MAX = 100
 
-#: The standard library takes quadratic time to tell parameters of a header apart.
+#: Splitting the options of a header takes quadratic time.
 HEADER_BYTES_MAX = 1_024
 
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
 
-# Some that the standard library knows are no text (zlib), or quadratic in time (punycode).
+# Not all of Python's codecs: some are no text (zlib) or take quadratic time (punycode).
 _CHARSETS = {
     "utf-8": "utf-8",
     "utf8": "utf-8",
@@ -52,6 +51,11 @@ _CHARSETS = {
     "windows-1252": "cp1252",
 }
 
+_UNENCODED = (b"7bit", b"8bit", b"binary")
+
+# It warns of every malformed form, which any client can send; the client gets the reason.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
+
 _find_broken_escape = re.compile(r"%(?![0-9A-Fa-f]{2})").search
 
 
@@ -62,7 +66,7 @@ class ContentType(NamedTuple):
 
 
 async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[str, Any]:
-    """Those of the named parameters that a request has; values are text but for a JSON body's.
+    """Return the named parameters of a request; values are text, except in a JSON body.
 
     Raises Refusal and ClientGoneError.
     """
@@ -78,58 +82,28 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
     return parameters
 
 
-def text_of(
-    parameters: dict[str, Any], name: str, characters_max: int = NAME_CHARACTERS_MAX
-) -> str:
-    """A parameter that must be there, as text; raises Refusal 400."""
-    try:
-        text = parameters[name]
-    except KeyError:
-        raise Refusal(400, f"the parameter {name} is missing") from None
-    if not isinstance(text, str):
-        raise Refusal(400, f"the parameter {name} must be a string")
-    if len(text) > characters_max:
-        raise _too_long(name, len(text), characters_max)
-    return text
-
-
-def message_of(parameters: dict[str, Any]) -> Any:
-    """The value of the parameter `message`; raises Refusal 400, and PayloadError.
-
-    A text that parses as JSON is that value, else the text is. Of a value that a JSON body gives,
-    the characters of its compact JSON count.
-    """
-    try:
-        message = parameters["message"]
-    except KeyError:
-        raise Refusal(400, "the parameter message is missing") from None
-    if isinstance(message, str):
-        characters = len(message)
-    else:
-        characters = len(to_json(message).decode())
-    if characters > MESSAGE_CHARACTERS_MAX:
-        raise _too_long("message", characters, MESSAGE_CHARACTERS_MAX)
-    return parse_text(message) if isinstance(message, str) else message
-
-
-def flag_of(parameters: dict[str, Any], name: str) -> bool | None:
-    """A parameter that is true or false; None if it is missing. Raises Refusal 400."""
-    text = parameters.get(name)
-    if text is None:
-        return None
+def flag_of(text: str, name: str) -> bool:
+    """Return whether a parameter is true; raises Refusal 400 if it is neither true nor false."""
     if text not in ("true", "false"):
         raise Refusal(400, f"the parameter {name} must be true or false")
-    return bool(text == "true")
+    return text == "true"
 
 
 def texts_of_query(request: HttpRequest, name: str) -> list[str]:
-    """All values of a parameter that may be repeated, in order; raises Refusal 400."""
+    """Return all values of a query parameter, in order; raises Refusal 400."""
+    if not request.scope["query_string"]:
+        return []
     query = _decode(request.scope["query_string"], "utf-8", "the query")
     return [value for key, value in read_form(query, "utf-8") if key == name]
 
 
+def check_query(request: HttpRequest) -> None:
+    """Refuse a query that is not valid UTF-8 or has broken escapes, which FastAPI replaces."""
+    texts_of_query(request, "")
+
+
 def content_type_of(request: HttpRequest) -> ContentType:
-    """What a request says that its body is; raises Refusal 415 for a charset unknown here."""
+    """Return the content type of a request; raises Refusal 415 for an unknown charset."""
     header = request.headers.get(b"content-type", b"")
     if len(header) > HEADER_BYTES_MAX:
         raise Refusal(400, f"the content type takes more than {HEADER_BYTES_MAX:,} bytes")
@@ -137,7 +111,7 @@ def content_type_of(request: HttpRequest) -> ContentType:
 
 
 def read_form(text: str, charset: str) -> Iterator[tuple[str, str]]:
-    """Names and values of urlencoded text, in order; raises Refusal 400 if an escape is broken."""
+    """Yield names and values of urlencoded text; raises Refusal 400 if an escape is broken."""
     for pair in text.split("&"):
         if pair:
             name, _, value = pair.partition("=")
@@ -145,7 +119,7 @@ def read_form(text: str, charset: str) -> Iterator[tuple[str, str]]:
 
 
 def decode_path(raw: bytes) -> str:
-    """The percent-encoded path of a request as text; raises Refusal 400 if it is not UTF-8."""
+    """Return the percent-encoded path as text; raises Refusal 400 if it is not UTF-8."""
     text = _decode(raw, "utf-8", "the path")
     return _unescape(text.replace("+", "%2B"), "utf-8") if "%" in text else text
 
@@ -168,8 +142,8 @@ def _read_body(
         return iter(_read_json(body, content_type.charset, names).items())
     if kind == FORM:
         if body.lstrip()[:1] == b"{" and _is_json(body):
-            # `curl -d` calls everything a form; as one it would lack all parameters.
-            raise Refusal(400, f"the body is JSON, but called a form: send {JSON} (curl --json)")
+            # `curl -d` labels everything a form; read as a form, it has no parameters.
+            raise Refusal(400, f"the body is JSON, but labelled a form: send {JSON} (curl --json)")
         return read_form(_decode(body, content_type.charset, "the form"), content_type.charset)
     if kind == MULTIPART:
         return _read_multipart(body, content_type)
@@ -195,15 +169,15 @@ def _read_json(body: bytes, charset: str, names: Sequence[str]) -> dict[str, Any
         raise Refusal(400, f"the body is of type {JSON}, but {error}") from None
     if not isinstance(value, dict):
         raise Refusal(400, "the body must be a JSON object with the parameters' names")
-    # The parser keeps the last of two equal keys. To ask another one costs more than all the
-    # rest of the request, so only where a key of ours occurs twice, at whatever depth.
+    # The parser keeps the last of two equal keys. A second parser costs more than the rest of the
+    # request, so it runs only if one of our keys occurs twice, at any depth.
     if any(body.count(f'"{name}"'.encode()) > 1 for name in names):
         _check_keys(body.decode(charset), names)
     return value
 
 
 def _check_keys(text: str, names: Sequence[str]) -> None:
-    """Refuse a valid JSON object that has one of the names twice."""
+    """Refuse a valid JSON object in which one of the names occurs twice."""
     pairs: list[tuple[str, Any]] = []
 
     def note(found: list[tuple[str, Any]]) -> None:
@@ -217,56 +191,83 @@ def _check_keys(text: str, names: Sequence[str]) -> None:
     _add({}, iter(pairs), names)
 
 
-def _read_multipart(body: bytes, content_type: ContentType) -> Iterator[tuple[str, Any]]:
-    """Fields of a multipart form.
+class _MultipartFields:
+    """Collects the fields of a multipart form from the callbacks of python-multipart."""
 
-    The parts are told apart here and only their heads given to `email`: its parser follows parts
-    within parts, which a form never has, down to the end of the stack.
-    """
+    def __init__(self, charset: str) -> None:
+        self.fields: list[tuple[str, str]] = []
+        self.is_complete = False
+        self._charset = charset
+        self._headers: dict[bytes, bytes] = {}
+        self._head = bytearray()
+        self._name = b""
+        self._content = bytearray()
+        self._parts = 0
+
+    def on_part_begin(self) -> None:
+        self._parts += 1
+        if self._parts > PARTS_MAX:
+            raise Refusal(400, f"the multipart form has more than {PARTS_MAX} parts: send fewer")
+        self._headers, self._content = {}, bytearray()
+
+    def on_header_begin(self) -> None:
+        self._head.clear()
+
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._add_to_head(data[start:end])
+        self._name = bytes(self._head).lower()
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._add_to_head(data[start:end])
+
+    def on_header_end(self) -> None:
+        self._headers[self._name] = bytes(self._head[len(self._name) :])
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        self._content += data[start:end]
+
+    def on_part_end(self) -> None:
+        kind, options = parse_options_header(self._headers.get(b"content-disposition"))
+        if kind.lower() != b"form-data" or b"name" not in options:
+            raise Refusal(400, "the multipart form has a part that is no form-data with a name")
+        if self._headers.get(b"content-transfer-encoding", b"8bit").lower() not in _UNENCODED:
+            raise Refusal(400, "the multipart form has an encoded part: send it as it is")
+        _, of_type = parse_options_header(self._headers.get(b"content-type"))
+        charset = self._charset
+        if b"charset" in of_type:
+            charset = _find_charset(of_type[b"charset"].decode("latin-1"))
+        # Browsers write names as UTF-8.
+        name = options[b"name"].decode("utf-8", "replace")
+        self.fields.append((name, _decode(bytes(self._content), charset, "the multipart form")))
+
+    def on_end(self) -> None:
+        self.is_complete = True
+
+    def _add_to_head(self, piece: bytes) -> None:
+        self._head += piece
+        if len(self._head) > HEADER_BYTES_MAX:
+            raise Refusal(
+                400,
+                "the multipart form has a part with a header of more than "
+                f"{HEADER_BYTES_MAX:,} bytes",
+            )
+
+
+def _read_multipart(body: bytes, content_type: ContentType) -> Iterator[tuple[str, Any]]:
     if not content_type.boundary:
         raise Refusal(400, f"the content type {MULTIPART} has no boundary")
-    # Every delimiter stands at the start of a line; so does the first, if the body begins there.
-    pieces = (b"\r\n" + body).split(b"\r\n--" + content_type.boundary.encode("latin-1"))
-    if len(pieces) < 2 or not pieces[-1].startswith(b"--"):
+    fields = _MultipartFields(content_type.charset)
+    callbacks: Any = {name: getattr(fields, name) for name in dir(fields) if name[:3] == "on_"}
+    boundary = content_type.boundary.encode("latin-1")
+    preamble_bytes = max(0, (b"\r\n" + body).find(b"\r\n--" + boundary))
+    try:
+        MultipartParser(boundary, callbacks).write(body[preamble_bytes:])
+    except FormParserError as error:
+        reason = str(error)[:1].lower() + str(error)[1:]
+        raise Refusal(400, f"the multipart form is malformed: {reason}") from None
+    if not fields.is_complete:
         raise Refusal(400, "the multipart form is cut off: its last boundary is missing")
-    if len(pieces) > PARTS_MAX + 2:
-        raise Refusal(400, f"the multipart form has more than {PARTS_MAX} parts: send fewer")
-    for piece in pieces[1:-1]:
-        line, found, part = piece.partition(b"\r\n")
-        if not found or line.strip(b" \t"):
-            raise Refusal(400, "the multipart form has a broken boundary")
-        if part.startswith(b"\r\n"):
-            head, content = b"", part[2:]
-        else:
-            head, found, content = part.partition(b"\r\n\r\n")
-            if not found:
-                raise Refusal(400, "the multipart form has a part without an end of its head")
-        yield _read_part(head, content, content_type.charset)
-
-
-def _read_part(head: bytes, content: bytes, charset: str) -> tuple[str, str]:
-    if len(head) > HEADER_BYTES_MAX:
-        raise Refusal(
-            400,
-            f"the multipart form has a part whose head takes more than {HEADER_BYTES_MAX:,} bytes",
-        )
-    # As UTF-8 where it is: browsers write names so, whatever the standard says of ASCII.
-    fields = email.parser.HeaderParser().parsestr(head.decode("utf-8", "replace"))
-    if fields.get_content_disposition() != "form-data":
-        raise Refusal(400, "the multipart form has a part that is no form-data")
-    name = fields.get_param("name", header="content-disposition")
-    if not isinstance(name, str):
-        raise Refusal(400, "the multipart form has a part without a name")
-    if str(fields.get("content-transfer-encoding", "8bit")).lower() not in (
-        "7bit",
-        "8bit",
-        "binary",
-    ):
-        raise Refusal(400, "the multipart form has an encoded part: send it as it is")
-    part_charset = fields.get_param("charset")
-    if isinstance(part_charset, str):
-        charset = _find_charset(part_charset)
-    return name, _decode(content, charset, "the multipart form")
+    return iter(fields.fields)
 
 
 @lru_cache(maxsize=64)
@@ -310,9 +311,3 @@ def _decode(text: bytes, charset: str, what: str) -> str:
         return text.decode(charset)
     except UnicodeDecodeError:
         raise Refusal(400, f"{what} is not valid {charset.upper()}: encode it so") from None
-
-
-def _too_long(name: str, characters: int, characters_max: int) -> Refusal:
-    return Refusal(
-        400, f"{name} has {characters:,} characters, at most {characters_max:,} are allowed"
-    )

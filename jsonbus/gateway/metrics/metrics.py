@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
@@ -15,7 +17,6 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from ..http.endpoint import BUCKETS_S, Tally
 from .families import COUNTER, Family
 from .help_texts import help_text
 
@@ -42,6 +43,26 @@ GAUGES = frozenset(
 
 #: Gauges that were told as counters, with a `_total`. Names stay, so they are told twice.
 MISNAMED = frozenset({"channels_open"})
+
+
+#: Upper bounds of the histogram of durations, in seconds.
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Tally:
+    """Figures of one route: answers by status, and how long they took."""
+
+    __slots__ = ("answers", "buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.answers: Counter[int] = Counter()
+        self.buckets = [0] * (len(BUCKETS_S) + 1)
+        self.seconds = 0.0
+
+    def note(self, status: int, seconds: float) -> None:
+        self.answers[status] += 1
+        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        self.seconds += seconds
 
 
 class Metrics:

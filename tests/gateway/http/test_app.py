@@ -342,7 +342,7 @@ async def test_a_value_may_be_retained_and_reliable(
         ("a", b"[" * 900 + b"]" * 900, "application/json", 400, "nested more than"),
         ("a", b"a=1", "application/x-www-form-urlencoded", 400, "this is not JSON"),
         ("a", b"<a/>", "application/xml", 415, "is not JSON: send"),
-        ("a", b'"\xfc"', "application/json; charset=latin-1", 415, "must be UTF-8"),
+        ("a", b'"\xfc"', "application/json; charset=latin-1", 415, "must be encoded as UTF-8"),
         ("a%ff", b"1", "application/json", 400, "is not valid UTF-8"),
         ("a%zz", b"1", "application/json", 400, "percent-encoding '%zz' is broken"),
         ("a%00", b"1", "application/json", 400, "is not valid here"),

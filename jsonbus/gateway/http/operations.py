@@ -1,0 +1,151 @@
+"""The gateway's ordinary operations: what each of them does, as FastAPI calls it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
+
+import jsonbus
+from jsonbus.errors import LocalError
+
+from ..metrics.metrics import CONTENT_TYPE
+from . import models
+from .answers import RETRY_AFTER_S, JsonLine
+from .dependencies import Parts, parameters_of
+from .docs_page import PAGE_HEADERS, asset_path, render_home
+from .events import PATTERNS_MAX, EventStream, EventStreams
+from .parameters import check_query
+from .request import REQUEST, Refusal, connection_of
+
+
+async def subscribe(
+    wish: Annotated[models.Subscribe, Depends(parameters_of(models.Subscribe))], parts: Parts
+) -> models.Subscribed:
+    """Its POST requests carry {"message": […], "topic": […]} in order, and are repeated until they
+    are answered by 200. A known name with another url moves there.
+    """
+    try:
+        done = await parts.webhooks.subscribe(wish.name, wish.topic, wish.url)
+    except ValueError as error:  # the address is malformed or not allowed
+        raise Refusal(400, str(error)) from error
+    except LocalError as error:
+        if type(error) is not LocalError:
+            raise
+        raise Refusal(
+            500, f"try again later: {error}", {"retry-after": str(RETRY_AFTER_S)}
+        ) from error
+    return models.Subscribed(new=done.is_new, moved=done.has_moved)
+
+
+async def unsubscribe(
+    wish: Annotated[models.Unsubscribe, Depends(parameters_of(models.Unsubscribe))], parts: Parts
+) -> models.Unsubscribed:
+    """Without a topic, all of them. With the last one, messages that wait for it are dropped."""
+    patterns = await parts.webhooks.unsubscribe(wish.name, wish.topic)
+    if not patterns:
+        what = (
+            "has no subscription" if wish.topic is None else f"does not subscribe to {wish.topic!r}"
+        )
+        raise Refusal(404, f"the webhook {wish.name!r} {what}")
+    return models.Unsubscribed(topics=patterns)
+
+
+class EventStreamResponse(Response):
+    """Sends events for as long as the client stays."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, streams: EventStreams, stream: EventStream) -> None:
+        super().__init__()
+        self._streams = streams
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._streams.run(self._stream, receive, send)
+
+
+async def follow(
+    request: Request,
+    parts: Parts,
+    pattern: Annotated[
+        list[Annotated[str, Query(json_schema_extra=models.PATTERN_SCHEMA)]],
+        Query(
+            description=models.PATTERN_TEXT + " May be repeated.",
+            examples=[["sensors/**"]],
+            json_schema_extra={"minItems": 1, "maxItems": PATTERNS_MAX},
+        ),
+    ],
+) -> EventStreamResponse:
+    """Server-sent events, each with {"topic", "message", "node", "retained"} as its data. Retained
+    values come first. A client that does not read is cut off.
+    """
+    check_query(request.scope[REQUEST])
+    streams = parts.event_streams
+    stream = await streams.open(pattern, connection_of(request.scope))
+    return EventStreamResponse(streams, stream)
+
+
+async def subscribers(parts: Parts) -> models.Subscribers:
+    """Their backlog, and what went wrong last."""
+    return models.Subscribers(
+        subscribers=[
+            models.Subscriber(
+                name=view.name,
+                url=view.url,
+                topics=list(view.patterns),
+                backlog=view.backlog,
+                delivered=view.delivered,
+                dropped=view.dropped,
+                attempts_failed=view.attempts_failed,
+                last_error=view.last_error,
+                last_error_at=view.last_error_at,
+                retry_at=view.retry_at,
+                created_at=view.created_at,
+            )
+            for view in parts.subscribers()
+        ]
+    )
+
+
+class TextResponse(Response):
+    media_type = "text/plain"
+
+
+async def metrics(request: Request) -> TextResponse:
+    """All figures in the text format of Prometheus."""
+    return TextResponse(await request.app.state.metrics.expose(), media_type=CONTENT_TYPE.decode())
+
+
+async def health(parts: Parts) -> models.Health:
+    trouble = parts.trouble()
+    if trouble is not None:
+        raise Refusal(503, trouble)
+    return models.Health(status="ok", version=jsonbus.__version__)
+
+
+async def openapi(request: Request) -> Response:
+    """This document."""
+    return JsonLine(request.app.openapi())
+
+
+async def docs(request: Request) -> HTMLResponse:
+    """This page."""
+    page, headers = request.app.state.docs
+    return HTMLResponse(page, headers=headers)
+
+
+async def docs_file(name: str) -> FileResponse:
+    """Return a file that the page /docs loads."""
+    path = asset_path(name)
+    if path is None:
+        raise Refusal(404, "there is nothing here: see /docs")
+    return FileResponse(path, headers={"cache-control": "max-age=3600"})
+
+
+async def home(parts: Parts) -> HTMLResponse:
+    """Return the page at / where there is no dashboard."""
+    assert isinstance(parts.dashboard, str)
+    return HTMLResponse(render_home(parts.dashboard), headers=PAGE_HEADERS)

@@ -1,0 +1,122 @@
+"""The two routes that must be fast: `/publish` and `POST /v1/topics/{topic}`.
+
+They are plain endpoints (see endpoint.py). `publish` and `publish_value` here are only signatures,
+by which FastAPI documents them; `Publishing` serves them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Path, Query
+from pydantic.json_schema import SkipJsonSchema
+
+from ..hub import Published
+from ..services import Services
+from ..values import parse_json, to_json_line
+from . import models
+from .answers import Answer
+from .endpoint import Endpoint
+from .parameters import (
+    FORM,
+    content_type_of,
+    decode_path,
+    flag_of,
+    read_parameters,
+    texts_of_query,
+)
+from .request import HttpRequest, Refusal
+
+PUBLISH_PATH = "/publish"
+TOPICS_PATH = "/v1/topics/{topic:path}"
+
+_TOPICS = "/v1/topics/"
+_NAMES = models.names_of(models.Publish)
+
+# Most publishes are answered by one of these.
+_PUBLISHED = {
+    Published(webhooks, is_sent): Answer(to_json_line({"webhooks": webhooks, "sent": is_sent}))
+    for webhooks in range(16)
+    for is_sent in (False, True)
+}
+
+
+def publish() -> models.Published:  # type: ignore[empty-body]
+    """Answered when the message is on disk for every webhook that wants it, and with the bus.
+    A 500 that says «try again later» means that nobody got it.
+    """
+
+
+_Flag = Literal["true", "false"] | SkipJsonSchema[None]
+
+
+def publish_value(  # type: ignore[empty-body]
+    topic: Annotated[
+        str,
+        Path(
+            description=models.TOPIC_TEXT + " A / may stand as it is.",
+            examples=["sensors/kitchen"],
+            json_schema_extra=models.TOPIC_SCHEMA,
+        ),
+    ],
+    value: Annotated[Any, Body()],
+    retain: Annotated[_Flag, Query(description="Whether later subscribers get it, too.")] = None,
+    reliable: Annotated[
+        _Flag, Query(description="Whether receivers ask for it again if it is lost.")
+    ] = None,
+) -> models.Published:
+    """The body is the value exactly: a string stays a string."""
+
+
+class Publishing:
+    """Both routes. An error in a request is raised as a Refusal, see endpoint.py."""
+
+    def __init__(self, services: Services) -> None:
+        self._hub = services.hub
+        self._body_bytes_max = services.body_bytes_max
+        common: Any = {"access": services.access, "room": services.room, "right": "publish"}
+        self.publish = Endpoint(self._publish, methods=("GET", "POST"), **common)
+        self.publish_value = Endpoint(self._publish_value, methods=("POST",), **common)
+
+    async def _publish(self, request: HttpRequest) -> Answer:
+        wish = models.validate(models.Publish, await read_parameters(request, _NAMES))
+        return _answer(await self._hub.publish(wish.topic, wish.message))
+
+    async def _publish_value(self, request: HttpRequest) -> Answer:
+        # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
+        # And decoded as a whole: the letters of the route may be percent-encoded, too.
+        topic = decode_path(request.scope["raw_path"]).removeprefix(_TOPICS)
+        retain = _read_flag(request, "retain")
+        reliable = _read_flag(request, "reliable")
+        body = await request.read_body(self._body_bytes_max)
+        _check_json_type(request)
+        value = parse_json(body)
+        return _answer(
+            await self._hub.publish(topic, value, retain=retain or False, reliable=reliable)
+        )
+
+
+def _answer(published: Published) -> Answer:
+    known = _PUBLISHED.get(published)
+    if known is not None:
+        return known
+    return Answer(to_json_line({"webhooks": published.webhooks, "sent": published.is_sent}))
+
+
+def _read_flag(request: HttpRequest, name: str) -> bool | None:
+    found = texts_of_query(request, name)
+    if len(found) > 1:
+        raise Refusal(400, f"the parameter {name} comes twice: send it once")
+    return flag_of(found[0], name) if found else None
+
+
+def _check_json_type(request: HttpRequest) -> None:
+    content_type = content_type_of(request)
+    kind = content_type.kind
+    # The body must be JSON, whatever its label: `curl -d` labels it a form.
+    if kind not in ("", "application/json", "text/plain", FORM) and not kind.endswith("+json"):
+        raise Refusal(
+            415, f"the content type {kind[:80]!r} is not JSON: send application/json (curl --json)"
+        )
+    if content_type.charset not in ("utf-8", "ascii"):
+        raise Refusal(415, "JSON must be encoded as UTF-8")
