@@ -26,6 +26,7 @@ FILES_MAX = 20
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 8
+README_LINES_MAX = 260
 
 #: What breaks a rule and may do so until it is changed. An entry that is not needed any more
 #: fails the test: the list only shrinks.
@@ -79,6 +80,9 @@ def needless_exceptions(root: Path) -> list[str]:
 
 def _offences(root: Path) -> Iterator[tuple[str, str, str]]:
     """Where, what (the two make an entry of EXCEPTIONS), and the figures."""
+    readme = root / "README.md"
+    if readme.exists() and (count := len(readme.read_text().splitlines())) > README_LINES_MAX:
+        yield readme.name, "too long", f" ({count} lines, at most {README_LINES_MAX})"
     for top in FOLDERS:
         for folder in [root / top, *sorted(_folders(root / top))]:
             where = folder.relative_to(root).as_posix()

@@ -34,6 +34,9 @@ QUICK_GROUPS = (
 
 def main() -> int:
     given = sys.argv[1:]
+    if given in (["--help"], ["-h"]):
+        print(__doc__)
+        return 0
     if given == ["--quick"]:
         return _run_quick()
     python = str(set_up(extras=("dev", "web", "mcap", "spark")))
