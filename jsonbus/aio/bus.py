@@ -56,7 +56,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
 
         Args:
             topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can fast_publish.
+            value: anything that JSON can express.
             retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
                 later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
@@ -76,7 +76,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         """
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
-            return await self._publish_kept(topic, value, reliable=is_reliable, retain=retain)
+            return await self._publish_flagged(topic, value, reliable=is_reliable, retain=retain)
         # The short way; core/fast_publish.py explains it. It asks for the thread, since asking for
         # the running event loop costs as much as encoding a small value. Another loop runs in this
         # thread only while the bus's own has stopped: what is added to messages that gather then
@@ -112,7 +112,9 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
             await publishing.wait_for_room()
         return is_wanted
 
-    async def _publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+    async def _publish_flagged(
+        self, topic: str, value: Any, *, reliable: bool, retain: bool
+    ) -> bool:
         publishing = self._publishing
         if reliable:
             await publishing.wait_for_history(topic)

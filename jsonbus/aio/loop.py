@@ -2,9 +2,9 @@
 
 Theory of operation. Everything happens in the thread of one event loop, in short calls that never
 wait: a socket is readable (receiving.py), the node's timer is due, or the application calls. After
-each of them `_tend` passes on what it caused: datagrams (outgoing.py), messages, events, and the
-instant of the next timer. There is no lock and no thread; using the bus from another loop or thread
-is refused, since nothing would hold against it.
+each of them, `tend` carries out what it caused: datagrams (outgoing.py), messages, events, and the
+time of the next timer. There is no lock and no thread. Using the bus from another event loop or
+thread is refused, because nothing would protect it there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from jsonbus.frontend.limits import (
 )
 from jsonbus.frontend.loop import BaseLoop
 from jsonbus.frontend.opening import datagram_bytes, transport_figures
-from jsonbus.transport.base import Sender, Transport
+from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.aio.channels import Channels  # noqa: F401 - in the base class
@@ -60,20 +60,9 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self.workers = Workers(node.settings.name, config.workers, event_loop, self.log)
         self.event_loop = event_loop
         self._changed = Signal(event_loop)  # events came, or the bus is closing
-        self._receiving = Receiving(
-            transport,
-            event_loop,
-            self.log,
-            take=self._take_datagram,
-            tend=self._tend_if_needed,
-            hear_again=self._hear_again,
-        )
-        self._outgoing = Outgoing(
-            node, transport, event_loop, self.log, config.rate_limit, self._tend_soon
-        )
-        self.publishing = Publishing(
-            node, self._outgoing, event_loop, self.check_here, self._set_timer
-        )
+        self._receiving = Receiving(self, node, transport)
+        self._outgoing = Outgoing(self, node, transport, config.rate_limit)
+        self.publishing = Publishing(self, node, self._outgoing)
         self._timer = Timer(event_loop, self._handle_timer)
         self._ended = asyncio.Event()
 
@@ -99,14 +88,16 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             )
 
     def call(self, act: Callable[[Node, float], T]) -> T:
-        """Do something with the node, and what that causes."""
         self.check_here()
         result = act(self._node, monotonic())
-        self._tend()
+        self.tend()
         return result
 
     async def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
-        """Whether the condition came true in time; looked at after every event."""
+        """Wait until the condition is true; False if the time is over first.
+
+        The condition is checked after every event.
+        """
         self.check_here()
         try:
             async with asyncio.timeout(timeout_s):
@@ -116,7 +107,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return True
 
     async def flush(self, timeout_s: float) -> bool:
-        """Whether everything published so far left in time, what is held included."""
+        """See `AsyncBus.flush`."""
         self.check_here()
         try:
             async with asyncio.timeout(timeout_s):
@@ -127,7 +118,6 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return True
 
     def wake(self) -> None:
-        """A mailbox that held up has room."""
         self._receiving.wake()
 
     async def close(self, timeout_s: float) -> None:
@@ -167,7 +157,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 self._ended.set()
 
     async def _stay_while_needed(self, deadline: float) -> None:
-        """Whoever missed the last reliable messages has to be able to ask for them."""
+        """Stay until nodes that missed the last reliable messages could request them."""
         while not self._is_closing:
             pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
             if pause_s <= 0:
@@ -175,7 +165,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def end_now(self) -> None:
-        """Close without waiting, because nobody has the bus any more."""
+        """Close without waiting, because nobody refers to the bus any more."""
         if self._is_closing or self._is_cut_off:
             return
         self._is_closing = True
@@ -192,7 +182,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self._stop()
 
     def abandon(self) -> None:
-        """Nobody has the bus any more. Any thread."""
+        """End the bus, which nobody refers to any more. Any thread."""
         if self.event_loop.is_running():
             self.event_loop.call_soon_threadsafe(self.end_now)
         else:
@@ -209,12 +199,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     def _outgoing_figures(self) -> dict[str, int]:
         return self._outgoing.figures
 
-    def _take_datagram(self, datagram: bytes, sender: Sender) -> Deliveries:
-        # Sinks are subscriptions.
-        return self._node.receive(datagram, sender, monotonic())  # type: ignore[return-value]
-
-    def _tend(self) -> None:
-        """Pass on what a call to the node caused, and set the timer."""
+    def tend(self) -> None:
+        """Carry out what a call to the node caused, and set the timer."""
         node = self._node
         events = self._take_events()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
@@ -227,23 +213,20 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self._timer.set(timer_at)
         self._report(events)
 
-    def _set_timer(self, at: float) -> None:
+    def set_timer(self, at: float) -> None:
+        """Have the node's timers served at that time at the latest."""
         if not self._is_closing:
             self._timer.set(at)
 
-    def _tend_if_needed(self) -> None:
-        """After datagrams: messages of known nodes move no timer and cause no output."""
-        if self._node.take_attention():
-            self._tend()
-
-    def _tend_soon(self) -> None:
-        self.event_loop.call_soon(self._tend)
+    def tend_soon(self) -> None:
+        """Have `tend` called in the next turn of the event loop."""
+        self.event_loop.call_soon(self.tend)
 
     def _handle_timer(self) -> None:
         if self._is_closing:
             return
         now = monotonic()
-        # Whatever goes wrong below, the node's timers go on.
+        # If anything goes wrong below, the node's timers go on.
         self._timer.set(now + INTERFACES_S)
         try:
             if self._follow_interfaces(now):
@@ -253,19 +236,18 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                     self.channels.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
-                self._node.outbox.wall_offset_s = (
-                    time.time() - now
-                )  # somebody may have set the clock
+                self._node.outbox.wall_offset_s = time.time() - now  # the clock may be set
                 self._node.handle_timer(now)
-            self._tend()
+            self.tend()
         except Exception:
             self.log.fail("a timer failed, and goes on: this is a bug")
 
-    def _hear_again(self, deaf_s: float) -> None:
+    def hear_again(self, deaf_s: float) -> None:
+        """Note that the bus reads again after it was blocked."""
         if deaf_s >= DEAF_S:
             reason = f"this node did not listen for {deaf_s:.1f} s"
             self._node.doubt_network(reason, monotonic())
-            self._tend_soon()
+            self.tend_soon()
 
     async def _wait_until(self, condition: Callable[[Node], bool]) -> None:
         while True:

@@ -1,17 +1,17 @@
-"""From `AsyncBus.publish` to what leaves, and when the publisher has to wait.
+"""From `AsyncBus.publish` to the socket, and when the publisher has to wait.
 
-The shortest way, for a message that simply joins others, is in `AsyncBus.publish` itself
-(core/fast_publish.py explains it). The methods here are for all the other messages. None of them
-awaits, so what one task publishes is not torn apart by another; a publisher that has to wait finds
-`must_wait` set afterwards, and does so in `wait_for_room`.
+The shortest way, for a message that is batched with others, is in `AsyncBus.publish` itself
+(core/fast_publish.py explains it). The methods here are for all other messages. None of them
+awaits, so what one task publishes is not torn apart by another; if the publisher has to wait,
+`must_wait` is set afterwards, and it calls `wait_for_room`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.subscription import Subscription
@@ -20,28 +20,25 @@ from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.frontend.limits import HISTORY_WAIT_S
 
-#: Publishes after which one yields, though little or nothing was sent. Awaiting alone does not: a
-#: task that publishes without a pause what nobody wants would keep the bus from ever hearing that
-#: somebody does. So many take half a millisecond, of which yielding is a twentieth.
+#: Publishes after which a publisher yields even if little or nothing was sent. Awaiting alone does
+#: not yield: a task that keeps publishing what nobody wants would keep the bus from ever receiving
+#: that somebody does. So many take half a millisecond, of which yielding is a twentieth.
 PUBLISHED_MAX = 1024
+
+
+if TYPE_CHECKING:
+    from jsonbus.aio.loop import Loop
 
 
 class Publishing:
     """What `AsyncBus.publish` uses. All methods are for the event loop's thread."""
 
-    def __init__(
-        self,
-        node: Node,
-        outgoing: Outgoing,
-        event_loop: asyncio.AbstractEventLoop,
-        check_here: Callable[[], None],
-        set_timer: Callable[[float], None],
-    ) -> None:
+    def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
+        self._loop = loop
         self._node = node
         self._outgoing = outgoing
-        self._event_loop = event_loop
-        self._set_timer = set_timer  # to look at the node's timers at the latest then
-        self._check_here = check_here  # raises in a wrong thread, loop or process
+        self._event_loop = loop.event_loop
+        self._check_here = loop.check_here  # raises in a wrong thread, loop or process
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
         self._published = 0  # the long way, since a publisher last had to yield
         #: Whether the publisher has to call `wait_for_room`.
@@ -59,7 +56,7 @@ class Publishing:
         if not node.publish(topic, value, now, is_reliable=is_reliable, is_retained=is_retained):
             return False
         if is_reliable:
-            self._set_timer(now + BEAT_MIN_S)
+            self._loop.set_timer(now + BEAT_MIN_S)
         if node.outbox.has_output and self._outgoing.flush_queued(now):
             self.must_wait = True
         deliveries = node.take_deliveries()
@@ -92,7 +89,7 @@ class Publishing:
         self.must_wait = True  # it took its time
 
     def flush_queued(self) -> None:
-        """As many messages queued as may without a look: send them."""
+        """As many messages gathered as may without a look: send them."""
         if not self._event_loop.is_running():
             self._node.fast_publish.queued.pop()  # it will be refused
             self._check_here()

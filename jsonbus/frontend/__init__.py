@@ -11,6 +11,7 @@ bus.py           BaseBus: the public methods that do not wait
 checks.py        arguments of public methods
 opening.py       a node and its transport, made from the settings
 loop.py          BaseLoop: subscriptions, watches, channels and counters of one bus
+outgoing.py      when to batch messages, and datagrams that were refused
 throttle.py      whether the next datagram may leave: rate limit, receivers on this host
 subscription.py  BaseSubscription: the messages of one subscription, and their fate
 watch.py         watches: handlers of `on_node` and `on_gap`

@@ -53,7 +53,7 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
 
         Args:
             topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can fast_publish.
+            value: anything that JSON can express.
             retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
                 later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
@@ -73,7 +73,9 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         """
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
-            return self._publishing.publish_kept(topic, value, reliable=is_reliable, retain=retain)
+            return self._publishing.publish_flagged(
+                topic, value, reliable=is_reliable, retain=retain
+            )
         # The short way; core/fast_publish.py explains it.
         try:
             prefix = self._prefix_of(topic)

@@ -1,23 +1,23 @@
 """Where transport, clock and core meet, with threads.
 
-Theory of operation. One lock guards the node. Nobody holds it while sending, receiving, logging or
-running code of the application, and nobody holds another lock with it. Three kinds of threads come
-to the node:
+Theory of operation. One lock guards the node. No thread holds it while sending, receiving, logging
+or running code of the application, and no thread holds another lock with it. Three kinds of threads
+come to the node:
 
-- **callers**, the application's own threads and those inside handlers, take the lock once per
-  call. Then, without it, they send what the call caused (outgoing.py), put what was published here
-  into mailboxes of this process, and pass events on. Most messages of a flood do without the lock:
-  `Bus.publish` only adds them to others (core/fast_publish.py), and comes here for every so many;
+- **callers**, the application's own threads and those inside handlers, take the lock once per call.
+  Then, without it, they send what the call caused (outgoing.py), put messages published here into
+  mailboxes of this process, and report events. Most messages of a flood need no lock: `Bus.publish`
+  only queues them (core/fast_publish.py), and comes here once per batch;
 - **the receive thread** (receiving.py) does the same for each datagram and for each timer;
-- **workers** run handlers; they come here only as callers. Which of the bus's threads receives and
-  which are workers, the thread pool decides (thread_pool.py), and it changes.
+- **workers** run handlers; they come here only as callers. The thread pool decides which thread of
+  the bus receives and which are workers, and may change that at any time (thread_pool.py).
 
-A caller that made the node want an earlier timer than the receive thread is waiting for, or that
-left something unsent, wakes the receive thread.
+A caller wakes the receive thread if the node now wants an earlier timer than that thread is waiting
+for, or if something was left unsent.
 
 Each thread takes from the node, under the lock, just what its own call caused, and puts it into
-mailboxes itself: so what one thread published, and what another node sent, arrives in order. What
-watches are told they get under the lock: any thread may take it from the node.
+mailboxes itself: so the messages of one thread, and those of another node, arrive in order. Watches
+receive events under the lock, because any thread may take them from the node.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class _Outcome(NamedTuple):
-    """What a call to the node caused; taken under the lock, carried out without it."""
+    """What a call to the node caused: taken under the lock, carried out without it."""
 
     events: list[Event]
     deliveries: Deliveries
@@ -62,44 +62,17 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
     workers: ThreadPool
+    lock: threading.Lock
 
     def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
-        self._lock = threading.Lock()
-        super().__init__(node, transport, config, self._lock, threading.Lock())
+        super().__init__(node, transport, config, threading.Lock(), threading.Lock())
         self.workers = ThreadPool(node.settings.name, config.workers, self.log)
-        self._changed = threading.Condition(self._lock)  # events came, or the bus is closing
-        self._receiving = Receiving(
-            transport,
-            self.log,
-            lock=self._lock,
-            take=node.receive,  # type: ignore[arg-type]  # sinks are subscriptions
-            run_at_once=self.workers.run_at_once,
-            run_due=self.workers.run_due,
-            take_attention=self._node.take_attention,
-            tend=self._tend,
-            flush=self._flush,
-            hear_again=self._hear_again,
-            finish=self._finish,
-        )
-        self._outgoing = Outgoing(
-            node,
-            transport,
-            self._lock,
-            self.log,
-            config.rate_limit,
-            wake=self.wake,
-            wake_to_flush=self._receiving.wake_to_flush,
-            will_wait=self.workers.will_wait,
-        )
-        self.publishing = Publishing(
-            node,
-            self._outgoing,
-            self._lock,
-            wake=self.wake,
-            tends_at=lambda: self._tends_at,
-            will_wait=self.workers.will_wait,
-        )
-        self._tends_at = math.inf  # when the receive thread looks at the node's timers again
+        self._changed = threading.Condition(self.lock)  # events came, or the bus is closing
+        self._receiving = Receiving(self, node, transport)
+        self._outgoing = Outgoing(self, node, transport, config.rate_limit)
+        self.publishing = Publishing(self, node, self._outgoing)
+        #: When the receive thread looks at the node's timers again.
+        self.tends_at = math.inf
         self._is_abandoned = False
         self._ended = threading.Event()
 
@@ -109,7 +82,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self.workers.start(self._receiving)
         except TransportError:
             self._transport.close()
-            self._receiving.cut_off()
+            self._receiving.close()
             raise
         note_open(self)
         self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
@@ -121,16 +94,14 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             raise forked_error()
 
     def call(self, act: Callable[[Node, float], T]) -> T:
-        """Do something with the node, and what that causes."""
-        if self._is_cut_off:
-            raise forked_error()
+        self.check_here()
         try:
-            with self._lock:
+            with self.lock:
                 now = monotonic()
                 result = act(self._node, now)
                 outcome = self._collect(now, self._outgoing.take_turn)
                 timer_at = self._node.timer_at()
-                if timer_at is not None and timer_at < self._tends_at:
+                if timer_at is not None and timer_at < self.tends_at:
                     self.wake()
             if outcome.has_turn and not self._outgoing.send(math.inf):
                 self.wake()
@@ -142,26 +113,33 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return result
 
     def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
-        """Whether the condition came true in time; looked at after every event."""
+        """Wait until the condition is true; False if the time is over first.
+
+        The condition is checked after every event.
+        """
         self.check_here()
         deadline = monotonic() + timeout_s
         self.workers.will_wait()
-        with self._lock:
+        with self.lock:
             return self._wait_until(condition, deadline)
 
     def flush(self, timeout_s: float) -> bool:
-        """Whether everything published so far left in time, what is held included."""
+        """See `Bus.flush`."""
         self.check_here()
         deadline = monotonic() + timeout_s
         self.workers.will_wait()
-        with self._lock:
+        with self.lock:
             return self._wait_until(
                 lambda node: not node.held, deadline
             ) and self._outgoing.wait_until_sent(deadline)
 
     def wake(self) -> None:
-        """Have the receive thread look at timers, output, and who holds it up."""
+        """Have the receive thread check timers, output, and what blocks it."""
         self._receiving.wake()
+
+    def wake_to_flush(self) -> None:
+        """Have the receive thread check when to send batched messages."""
+        self._receiving.wake_to_flush()
 
     def close(self, timeout_s: float) -> None:
         """See `Bus.close`."""
@@ -173,10 +151,10 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         if self.channels is not None:
             self.channels.close(deadline - CLOSE_RESERVE_S)
         self.publishing.stay_while_needed(deadline - CLOSE_RESERVE_S)
-        with self._lock:
+        with self.lock:
             is_first = not self._is_closing
             if is_first:
-                self._outgoing.stop_gathering()
+                self._outgoing.stop_batching()
                 self._node.close(monotonic())
                 self._is_closing = self.publishing.is_closing = True
                 self._changed.notify_all()
@@ -193,7 +171,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self._ended.set()
 
     def abandon(self) -> None:
-        """Nobody has the bus any more: let the receive thread close it. Takes no lock."""
+        """Have the receive thread close the bus, which nobody refers to any more. Takes no lock."""
         self._is_abandoned = True
         self.wake()
 
@@ -203,7 +181,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     def cut_off(self) -> None:
         super().cut_off()
         self.publishing.is_cut_off = self.publishing.is_closing = True
-        self._receiving.cut_off()
+        self._receiving.close()
 
     def _notify(self) -> None:
         self._changed.notify_all()
@@ -212,13 +190,13 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return self._outgoing.figures
 
     def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
-        """Take what a call caused. Lock held."""
+        """Take what a call to the node caused. Lock held."""
         events = self._take_events()
         deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
         return _Outcome(events, deliveries, take_turn(now))
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
-        """Lock held, and released while waiting."""
+        """Wait for the condition. Lock held; released while waiting."""
         while True:
             if self._is_closing:
                 raise closed_error()
@@ -237,11 +215,11 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     # In the receiving thread:
 
-    def _tend(self) -> float:
-        """Timers, output, events; returns when to come again."""
+    def tend(self) -> float:
+        """Serve timers, output and events; return when to come again."""
         node, outgoing = self._node, self._outgoing
         has_moved = self._follow_interfaces(monotonic())
-        with self._lock:
+        with self.lock:
             now = monotonic()
             if has_moved:
                 node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
@@ -252,7 +230,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 node.handle_timer(now)
             outcome = self._collect(now, outgoing.take_ripe_turn)
             timer_at = node.timer_at()
-            self._tends_at = math.inf if timer_at is None else timer_at
+            self.tends_at = math.inf if timer_at is None else timer_at
         if has_moved and self.channels is not None:
             self.channels.follow_addresses()
         if outcome.has_turn:
@@ -264,29 +242,31 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self.close(CLOSE_S)
         if outgoing.has_unsent:
             return now + outgoing.retry_s
-        return min(self._tends_at, self._looks_at)
+        return min(self.tends_at, self._looks_at)
 
-    def _flush(self, now: float) -> float:
-        """Send what has queued long enough; returns when to come again."""
+    def flush_queued(self, now: float) -> float:
+        """Send messages that were batched long enough; return when to come again."""
         outgoing = self._outgoing
         if now < outgoing.flush_at:
             return outgoing.flush_at
         if outgoing.is_busy:
-            # Another thread is sending, or what it left unsent has to go first: that is _tend's.
+            # Another thread is sending, or what it left unsent has to go first, in `tend`.
             return now + outgoing.retry_s
-        with self._lock:
+        with self.lock:
             has_turn = outgoing.take_ripe_turn(now)
         if has_turn and not outgoing.send(0.0):
             self.wake()
         return outgoing.flush_at
 
-    def _hear_again(self, deaf_s: float) -> None:
+    def hear_again(self, deaf_s: float) -> None:
+        """Note that the bus reads again after it was blocked."""
         if deaf_s >= DEAF_S:
-            with self._lock:
-                reason = f"this node did not listen for {deaf_s:.1f} s"
+            reason = f"this node did not listen for {deaf_s:.1f} s"
+            with self.lock:
                 self._node.doubt_network(reason, monotonic())
 
-    def _finish(self) -> None:
-        with self._lock:
+    def finish(self) -> None:
+        """Close the transport and keep its counters."""
+        with self.lock:
             self._figures = transport_figures(self._transport)
             self._transport.close()

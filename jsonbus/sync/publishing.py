@@ -1,18 +1,16 @@
-"""From `Bus.publish` to what leaves.
+"""From `Bus.publish` to the socket.
 
-The shortest way, for a message that simply joins others, is in `Bus.publish` itself
-(core/fast_publish.py explains it). The methods here are for all the other messages: each takes the
-lock once, and sends, delivers and waits without it.
+The shortest way, for a message that is batched with others, is in `Bus.publish` itself
+(core/fast_publish.py explains it). The methods here are for all other messages: each takes the lock
+once, and sends, delivers and waits without it.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.node import Node
@@ -21,30 +19,18 @@ from jsonbus.frontend.limits import HISTORY_WAIT_S
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.receiving import Deliveries
 
+if TYPE_CHECKING:
+    from jsonbus.sync.loop import Loop
+
 
 class Publishing:
-    """What `Bus.publish` uses, from any thread. `lock` is the node's.
+    """What `Bus.publish` uses, from any thread."""
 
-    `wake` makes the receive thread look at timers and output, `tends_at` tells when it will anyway;
-    `will_wait` is to be called before waiting for what others do.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        outgoing: Outgoing,
-        lock: threading.Lock,
-        *,
-        wake: Callable[[], None],
-        tends_at: Callable[[], float],
-        will_wait: Callable[[], None],
-    ) -> None:
+    def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
+        self._loop = loop
         self._node = node
         self._outgoing = outgoing
-        self._lock = lock
-        self._wake = wake
-        self._tends_at = tends_at
-        self._will_wait = will_wait
+        self._lock = loop.lock
         #: Set when the bus begins to close, under the lock.
         self.is_closing = False
         #: Set in a forked child.
@@ -52,9 +38,9 @@ class Publishing:
 
     def publish(self, topic: str, value: Any) -> bool:
         """The long way."""
-        return self.publish_kept(topic, value, reliable=False, retain=False)
+        return self.publish_flagged(topic, value, reliable=False, retain=False)
 
-    def publish_kept(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
+    def publish_flagged(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
         """The same for a message that is reliable or retained."""
         if self.is_cut_off:
             raise forked_error()
@@ -70,12 +56,12 @@ class Publishing:
                             return False
                         deliveries = node.take_deliveries()
                         has_turn = node.outbox.has_output and outgoing.take_turn_or_wait(now)
-                        if reliable and now + BEAT_MIN_S < self._tends_at():
-                            self._wake()
+                        if reliable and now + BEAT_MIN_S < self._loop.tends_at:
+                            self._loop.wake()
                         break
                     node.counters.reliable_waits += 1
                 # Subscribers ask for what was sent before: it must not be pushed out.
-                self._will_wait()
+                self._loop.workers.will_wait()
                 time.sleep(min(pause_s, HISTORY_WAIT_S))
             self._send(has_turn)
         except BaseException:
@@ -100,7 +86,7 @@ class Publishing:
             if datagram is None:
                 self._send(has_turn)
             elif not outgoing.send_single(datagram):
-                self._wake()
+                self._loop.wake()
         except BaseException:
             outgoing.let_go()
             raise
@@ -122,7 +108,7 @@ class Publishing:
         return True
 
     def flush_queued(self) -> bool:
-        """As many messages queued as may without a look: send them. True, for `Bus.publish`."""
+        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
         outgoing = self._outgoing
         try:
             with self._lock:
@@ -143,13 +129,13 @@ class Publishing:
                 pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
                 if pause_s <= 0 or self.is_closing:
                     return
-            self._will_wait()
+            self._loop.workers.will_wait()
             time.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def _send(self, has_turn: bool) -> None:
         """Send what the turn was taken for."""
         if has_turn and not self._outgoing.send(math.inf):
-            self._wake()
+            self._loop.wake()
 
 
 def deliver_own(deliveries: Deliveries) -> None:

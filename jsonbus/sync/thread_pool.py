@@ -1,29 +1,28 @@
-"""The threads of a bus. One receives, the others run handlers, and they swap.
+"""The threads of a bus: a leader/followers pool. One receives, the others run handlers; they swap.
 
-Theory of operation. A thread that has to be woken for a message costs more than most handlers do:
-some 20 µs, and as much delay. So the thread that received a message runs its handler itself, *in
-place*, if
+Theory of operation. Waking a thread for a message costs more than most handlers do: some 20 µs, and
+as much delay. So the thread that received a message runs its handler itself, *in place*, if
 
-- the handler has been quick (`Subscription.is_quick`): cheaper than waking somebody;
-- it is nobody else's turn: no subscription waits for a worker;
+- the handler has been quick (`Subscription.is_quick`): cheaper than waking a thread;
+- no subscription waits for a worker;
 - a *slot* is free. There are as many as `workers`: no more handlers than that run at once, in place
   or not.
 
 Any other handler goes into the queue, for a worker.
 
-Receiving must not stop because a handler does. Quick ones may still block some day, so while
-handlers run in place an idle thread *watches*: if one of them takes longer than WATCH_S, an idle
-thread becomes the receiver, and the one in the handler finds itself a worker when it comes back. A
-handler that is about to wait for the bus itself gives the receiving away before (`will_wait`).
-There is always a thread to take it, and one to watch: there is one more than handlers may run.
+A handler must not stop receiving. Even a quick one may block some day, so while handlers run in
+place, an idle thread *watches*: if one of them takes longer than WATCH_S, an idle thread becomes
+the receiver, and the thread in the handler is a worker when it comes back. A handler that is about
+to wait for the bus itself gives the role away before (`will_wait`). There is always a thread to
+take it, and one to watch: there is one thread more than handlers may run.
 
     receiver   has the role (`_receiver` is its ident): in Receiving.step, or in a handler in place
     worker     in a handler from the queue
     idle       waits for the role or the queue; one of them watches while handlers run in place
 
-A subscription is in the queue, due, or with one thread, or none of it; it comes back while it has
-messages. So its handler never runs twice at once, and a busy subscription waits behind the others
-after each batch.
+A subscription is in the queue, due, with one thread, or has nothing to do; it comes back while it
+has messages. So its handler never runs twice at once, and a busy subscription waits behind the
+others after each batch.
 
 The pool's lock is held for a few instructions only, and never together with another one.
 """
@@ -41,7 +40,6 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.log import BusLog
 
 if TYPE_CHECKING:
-    from jsonbus.core.message import Message
     from jsonbus.sync.receiving import Receiving
     from jsonbus.sync.subscription import Subscription
 
@@ -94,8 +92,8 @@ class ThreadPool:
         self._queue: deque[Handled] = deque()
         # Taken and given back by single operations, which are whole among threads.
         self._slots: list[None] = [None] * workers
-        # When the handler in place was begun. Whoever empties it decides: its thread is done and
-        # goes on receiving, or another one has taken that over.
+        # When the handler in place was begun. The thread that empties it decides: its own thread is
+        # done and goes on receiving, or another one takes the role.
         self._claim: list[float] = []
         self._runs = 0  # handlers begun in place
         self._is_watched = False
@@ -166,12 +164,16 @@ class ThreadPool:
                 self._give_role_away()
 
     def run_due(self) -> bool:
-        """Run or hand on what is due. In the receiving thread; whether it still is that."""
+        """Run or queue what is due; return whether this thread is still the receiver.
+
+        For the receive thread.
+        """
         due = self._due
         while due:
             subscription = due.popleft()
             if subscription.is_quick and not self._queue and self._take_slot():
-                if not self._run_in_place(subscription, None, monotonic()):
+                claim = self._claim_role(monotonic())
+                if not self.end_in_place(subscription, self._handle(subscription), claim):
                     return False
             else:
                 with self._lock:
@@ -179,22 +181,37 @@ class ThreadPool:
                     self._changed.notify()
         return True
 
-    def run_at_once(
-        self, subscription: Subscription, batch: list[Message], now: float
-    ) -> bool | None:
-        """Run a handler for messages that never were in its mailbox, if nothing is before them.
+    def begin_in_place(self, subscription: Subscription, now: float) -> list[float] | None:
+        """Let the receive thread run this handler for messages that it just received, if it may.
 
-        In the receiving thread; whether it still is that. None: they have to go the usual way.
+        They never were in the mailbox, so nothing may be before them. Returns None if it may not;
+        else a claim: call `Subscription.run_handler`, then `end_in_place` with it.
         """
         if not subscription.is_quick or self._queue or self._due or not self._take_slot():
             return None
         if not subscription.begin():
             self._slots.append(None)
-            if self._queue:  # put there meanwhile, and perhaps refused for want of the slot
+            if self._queue:  # put there meanwhile, and perhaps refused because of the slot
                 with self._lock:
                     self._changed.notify()
             return None
-        return self._run_in_place(subscription, batch, now)
+        _here.subscription = subscription
+        return self._claim_role(now)
+
+    def end_in_place(self, subscription: Handled, has_more: bool, claim: list[float]) -> bool:
+        """Note that the handler has returned; return whether this thread is still the receiver."""
+        _here.subscription = None
+        self._slots.append(None)
+        if has_more or self._queue:
+            with self._lock:
+                if has_more:
+                    self._queue.append(subscription)
+                self._changed.notify()
+        try:
+            claim.pop()
+        except IndexError:
+            return False
+        return True
 
     def request_stop(self) -> None:
         """Let each thread end after the handler it is running. Any thread, never waits."""
@@ -274,7 +291,7 @@ class ThreadPool:
     def _receive(self) -> None:
         me, receiving = get_ident(), self._receiving
         assert receiving is not None
-        # Who received before may have answered the bell and then run into a long handler.
+        # The last receiver may have cleared the waker and then run into a long handler.
         receiving.wake()
         while self._receiver == me and not self._is_stopping:
             receiving.step()
@@ -286,32 +303,21 @@ class ThreadPool:
         self._finished.set()
 
     def _work(self, subscription: Handled) -> None:
-        has_more = self._handle(subscription, None)
+        has_more = self._handle(subscription)
         with self._lock:
             self._slots.append(None)
             if has_more:
                 self._queue.append(subscription)
 
-    def _run_in_place(self, subscription: Handled, batch: list[Message] | None, now: float) -> bool:
-        """Run a handler here, with a slot; whether this thread is still the receiver."""
+    def _claim_role(self, now: float) -> list[float]:
+        """Begin a handler in place: keep the role unless it takes too long."""
         claim = self._claim = [now]
         self._runs += 1
         if not self._is_watched:
             with self._lock:
                 self._is_watched = True
                 self._changed.notify()
-        has_more = self._handle(subscription, batch)
-        self._slots.append(None)
-        if has_more or self._queue:
-            with self._lock:
-                if has_more:
-                    self._queue.append(subscription)
-                self._changed.notify()
-        try:
-            claim.pop()
-        except IndexError:
-            return False
-        return True
+        return claim
 
     def _take_slot(self) -> bool:
         try:
@@ -320,11 +326,11 @@ class ThreadPool:
             return False
         return True
 
-    def _handle(self, subscription: Handled, batch: list[Message] | None) -> bool:
-        """Handle one batch of messages; whether there are more."""
+    def _handle(self, subscription: Handled) -> bool:
+        """Handle one batch of messages; return whether there are more."""
         _here.subscription = subscription
         try:
-            return subscription.run_handler(batch)
+            return subscription.run_handler()
         except Exception:
             self._log.fail("a worker failed: this is a bug")
             return False

@@ -10,6 +10,7 @@ import pytest
 import jsonbus
 from jsonbus.aio import loop, outgoing
 from jsonbus.frontend import loop as base_loop
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.frontend.opening import LOOPBACK_DATAGRAM_BYTES
 from jsonbus.transport import TransportInfo
 from jsonbus.transport.base import Interface
@@ -22,7 +23,7 @@ from tests.sync.transports import RecordingTransport
 
 @asynctest
 async def test_a_lone_publish_has_left_when_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 0.0)  # each is alone, however soon after another
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 0.0)  # each is alone, however soon after another
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
@@ -37,7 +38,7 @@ async def test_a_lone_publish_has_left_when_it_returns(monkeypatch: pytest.Monke
 async def test_what_is_published_in_one_turn_after_another_shares_datagrams(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
@@ -55,7 +56,7 @@ async def test_what_is_published_in_one_turn_after_another_shares_datagrams(
 
 @asynctest
 async def test_messages_that_fill_a_datagram_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
     monkeypatch.setattr(outgoing, "TURN_BYTES_MAX", 1 << 30)  # nobody has to yield
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
@@ -140,7 +141,7 @@ async def test_a_datagram_the_kernel_had_no_room_for_is_sent_later_and_once() ->
 
 @asynctest
 async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 600.0)
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
@@ -157,8 +158,8 @@ async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.Monke
                     await asyncio.sleep(pause_s)
 
         publishers = [asyncio.create_task(publish(None)), asyncio.create_task(publish(0))]
-        assert await until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 12_500)
-        assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 2
+        assert await until(lambda: len(published) >= base_outgoing.OUTPUT_BYTES_MAX // 12_500)
+        assert len(published) <= base_outgoing.OUTPUT_BYTES_MAX // 10_000 + 2
         transport.inner.is_jammed = False
         await asyncio.wait_for(asyncio.gather(*publishers), 60)
         assert await bus.flush(timeout=60)
@@ -170,7 +171,7 @@ async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.Monke
 async def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 0.05)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 0.05)
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")
@@ -216,7 +217,7 @@ async def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothi
 async def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 600.0)
     async with memory_buses() as (network, open_over):
         transport = network.open()
         jammed, other = open_over(transport), open_over(network.open())
@@ -234,7 +235,7 @@ async def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
 
 @asynctest
 async def test_what_gathers_when_the_bus_is_closed_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
     async with memory_buses() as (network, open_over):
         transport = RecordingTransport(network)
         bus = open_over(transport, mode="basic")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from jsonbus.aio import outgoing
 from jsonbus.core import pacing
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.transport import TransportInfo
 from tests.aio.running import asynctest, memory_buses, until
 from tests.sync.transports import RecordingTransport
@@ -52,7 +52,7 @@ async def test_publishers_wait_for_a_full_receiver_and_the_event_loop_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pacing, "STUCK_S", 3600.0)
-    monkeypatch.setattr(outgoing, "OUTPUT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(base_outgoing, "OUTPUT_BYTES_MAX", 10_000)
     async with memory_buses() as (network, open_over):
         transport = FullTransport(network)
         bus = open_over(transport, mode="basic")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import jsonbus
-from jsonbus.aio import outgoing
 from jsonbus.errors import ClosedError, InvalidTopicError, LocalError, PayloadError
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses
 from tests.sync.transports import RecordingTransport
@@ -47,7 +47,7 @@ def refuse_from_elsewhere(
 async def test_another_thread_is_refused_on_the_short_way_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)  # messages gather
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)  # messages gather
     bus, other = await open_with_lanes(MemoryNetwork())
     refused: list[int] = []
     thread = threading.Thread(
@@ -79,7 +79,7 @@ def test_another_event_loop_in_the_same_thread_is_refused_on_the_short_way_too()
 def test_what_another_event_loop_adds_to_messages_that_gather_is_sent_or_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
     transport = RecordingTransport(MemoryNetwork())
 
     async def open_and_gather() -> jsonbus.AsyncBus:

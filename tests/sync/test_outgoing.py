@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import jsonbus
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.sync import outgoing
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
@@ -59,7 +60,7 @@ def test_what_is_published_during_a_send_shares_the_next_datagrams(
 def test_messages_of_a_burst_gather_until_a_datagram_is_full(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)  # nothing leaves for lack of more
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)  # nothing leaves for lack of more
     transport = RecordingTransport(network)
     bus = open_over(transport, mode="basic")
     assert wait_until(lambda: bool(transport.sent))  # its presence: from now on messages gather
@@ -135,7 +136,7 @@ def test_a_datagram_the_kernel_had_no_room_for_is_sent_later_and_once(
 def test_publishers_that_outrun_the_network_wait(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 600.0)
     transport = RecordingTransport(network)
     bus = open_over(transport, mode="basic")
     assert bus.flush(timeout=30)
@@ -152,8 +153,8 @@ def test_publishers_that_outrun_the_network_wait(
     for publisher in publishers:
         publisher.start()
     # One of them is in the middle of its send; the other filled the outbox, and waits.
-    assert wait_until(lambda: len(published) >= outgoing.OUTPUT_BYTES_MAX // 12_500)
-    assert len(published) <= outgoing.OUTPUT_BYTES_MAX // 10_000 + 1
+    assert wait_until(lambda: len(published) >= base_outgoing.OUTPUT_BYTES_MAX // 12_500)
+    assert len(published) <= base_outgoing.OUTPUT_BYTES_MAX // 10_000 + 1
     transport.inner.is_jammed = False
     for publisher in publishers:
         publisher.join(60)
@@ -168,7 +169,7 @@ def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 0.05)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 0.05)
     transport = RecordingTransport(network)
     bus = open_over(transport, mode="basic")
     assert bus.flush(timeout=30)
@@ -210,7 +211,7 @@ def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothing(
 def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "STALL_S", 600.0)
+    monkeypatch.setattr(base_outgoing, "STALL_S", 600.0)
     transport = network.open()
     jammed, other = open_over(transport), open_over(network.open())
     subscription = jammed.subscribe("x")

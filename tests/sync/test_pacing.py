@@ -13,8 +13,8 @@ import pytest
 import jsonbus
 from jsonbus.core import pacing
 from jsonbus.frontend import loop as base_loop
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.frontend.opening import DATAGRAM_BYTES_DEFAULT, LOOPBACK_DATAGRAM_BYTES
-from jsonbus.sync import outgoing
 from jsonbus.transport import MemoryNetwork, TransportInfo
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -128,7 +128,7 @@ def test_a_bus_that_may_not_send_rests(
 ) -> None:
     monkeypatch.setattr(pacing, "STUCK_S", 3600.0)
     if waiting == "receive thread":
-        monkeypatch.setattr(outgoing, "LINGER_S", 0.02)  # what is published next gathers
+        monkeypatch.setattr(base_outgoing, "LINGER_S", 0.02)  # what is published next gathers
     transport = FullTransport(network)
     bus = open_over(transport, mode="basic")
     bus.publish("x", "x" * 200)
@@ -155,7 +155,7 @@ def test_publishers_wait_for_a_full_receiver_and_lose_nothing(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pacing, "STUCK_S", 3600.0)
-    monkeypatch.setattr(outgoing, "OUTPUT_BYTES_MAX", 20_000)
+    monkeypatch.setattr(base_outgoing, "OUTPUT_BYTES_MAX", 20_000)
     transport = FullTransport(network)
     bus = open_over(transport, mode="basic")
     transport.queued = BUFFER_BYTES
@@ -231,7 +231,7 @@ def test_a_slow_reader_on_this_host_gets_every_datagram_of_a_flood(
 def test_datagrams_on_the_loopback_interface_hold_more(
     open_bus: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "LINGER_S", 3600.0)  # only full datagrams leave by themselves
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)  # only full datagrams leave
     bus = open_bus(mode="basic")
     with listen(bus) as heard:
         for number in range(400):
@@ -247,7 +247,7 @@ def test_the_size_of_datagrams_follows_the_interface(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base_loop, "INTERFACES_S", 0.01)
-    monkeypatch.setattr(outgoing, "LINGER_S", 0.1)
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 0.1)
     transport = MovingTransport(network)
     bus = open_over(transport, mode="basic")
 

@@ -90,7 +90,7 @@ def test_what_was_not_told_yet_is_for_those_who_watch_already(
     early: list[jsonbus.NodeEvent] = []
     late: list[jsonbus.NodeEvent] = []
     bus.on_node(early.append)
-    with bus._loop._lock:  # noticed, and not taken from the node
+    with bus._loop.lock:  # noticed, and not taken from the node
         bus._node._emit(joined("a"))
         bus._node._emit(NodeLeft("id-a", "a", "left"))
     bus.on_node(late.append)

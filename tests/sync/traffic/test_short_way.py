@@ -21,7 +21,7 @@ from jsonbus.errors import (
     PayloadError,
     PayloadTooLargeError,
 )
-from jsonbus.sync import outgoing
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import find_free_port, wait_until
 from tests.sync.conftest import OpenBus
@@ -85,7 +85,7 @@ def test_a_lone_message_has_left_when_publish_returns(
     bus = open_over(transport, mode="basic")
     assert bus.publish("x", 0)  # the long way: from now on the topic has a prefix
     assert bus.flush(timeout=30)
-    monkeypatch.setattr(outgoing, "LINGER_S", 0.0)  # each message is alone
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 0.0)  # each message is alone
     bus.publish("x", 1)  # may still gather with what was sent before
     assert bus.flush(timeout=30)
     prompt = 0
@@ -110,7 +110,7 @@ def test_the_last_message_of_a_burst_needs_no_other_to_arrive(
             publisher.publish("x", sent)
             sent += 1
             if dice.random() < 0.1:
-                pause.wait(dice.random() * 3 * outgoing.LINGER_S)  # never set
+                pause.wait(dice.random() * 3 * base_outgoing.LINGER_S)  # never set
         assert wait_until(lambda: len(got) == sent)  # noqa: B023  # waited for here
     assert got == list(range(sent))
 
@@ -304,9 +304,10 @@ FORK = """
 import os, sys
 import jsonbus
 from jsonbus.errors import ForkedError
+from jsonbus.frontend import outgoing as base_outgoing
 from jsonbus.sync import outgoing
 
-outgoing.LINGER_S = outgoing.FLOOD_LINGER_S = 3600.0  # what gathers does not leave by itself
+base_outgoing.LINGER_S = outgoing.FLOOD_LINGER_S = 3600.0  # what gathers does not leave by itself
 port = int(sys.argv[1])
 parent = jsonbus.Bus(port=port, interface="lo")
 other = jsonbus.Bus(port=port, interface="lo")

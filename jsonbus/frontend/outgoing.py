@@ -1,0 +1,127 @@
+"""Sending, as far as it is the same with threads and tasks: when to batch, and what was refused.
+
+When to send. A single message is sent at once. After it, messages are *batched* for LINGER_S, or
+until a datagram is full: a publisher that is faster than that shares datagrams although nothing
+keeps it from sending. `BatchWindow` is that rule alone: no socket, no thread, no clock. Who sends
+what is in the window when it ends is the engine's: the receive thread (sync/outgoing.py) or a look
+at the end of each turn of the event loop (aio/outgoing.py).
+
+Before a datagram leaves, the pacer may want it to wait (throttle.py). A datagram that the kernel
+had no room for during STALL_S counts as refused: a network that is stuck is like one that is down.
+Nothing is dropped that is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from jsonbus.core.node import Node
+from jsonbus.errors import TransportError
+from jsonbus.frontend.limits import LINGER_S, OUTPUT_BYTES_MAX, STALL_S
+from jsonbus.frontend.log import BusLog
+from jsonbus.frontend.throttle import Throttle
+from jsonbus.transport.base import Transport
+
+#: So many datagrams, each within the window of the one before, are a flood.
+FLOOD_MIN = 3
+
+
+class BatchWindow:
+    """The time after a datagram in which messages wait for others."""
+
+    __slots__ = ("_in_a_row", "is_flood", "until")
+
+    def __init__(self) -> None:
+        #: The end of the window; messages published before it are batched.
+        self.until = -math.inf
+        #: Whether datagrams leave one after the other, each because it is full.
+        self.is_flood = False
+        self._in_a_row = 0
+
+    def open(self, now: float) -> bool:
+        """Start the window after a datagram; return whether a flood has just begun."""
+        self._in_a_row = self._in_a_row + 1 if now < self.until else 0
+        self.is_flood = self._in_a_row >= FLOOD_MIN
+        self.until = now + LINGER_S
+        return self._in_a_row == FLOOD_MIN
+
+    def extend(self, until: float) -> None:
+        """Batch at least until then, because no datagram may leave before."""
+        self.until = max(self.until, until)
+
+
+class BaseOutgoing:
+    """Datagrams on their way out; the base of `Outgoing` in both front ends.
+
+    `lock` guards the node; `tend_soon` has timers and output looked at.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        throttle: Throttle,
+        log: BusLog,
+        lock: AbstractContextManager[Any],
+        tend_soon: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._outbox = node.outbox
+        self._fast_publish = node.fast_publish
+        self._transport = transport
+        self._throttle = throttle
+        self._log = log
+        self._node_lock = lock
+        self._tend_soon = tend_soon
+        self._window = BatchWindow()
+        self._unsent: deque[bytes] = deque()
+        self._jammed_at: float | None = None  # since when the kernel has had no room
+        self._is_failing = False  # the last datagram was refused
+        self._is_closed = False
+        self._refused = 0
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The entries of stats()."""
+        left = len(self._unsent) if self._is_closed else 0
+        return {"datagrams_unsent": self._refused + left} | self._throttle.figures
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def _is_over_bound(self) -> bool:
+        """Whether more output waits than may."""
+        bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
+        return self._outbox.size_bytes > bytes_max
+
+    def _note_no_room(self, now: float) -> bool:
+        """Note that the kernel has no room; return False if the first datagram was given up."""
+        if self._jammed_at is None:
+            self._jammed_at = now
+        if now - self._jammed_at < STALL_S:
+            return True
+        self._unsent.popleft()
+        self._note_refused(TransportError(f"the network has taken nothing for {STALL_S:g} s"), now)
+        return False
+
+    def _note_refused(self, error: TransportError, now: float) -> None:
+        """Count and log a datagram that could not be sent."""
+        self._is_failing = True
+        self._refused += 1
+        cause = getattr(error.__cause__, "errno", None) or str(error)
+        self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)
+        with self._node_lock:
+            self._node.send_failed(now)
+
+    def _note_sent(self, now: float) -> None:
+        """Note that a datagram left, after trouble."""
+        was_failing, self._is_failing, self._jammed_at = self._is_failing, False, None
+        if was_failing:
+            with self._node_lock:
+                self._node.send_works(now)
+            self._tend_soon()
