@@ -1,4 +1,4 @@
-"""Waiting on conditions, and ports of one's own."""
+"""Helpers of all tests: waiting on conditions, free ports, programs and signals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {"curl": "curl", "nc": "netcat-openbsd"}
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
-    """Whether the condition came true in time; to be asserted.
+    """Wait for the condition and return whether it came true in time; assert the result.
 
     The timeout is for machines that are slow or busy: a test that passes never waits for it.
     """
@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool
 
 
 def need_program(name: str) -> None:
-    """Install a program of PACKAGES where it is missing; where that is not possible, skip."""
+    """Install a program of PACKAGES if it is missing; skip the test if that is not possible."""
     if shutil.which(name):
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -47,7 +47,7 @@ def need_program(name: str) -> None:
 
 @contextlib.contextmanager
 def heeding_hangup() -> Iterator[None]:
-    """Processes that are started in the block are ended by SIGHUP, also in a run under nohup.
+    """Let SIGHUP end the processes that are started in the block, also in a run under nohup.
 
     Commands leave ignored what their caller ignores, and nohup ignores SIGHUP.
     """
@@ -63,7 +63,7 @@ def heeding_hangup() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
-    """This process can open nothing meanwhile."""
+    """Take all file descriptors: this process can open nothing in the block."""
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -78,7 +78,7 @@ def no_descriptors() -> Iterator[None]:
 
 
 def find_free_port() -> int:
-    """A UDP port that nobody uses, not even shared, and that this process never gave out before.
+    """Return a UDP port that nobody uses, not even shared, and that was not returned before.
 
     Many nodes may share a port, so two tests with the same one would hear each other.
     """
@@ -93,7 +93,7 @@ def find_free_port() -> int:
 
 
 def _count_from_anywhere(first: int, last: int) -> Iterator[int]:
-    """Each number once, from a random start: test runs side by side rarely meet."""
+    """Yield each number once, from a random start, so that parallel test runs rarely collide."""
     count = last - first + 1
     start = int.from_bytes(os.urandom(4), "big") % count
     for step in range(count):

@@ -131,14 +131,14 @@ def read_sections(text: str) -> list[Section]:
 
 
 def normalize(text: str) -> list[str]:
-    """Lines without what differs from run to run."""
+    """Return the lines with placeholders for everything that differs from run to run."""
     for pattern, name in _VARIABLE:
         text = pattern.sub(name, text)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
 def assert_shows(lines: list[str], expected: list[str]) -> None:
-    """The lines are those expected, in which "…" stands for any of them."""
+    """Assert that the lines are those expected, in which "…" stands for any lines."""
     if ANY_LINES not in expected:
         assert lines == expected  # pytest shows what differs
     pattern = "".join(
@@ -171,13 +171,13 @@ class Terminal:
         return normalize(_ESCAPES.sub("", self._shown.decode(errors="replace")))
 
     def wait(self) -> int:
-        """Its exit code, when all that it showed is in `lines`."""
+        """Wait for its end and return the exit code; then `lines` is complete."""
         code = self.process.wait(TIMEOUT_S)
         self._reader.join(TIMEOUT_S)
         return code
 
     def close(self) -> None:
-        """Ctrl-C, and the end whether it listens or not."""
+        """End it: by Ctrl-C, or by SIGKILL if it does not react."""
         for number in (signal.SIGINT, signal.SIGKILL):
             try:
                 os.killpg(self.process.pid, number)  # it leads a group of its own
@@ -265,7 +265,7 @@ class Run:
         return self.terminals[-1]
 
     def _wait_for_nodes(self, newest: Terminal) -> None:
-        """Until the others know of all that stay, so that what follows reaches them."""
+        """Wait until the nodes that stay are known, so that what follows reaches them."""
         observer, count = self.observer, sum(1 for each in self.terminals if _is_alive(each))
         assert observer is not None
 

@@ -15,7 +15,7 @@ DISK_BYTES = 2 << 20
 
 @contextmanager
 def small_disk(mount_point: Path, size_bytes: int = DISK_BYTES) -> Iterator[Path]:
-    """A file system that has room for so much; skips the test where none can be had."""
+    """Mount a file system of that size; skip the test where that is not possible."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system")
     options = ["-t", "tmpfs", "-o", f"size={size_bytes}", "jsonbus-test", str(mount_point)]

@@ -1,6 +1,6 @@
-"""Calls taken apart into steps, which are bytecodes: counted, or stopped between two of them.
+"""Run a call step by step, where a step is a bytecode: count steps, or stop between two.
 
-What C code does is one step. Time would depend on the machine, steps do not.
+A call of C code is one step. Unlike time, steps do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DONE_S_MAX = 60.0  # for a slow machine: what passes never waits for it
 
 
 def each_step(call: Callable[[], Any], before_step: Callable[[], object]) -> Any:
-    """The result of a call, in this thread, with something else done before each of its steps."""
+    """Make a call in this thread, doing something else before each of its steps."""
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         frame.f_trace_opcodes = True
@@ -36,7 +36,7 @@ def each_step(call: Callable[[], Any], before_step: Callable[[], object]) -> Any
 
 
 def count_steps(call: Callable[..., object], *arguments: Any) -> int:
-    """How many steps a call takes in this thread."""
+    """Return how many steps a call takes in this thread."""
     count = 0
 
     def add_one() -> None:

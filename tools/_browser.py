@@ -13,12 +13,12 @@ UPDATE_S_MAX = 120.0
 INSTALL_S_MAX = 900.0
 PATIENCE = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20")
 
-#: Under these names it is found, the first one first.
+#: Names of the command, in order of preference.
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def need_browser() -> None:
-    """Install Chromium where it is missing; where that is not possible, its tests are skipped."""
+    """Install Chromium if it is missing. Where that is not possible, its tests are skipped."""
     if any(map(shutil.which, NAMES)):
         return
     if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):

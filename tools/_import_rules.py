@@ -1,4 +1,4 @@
-"""Which way imports point, as tables, and the reader that finds arrows the wrong way.
+"""Tables of the imports that are allowed, and the check that finds all others.
 
     errors  <-  core                <-  frontend  <-  sync, aio  <-  jsonbus  <-  cli, tools
     core, transport, config, jsonbus  <-  doctor  <-  the command of that name
@@ -131,7 +131,7 @@ class Import(NamedTuple):
 
 
 def broken_rules(root: Path) -> list[str]:
-    """One line per import that points the wrong way: `path:line: reason`."""
+    """Return one line per import that is not allowed: `path:line: reason`."""
     paths = {_module_name(root, path): path for each in FOLDERS for path in _sources(root / each)}
     broken = []
     for module, path in sorted(paths.items()):
@@ -146,7 +146,7 @@ def broken_rules(root: Path) -> list[str]:
 def judge(
     module: str, source: str, *, is_package: bool = False, known: frozenset[str] = frozenset()
 ) -> list[tuple[int, str]]:
-    """What is wrong with the imports of one module, as (line, reason); `known`: our modules."""
+    """Return the wrong imports of one module as (line, reason). `known` are our modules."""
     tree = ast.parse(source)
     wrong = []
     for found in _imports(tree, module, is_package, known):
@@ -224,7 +224,7 @@ def _absolute(node: ast.ImportFrom, module: str, is_package: bool) -> str:
 
 
 def _beside(module: str, name: str, known: frozenset[str]) -> str:
-    """Scripts in tools/ import each other by bare name."""
+    """Return the full name: scripts in tools/ import each other by bare name."""
     if module.startswith("tools.") and f"tools.{name}" in known:
         return f"tools.{name}"
     return name

@@ -1,7 +1,7 @@
 """Make `.venv` beside the project and install the project into it, with bare Python.
 
-What was installed is remembered inside `.venv`; the next run finds that nothing changed and is
-ready at once. The install is editable: only a change of pyproject.toml asks for a new one.
+A stamp inside `.venv` records what was installed, so the next run starts at once. The install is
+editable: only a change of pyproject.toml makes another one necessary.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PYTHON_LEAST = (3, 11)
 #: Modules that the command line needs.
 NEEDS = ("click", "netifaces", "orjson", "rich")
 
-#: What is worth a warning before it is fetched: the extra, a module that it brings, and how much.
+#: Extras that are large to download: a module that shows whether it is there, and a warning.
 LARGE = {"spark": ("pyspark", "Apache Spark with pyarrow and a Java: about 550 MB to download")}
 
 
 def set_up(extras: tuple[str, ...] = ()) -> Path:
-    """The Python of a `.venv` that has the project and these extras; ends the script if it fails.
+    """Return the Python of a `.venv` that has the project and these extras; exit if that fails.
 
-    Extras that an earlier run installed stay.
+    Extras that an earlier run installed stay installed.
     """
     if sys.version_info < PYTHON_LEAST:
         sys.exit(
@@ -51,14 +51,14 @@ def set_up(extras: tuple[str, ...] = ()) -> Path:
 
 
 def find_python() -> str:
-    """A Python that can run the command line: this one, or else that of `.venv`."""
+    """Return a Python that can run the command line: this one, or else that of `.venv`."""
     if all(importlib.util.find_spec(each) is not None for each in NEEDS):
         return sys.executable
     return str(set_up())
 
 
 def venv_python() -> Path:
-    """Where `.venv` keeps its interpreter, whether or not it is there."""
+    """Return the path of the interpreter in `.venv`, whether or not it exists."""
     if sys.platform == "win32":
         return VENV / "Scripts" / "python.exe"
     return VENV / "bin" / "python"
@@ -96,7 +96,7 @@ def _read_stamp() -> dict[str, object] | None:
 
 
 def _runs(python: Path, code: str = "") -> bool:
-    """Whether the interpreter starts: a `.venv` breaks when the Python it was made of goes away."""
+    """Return whether the interpreter starts. A `.venv` breaks when its Python is removed."""
     try:
         return subprocess.run([str(python), "-c", code], capture_output=True).returncode == 0
     except OSError:
@@ -110,5 +110,5 @@ def _fingerprint() -> str:
 
 
 def say(text: str) -> None:
-    """One line of progress, on stderr, in the order of what subprocesses write there."""
+    """Print a line of progress on stderr, in order with the output of subprocesses."""
     print(f"== {text}", file=sys.stderr, flush=True)

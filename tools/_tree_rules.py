@@ -64,7 +64,7 @@ _PYTHON_FILE = re.compile(r"(?<![\w/*])((?:\w+/)*\w+\.py)\b")
 
 
 def broken_tree_rules(root: Path, exceptions: frozenset[str] = EXCEPTIONS) -> list[str]:
-    """One line per offence that is no exception: `path: what, reason`."""
+    """Return one line per broken rule that is no exception: `path: what, figures`."""
     return [
         f"{path}: {what}{reason}"
         for path, what, reason in _offences(root)
@@ -73,12 +73,12 @@ def broken_tree_rules(root: Path, exceptions: frozenset[str] = EXCEPTIONS) -> li
 
 
 def needless_exceptions(root: Path) -> list[str]:
-    """Entries of EXCEPTIONS that break no rule (any more)."""
+    """Return the entries of EXCEPTIONS that break no rule any more."""
     return sorted(EXCEPTIONS - {f"{path}: {what}" for path, what, _ in _offences(root)})
 
 
 def _offences(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Where, what (the two make an entry of EXCEPTIONS), and the figures."""
+    """Yield where and what, which together make an entry of EXCEPTIONS, and the figures."""
     readme = root / "README.md"
     if readme.exists() and (count := len(readme.read_text().splitlines())) > README_LINES_MAX:
         yield readme.name, "too long", f" ({count} lines, at most {README_LINES_MAX})"
@@ -145,7 +145,7 @@ def _functions(
 
 
 def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from `def` to the end, without the docstring."""
+    """Return the number of lines from `def` to the end, without the docstring."""
     assert function.end_lineno is not None
     length = function.end_lineno - function.lineno + 1
     if ast.get_docstring(function, clean=False) is not None:

@@ -1,7 +1,7 @@
-"""See it at work on this machine: make `.venv`, install, run `jsonbus demo`.
+"""Run the demonstration: make `.venv`, install jsonbus, run `jsonbus demo`.
 
-Arguments are passed on; `python3 tools/demo.py --help` shows them. With `--bus` Spark is not
-needed, and not installed.
+Arguments are passed on; `python3 tools/demo.py --help` shows them. With `--bus`, Spark is neither
+needed nor installed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulate a bus: the production core under a virtual clock and a network of dice.
+"""Simulate a bus: the production core under a virtual clock, on a random network.
 
     python3 tools/simulate.py --nodes 1000 --loss 0.05 --mode delayed --seed 7
         nodes join a group of 1,000 one after the other: what each join costs, and the figures
@@ -11,7 +11,7 @@
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
     python3 tools/simulate.py --table
-        the table of the README: half an hour, nearly all of it for 10,000 nodes
+        the table of jsonbus/core/README.md: half an hour, nearly all of it for 10,000 nodes
 
 The same arguments give the same run, to the last datagram. Exit code 1: an invariant broke.
 """

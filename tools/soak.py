@@ -1,4 +1,4 @@
-"""A bus under loss for a long time, with nodes killed and restarted: nothing grows, nothing lies.
+"""Run a bus under loss for a long time, killing and restarting nodes; check that nothing grows.
 
     sudo python3 tools/soak.py --minutes 60
 
@@ -30,11 +30,11 @@ from tools.lab.shape import Shape
 NODE = Path(__file__).with_name("soak_node.py")
 SHAPE = Shape(0.05, delay_ms=5, jitter_ms=5, repeat=0.01, reorder=0.05)
 LASTING = 3
-#: What starting takes, and filling the histories (10 s), is no growth.
+#: Memory grows while a node starts and fills its histories (10 s); that does not count.
 WARM_UP_S = 20
 RESIDENT_GROWTH_MAX = 1.15
 RESIDENT_SLACK_KB = 6_000
-#: What must never be.
+#: Counters that must stay 0.
 WRONG = ("repeated", "mangled", "messages_dropped", "datagrams_rejected", "messages_malformed")
 
 
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def soak(seconds: float, restart_s: float, seed: int) -> list[str]:
-    """Run it; what was wrong."""
+    """Run the soak and return the faults found."""
     with Lab(LASTING + 1, SHAPE, seed=seed, python=find_python()) as lab:
         *homes, stage = lab.hosts
         lasting = [host.start_program(NODE, f"lasting-{host.name}") for host in homes]
@@ -75,7 +75,7 @@ def soak(seconds: float, restart_s: float, seed: int) -> list[str]:
 
 
 def judge(process: Process) -> list[str]:
-    """What one lasting node's lines tell that must not be."""
+    """Return the faults that the output of one lasting node shows."""
     if process.returncode is not None:
         return [f"{process.label} ended: {process.report()}"]
     lines = process.objects()[WARM_UP_S:]

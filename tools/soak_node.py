@@ -1,11 +1,11 @@
-"""One node of a soak: publishes and hears messages of every kind, and tells how it stands.
+"""One node of a soak: publishes and receives messages of every kind, and reports its state.
 
     python3 soak_node.py NAME
 
-Each line of its output is a JSON object: what it holds of the machine, what it heard, and what was
-wrong about it. The numbers of each publisher's reliable topic must come once and in order; one that
-is missing must have been given up. It also opens a channel to each of the others in turn, again and
-again, which must bring back what was sent, or break.
+Each line of its output is a JSON object: the memory, descriptors and threads it holds, the messages
+it received, and their faults. The numbers of each publisher's reliable topic must arrive once and
+in order; a missing one must have been given up. The node also opens a channel to each of the others
+in turn, again and again; it must echo every message, or break.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIGURES = ("messages_given_up", "messages_dropped", "datagrams_rejected", "messa
 
 
 class Ear:
-    """Holds the reliable numbers of each publisher against each other."""
+    """Check that the reliable numbers of each publisher arrive once and in order."""
 
     def __init__(self, own: str) -> None:
         self.counts = {"reliable": 0, "plain": 0, "large": 0, "state": 0}
@@ -50,7 +50,7 @@ class Ear:
 
 
 class Mouth(threading.Thread):
-    """Opens channels to the others, whoever they are by then, and closes them."""
+    """Open and close channels to the nodes that are present at the time."""
 
     def __init__(self, bus: jsonbus.Bus) -> None:
         super().__init__(name="mouth", daemon=True)

@@ -1,8 +1,8 @@
-"""Everything CI runs: make `.venv`, install, check, test. Arguments are passed on to pytest.
+"""Run everything that CI runs: make `.venv`, install, check, test.
 
 python3 tools/test.py                       all checks, all tests
 python3 tools/test.py --quick               the quick tests: no privileges, no Spark, no browser
-python3 tools/test.py tests/core -k topics  all checks, some tests
+python3 tools/test.py tests/core -k topics  all checks, some tests: arguments go to pytest
 
 Without a path the tests run as several processes side by side: most of them wait, for starting
 JVMs, killed processes and cut networks, or for the times of the bus itself.

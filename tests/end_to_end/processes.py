@@ -74,7 +74,7 @@ class Process:
         self._popen.send_signal(number)
 
     def wait(self, timeout_s: float = 60.0) -> int:
-        """Its exit code, when everything that it printed is in `lines` and `complaints`."""
+        """Wait for its end and return the exit code; `lines` and `complaints` are complete."""
         code = self._popen.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)
@@ -85,7 +85,7 @@ class Process:
         assert self.wait() == code, self.complaints
 
     def end(self) -> None:
-        """Kill it and whatever it started, and forget it."""
+        """Kill it and the processes that it started."""
         if self._popen.stdin is not None:
             self._popen.stdin.close()
         try:
@@ -107,7 +107,7 @@ class Desk:
 
     @property
     def observer(self) -> jsonbus.Bus:
-        """A node in this process that tells who is there; joins when it is first asked."""
+        """A node in this process that knows the others; it joins at the first use."""
         if self._observer is None:
             self._observer = jsonbus.Bus(name="observer", port=self.port, interface="lo")
         return self._observer
@@ -145,7 +145,7 @@ class Desk:
         return process
 
     def names(self) -> list[str]:
-        """Who is on the bus, the observer left out."""
+        """Return the names of the nodes on the bus, without the observer."""
         return [info.name for info in self.observer.nodes() if not info.is_self]
 
     def wait_for_node(self, name: str) -> None:

@@ -88,7 +88,7 @@ class ScreenProcess:
             os.kill(self.process.pid, signal.SIGWINCH)
 
     def wait(self) -> int:
-        """Its exit code; what it wrote last may still be on its way."""
+        """Wait for its end and return the exit code; its last output may still be on the way."""
         return self.process.wait(120)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What the commands on a host tell about the bus."""
+"""What commands on a host report about the bus."""
 
 from __future__ import annotations
 

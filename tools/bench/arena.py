@@ -40,7 +40,7 @@ def enter(benchmark: str, arguments: list[str]) -> int | None:
         # Python itself is tried: a user namespace may not be let near the folder it is in.
         attempt = subprocess.run([*prepared, sys.executable, "-c", ""], capture_output=True)
         if attempt.returncode == 0:
-            # Who ends this process ends that one, in good order.
+            # If this process is ended, the other one ends too, in good order.
             again = [sys.executable, "-m", "tools.bench", benchmark, *arguments]
             environment = {**os.environ, INSIDE: "1", "PYTHONPATH": str(ROOT)}
             command = [*prepared, *end_with_parent("TERM"), *again]
@@ -49,7 +49,7 @@ def enter(benchmark: str, arguments: list[str]) -> int | None:
 
 
 class Arena:
-    """Group, interface, ports and environment for processes that shall meet."""
+    """Group, interface, ports and environment for the processes of a benchmark."""
 
     def __init__(self, first_port: int | None = None) -> None:
         self.in_namespace = INSIDE in os.environ
@@ -63,14 +63,14 @@ class Arena:
         self._port = first_port or 10_000 + int.from_bytes(os.urandom(2), "big") % 20_000
 
     def next_port(self) -> int:
-        """A port nobody uses; each run gets another, so that none hears the one before."""
+        """Return a free port. Each run gets a new one, so that it does not hear the run before."""
         while True:
             self._port += 1
             if _is_free(self._port):
                 return self._port
 
     def describe(self) -> dict[str, str]:
-        """The facts that figures depend on."""
+        """Return the facts that the figures depend on."""
         where = "private network namespace" if self.in_namespace else "loopback of this machine"
         facts = {
             "python": platform.python_version(),
@@ -90,7 +90,7 @@ class Arena:
 
 
 def _obtain_receive_buffer_bytes() -> int:
-    """What the system grants of what everybody here asks for."""
+    """Return the receive buffer that the system grants when a bus asks for the default."""
     from jsonbus.transport import platforms
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

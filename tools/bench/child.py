@@ -1,4 +1,4 @@
-"""A process of a benchmark that is asked things: JSON by lines, questions in, answers out."""
+"""Start a process of a benchmark and ask it questions, as lines of JSON; see worker.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ANSWER_S = 60.0
 
 
 class RunError(Exception):
-    """A process failed or did not answer; the text says what it said last."""
+    """A process failed or did not answer; the text has its last output."""
 
 
 class Child:
-    """A process that answers. Ended by its own id, and by the end of its standard input."""
+    """A process that answers questions. It ends when its standard input is closed."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Child:
             raise RunError(f"{self.label} is gone: {self._last_words()}") from error
 
     def hear(self, timeout_s: float = ANSWER_S) -> dict[str, Any]:
-        """The next answer."""
+        """Return the next answer. Raises RunError if none comes, or if the process failed."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
         fd = self._process.stdout.fileno()
@@ -95,7 +95,7 @@ class Child:
 
 
 def end_with_parent(signal: str = "KILL") -> list[str]:
-    """How a command begins that is to get a signal when this process ends, however that ends.
+    """Return a prefix for commands that are to get a signal when this process ends.
 
     The end of standard input ends a child too, but not one that is stopped by a signal.
     """
@@ -103,5 +103,5 @@ def end_with_parent(signal: str = "KILL") -> list[str]:
 
 
 def cpu_clock_s(pid: int) -> float:
-    """The CPU time of another process, all threads, to the nanosecond (Linux)."""
+    """Return the CPU time of a process, all threads, to the nanosecond (Linux)."""
     return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) computes

@@ -3,7 +3,7 @@
     sudo python3 -m tools.bench loss --messages 100000 --loss 0.01 0.05 0.2
 
 Three publishers and five subscribers, each a process on a host of its own in the lab (tools/lab).
-Every loss rate is run twice, with and without `reliable`; the result is the table of the README.
+Every loss rate is run twice, with and without `reliable`; the result is a table of tools/README.md.
 Exit code 1: something that was sent reliably did not arrive exactly once and in order.
 """
 

@@ -1,4 +1,4 @@
-"""What is measured, against which floor, and what is to be reached."""
+"""Measures with their floors and targets, and one sample of a measure."""
 
 from __future__ import annotations
 

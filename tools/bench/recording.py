@@ -1,4 +1,4 @@
-"""What recording costs, and how exactly replaying keeps time; on loopback, a port of its own.
+"""Measure the cost of recording and the precision of a replay, on loopback.
 
     python3 -m tools.bench recording --quick
 
@@ -75,7 +75,7 @@ def measure_recording(folder: Path, count: int, repetitions: int) -> None:
 
 
 def run_receiver(path: Path | None, count: int) -> tuple[float, float]:
-    """CPU seconds of who receives, and messages a second, of so many messages."""
+    """Return the CPU seconds of the receiver, and messages per second."""
     if path is None:
         command = ["-c", COUNTER, str(count)]
     else:
@@ -115,7 +115,7 @@ def measure_replaying(folder: Path, count: int, repetitions: int) -> None:
 
 
 def replay(path: Path) -> tuple[list[float], float]:
-    """How late each message was published, and how much of a core that took."""
+    """Return how late each message was published, and the part of a core that took."""
     lags: list[float] = []
 
     def publish(topic: str, value: object, *, retain: bool = False) -> bool:

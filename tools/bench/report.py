@@ -1,4 +1,4 @@
-"""From samples to tables: medians, spread, ratios, and whether the targets are met.
+"""Turn samples into tables: medians, spread, ratios, and whether the targets are met.
 
 A ratio is taken within each repetition, to the floor of that repetition; then the median counts. On
 a busy machine both sides of it are hit by the same troubles.
@@ -87,7 +87,7 @@ class Row:
 
 
 def make_rows(samples: Sequence[Sample], measures: dict[str, Measure]) -> dict[str, list[Row]]:
-    """The rows of each measure, in the order in which they were measured first."""
+    """Return the rows of each measure, in the order in which they were first measured."""
     grouped: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
         grouped.setdefault(sample.measure, {}).setdefault(sample.row, []).append(sample)
@@ -98,7 +98,7 @@ def make_rows(samples: Sequence[Sample], measures: dict[str, Measure]) -> dict[s
 
 
 def as_dict(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> dict[str, Any]:
-    """All of it, for `--json`."""
+    """Return everything, for `--json`."""
     return {
         name: {
             "title": measures[name].title,
@@ -110,7 +110,7 @@ def as_dict(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> dict[st
 
 
 def make_table(measure: Measure, rows: list[Row]) -> str:
-    """One measure as a Markdown table that can be read as it is."""
+    """Return one measure as a Markdown table, aligned for a terminal."""
     floors = [floor for floor in measure.floors if any(row.name == floor for row in rows)]
     columns = [key for key in COLUMNS if any(key in row.extra for row in rows)]
     has_received = any(row.received for row in rows)
@@ -134,7 +134,7 @@ def make_table(measure: Measure, rows: list[Row]) -> str:
 
 
 def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> str:
-    """All targets in one table; of rows with one target for all, the worst."""
+    """Return a table of all targets. If all rows share a target, the worst row is shown."""
     lines = [["target", "", "measured", "at most or least", ""]]
     for name, measure in measures.items():
         judged = [row for row in rows.get(name, []) if row.is_met is not None]

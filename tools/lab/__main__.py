@@ -3,10 +3,10 @@
     sudo python3 -m tools.lab --hosts 3 --nodes-per-host 2 --loss 0.05 --mode delayed
 
 Every host is a network namespace with one interface; a hub joins them and loses, delays, repeats
-and reorders frames as told. Nodes are processes of the real command line. The lab tells how long
-they take to find each other, publishes from a host as a late joiner, and shows how much each node
-heard; with --kill it ends a node without a goodbye and shows when the others notice. It touches no
-interface of the machine, and leaves nothing behind, however it ends.
+and reorders frames as the options say. Nodes are processes of the real command line. The lab shows
+how long they take to find each other, publishes from a host as a late joiner, and shows how much
+each node received; with --kill it ends a node without a goodbye and shows when the others notice.
+It touches no interface of the machine, and leaves nothing behind, however it ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S = 60
 QUIET_S = 3
 TOPIC = "lab/tick"
 
-# What a node logs of another.
+# Lines that a node logs about another.
 JOINED = re.compile(r"node '([^']+)' \(\w+\) joined")
 GONE = re.compile(r"node '([^']+)' \(\w+\) expired")
 
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 class Session:
-    """One run: start, meet, publish, perhaps kill, tell."""
+    """One run: nodes start, meet, publish and perhaps die."""
 
     def __init__(self, lab: Lab, options: argparse.Namespace, shape: Shape) -> None:
         self._lab = lab
@@ -87,7 +87,7 @@ class Session:
         return host.start("node", "--name", name, "--sub", "lab/**", *mode)
 
     def _meet(self) -> bool:
-        """Whether every node has come to know every other."""
+        """Wait until every node knows every other; return whether that happened in time."""
         left = dict(self._nodes)
 
         def all_met() -> bool:
@@ -103,7 +103,7 @@ class Session:
         return True
 
     def _publish(self) -> bool:
-        """Whether every node heard a late joiner's messages, as far as the shape lets it."""
+        """Publish as a late joiner; return whether every node received what the shape allows."""
         count = self._options.messages
         arguments = ["pub", TOPIC, "1", "--count", str(count), "--rate", str(self._options.rate)]
         publisher = self._lab.hosts[-1].start(*arguments, "--mode", self._options.mode)
@@ -118,7 +118,7 @@ class Session:
         return least == count or (least > 0 and self._shape.loss > 0)
 
     def _wait_for_messages(self, count: int) -> dict[str, int]:
-        """How many of the messages each node heard, once all are there or no more come."""
+        """Return how many messages each node received, once all have arrived or no more come."""
         before: dict[str, int] = {}
         while True:
             heard = {name: self._heard(name) for name in self._nodes}
@@ -128,7 +128,7 @@ class Session:
             time.sleep(QUIET_S)
 
     def _kill(self) -> bool:
-        """Whether the others notice that the first node is gone."""
+        """Kill the first node; return whether the others notice."""
         victim, process = next(iter(self._nodes.items()))
         process.kill()
         self._tell(f"{victim} killed")

@@ -1,4 +1,4 @@
-"""Publishers and subscribers on the hosts of a lab, and what of their messages arrived."""
+"""Publishers and subscribers on the hosts of a lab, and the messages that arrived."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SILENT_S = 6.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """Who publishes how much to whom."""
+    """How many publishers and subscribers there are, and how much is published."""
 
     publishers: int = 3
     subscribers: int = 5
@@ -39,7 +39,7 @@ class Load:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it, all subscribers taken together."""
+    """The result of a load, all subscribers together."""
 
     load: Load
     took_s: float  # from the first publish to the last delivery
@@ -144,6 +144,6 @@ class Delivery:
 
 
 def _standing(process: Process) -> dict[str, Any]:
-    """What it told last."""
+    """Return the last report of a process."""
     objects = process.objects()
     return objects[-1] if objects else {}

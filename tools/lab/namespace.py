@@ -56,7 +56,7 @@ class Namespace:
         return [*enter, "setpriv", "--pdeathsig", "KILL", "--", *argv]
 
     def run(self, *argv: str) -> str:
-        """Run a command in here to its end; what it printed. Raises LabError if it fails."""
+        """Run a command in here to its end and return its output. Raises LabError if it fails."""
         done = subprocess.run(
             self.command(*argv), capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S
         )
@@ -65,7 +65,7 @@ class Namespace:
         return done.stdout
 
     def has_carrier(self, interface: str) -> bool:
-        """Whether the interface is up and so is the other end of its cable."""
+        """Return whether the interface and the other end of its cable are up."""
         (link,) = json.loads(self.run("ip", "-json", "link", "show", "dev", interface))
         return bool(link["operstate"] == "UP")
 
@@ -90,7 +90,7 @@ def connect(here: Namespace, port: str, there: Namespace, interface: str) -> Non
 
 
 def find_obstacle() -> str | None:
-    """Why this machine cannot have a lab, or None if it can."""
+    """Return the reason why this machine cannot have a lab, or None if it can."""
     if not sys.platform.startswith("linux"):
         return "network namespaces are Linux's"
     missing = _missing(COMMANDS)

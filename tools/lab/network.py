@@ -50,7 +50,7 @@ class Lab:
         self._wait_for_carriers()
 
     def report(self) -> str:
-        """What every process said last."""
+        """Return the last output of every process."""
         return "\n".join(process.report() for host in self.hosts for process in host.processes)
 
     def close(self) -> None:

@@ -17,9 +17,10 @@ SHOWN_LINES_MAX = 15
 
 
 class Process:
-    """Its output goes to files: nothing blocks when nobody reads, nothing is lost when it dies.
+    """A running command.
 
-    The files have no names, so there is nothing to remove.
+    Its output goes to files, so it never blocks for lack of a reader, and nothing is lost when it
+    dies. The files have no names, so there is nothing to remove.
     """
 
     def __init__(self, label: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -36,19 +37,19 @@ class Process:
         return self._popen.poll()
 
     def lines(self) -> list[str]:
-        """The whole lines it has printed so far."""
+        """Return the complete lines it has printed so far."""
         return _read(self._out).split("\n")[:-1]
 
     def objects(self) -> list[dict[str, Any]]:
-        """The same as JSON objects."""
+        """Return these lines as JSON objects."""
         return [json.loads(line) for line in self.lines()]
 
     def errors(self) -> str:
-        """What it has written to stderr so far."""
+        """Return everything it has written to stderr so far."""
         return _read(self._err)
 
     def wait_until(self, condition: Callable[[Process], object], timeout_s: float) -> bool:
-        """Whether the condition came true in time, before the process ended."""
+        """Wait for the condition; return whether it came true in time, before the process ended."""
         deadline = time.monotonic() + timeout_s
         while not condition(self):
             if self.returncode is not None or time.monotonic() >= deadline:
@@ -57,33 +58,33 @@ class Process:
         return True
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, or None if it still runs then."""
+        """Wait for its end; return the exit code, or None if it still runs then."""
         try:
             return self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
 
     def interrupt(self) -> None:
-        """Ctrl-C."""
+        """Send SIGINT, as Ctrl-C does."""
         self._popen.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """kill -9: no goodbye."""
+        """Send SIGKILL: the node says no goodbye."""
         self._popen.kill()
         self._popen.wait(STOP_TIMEOUT_S)
 
     def set_frozen(self, is_frozen: bool) -> None:
-        """Keep it from running, as a debugger or a sleeping machine does, or let it go on."""
+        """Stop it, as a debugger or a sleeping machine does, or let it continue."""
         self._popen.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
 
     def report(self) -> str:
-        """What it said last, for whoever has to find out what went wrong."""
+        """Return its last output, to find out what went wrong."""
         state = "running" if self.returncode is None else f"exit {self.returncode}"
         last = [*self.lines()[-SHOWN_LINES_MAX:], *self.errors().splitlines()[-SHOWN_LINES_MAX:]]
         return "\n".join([f"--- {self.label} ({state})", *last])
 
     def close(self) -> None:
-        """Kill it if it still runs, and forget what it said."""
+        """Kill it if it still runs, and close its output files."""
         if self.returncode is None:
             self.kill()
         self._out.close()
@@ -91,6 +92,6 @@ class Process:
 
 
 def _read(file: IO[bytes]) -> str:
-    """All there is, without moving the position, which the process writes at."""
+    """Read everything without moving the position at which the process writes."""
     size = os.fstat(file.fileno()).st_size
     return os.pread(file.fileno(), size, 0).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""A hub in a process, for kernels without netem: what comes in at one port leaves by the others.
+"""A hub in a process, for kernels without netem: it forwards frames from a port to all others.
 
     python3 -m tools.lab.relay SEED PORT…      run in the hub's namespace, with the hub's ports
 
@@ -83,7 +83,7 @@ class Relay:
             except OSError:
                 return  # the port is down
             if address[2] == socket.PACKET_OUTGOING:
-                continue  # what we sent ourselves
+                continue  # our own frame
             self.counts["heard"] += 1
             now = time.monotonic()
             for other in self._ports:
@@ -122,7 +122,7 @@ class Relay:
 
 
 def shape_line(shape: Shape) -> str:
-    """A command to a relay, as the line to write to its input."""
+    """Return the line that tells a relay to use this shape."""
     return json.dumps(dataclasses.asdict(shape)) + "\n"
 
 

@@ -8,7 +8,7 @@ import random
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
-    """What happens to each frame on its way to each host, independently.
+    """The misfortunes of a frame on its way to a host, drawn for each frame and host.
 
     `loss`, `repeat` and `reorder` are probabilities. A delay is `delay_ms` ± `jitter_ms`, so that
     jitter alone changes the order too; `reorder` sends that part of the frames ahead, undelayed.
@@ -34,7 +34,7 @@ class Shape:
         return self == Shape()
 
     def netem_arguments(self) -> list[str]:
-        """The arguments of `tc qdisc … netem`."""
+        """Return the arguments of `tc qdisc … netem`."""
         arguments = ["delay", f"{self.delay_ms}ms", f"{self.jitter_ms}ms"]
         if self.loss:
             arguments += ["loss", f"{self.loss * 100}%"]
@@ -58,13 +58,13 @@ class Shape:
 
 
 class Dice:
-    """Fates of the frames to one host: equal seeds give equal fates in the same order."""
+    """The random decisions about frames to one host; equal seeds give equal decisions."""
 
     def __init__(self, seed: int, host: str) -> None:
         self._random = random.Random(f"{seed}/{host}")
 
     def fate(self, shape: Shape) -> list[float]:
-        """After how many seconds the frame arrives, once per copy; empty if it is lost."""
+        """Return the delays of all copies of the frame, in seconds; empty if it is lost."""
         draw = self._random.random
         # Every frame draws equally often, so that a change of one probability leaves the fates
         # that the others decide as they were.

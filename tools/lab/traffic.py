@@ -1,12 +1,12 @@
-"""What runs on the hosts of a lab when delivery is measured: counting publishers and subscribers.
+"""Publishers and subscribers that count, for the hosts of a lab.
 
     python3 traffic.py publish NAME --subscribers N --count N [--topics N] [--reliable]
     python3 traffic.py subscribe NAME --publishers N --count N [--topics N]
 
-A publisher waits until each subscriber has answered a ping, so that whatever it loses from then on
-the network lost. It publishes `--count` numbers to each of its topics in turn, and stays, to send
-again what is asked for. A subscriber knows what is to come and holds every message against it.
-Both print how they stand, as one JSON object a line, until they are killed.
+A publisher waits until each subscriber has answered a ping, so that later losses are losses of the
+network. It publishes `--count` numbers to each of its topics in turn, and stays to repair losses.
+A subscriber knows which numbers to expect and checks every message. Both print their counts, one
+JSON object a line, until they are killed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _publish(bus: jsonbus.Bus, options: argparse.Namespace) -> None:
 
 
 class Reader:
-    """Holds what comes against what was published: each topic counts from 0."""
+    """Check messages against what was published: each topic counts from 0."""
 
     def __init__(self, count: int) -> None:
         self.delivered = self.repeated = self.late = 0

@@ -1,4 +1,4 @@
-"""The figures as a picture, if matplotlib is there; jsonbus does not depend on it."""
+"""Draw the figures as a picture, if matplotlib is installed; jsonbus does not depend on it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rows = dict[str, list[Row]]
 
 
 def find_obstacle() -> str | None:
-    """Why no chart can be drawn, or None if it can."""
+    """Return the reason why no chart can be drawn, or None if it can."""
     if importlib.util.find_spec("matplotlib") is None:
         return "matplotlib is not installed in this Python"
     return None

@@ -1,4 +1,4 @@
-"""What one process of jsonbus costs: starting, suppressing, refusing, and its memory."""
+"""Measure one process of jsonbus: start, suppressed publishes, unwanted messages, memory."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def resident_mb(pid: int) -> float:
 
 
 def _work_off(run: Run, burst: int) -> list[float]:
-    """The CPU seconds each subscriber needs for a burst."""
+    """Return the CPU seconds that each subscriber needs for a burst."""
     used_s = []
     pids = [subscriber.pid for subscriber in run.subscribers]
     try:

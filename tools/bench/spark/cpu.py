@@ -1,4 +1,4 @@
-"""The processes of a pipeline, and the CPU time of each kind of them, as /proc tells it."""
+"""The processes of a pipeline, and the CPU time of each kind of them, from /proc."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Processes:
 
 
 def children_cpu_s(root: int) -> float:
-    """Of all that a process started, and they; those that have ended (and were noticed) too."""
+    """Return the CPU seconds of all descendants, including those that have ended."""
     running = descendants(root)
     ended_s = sum(map(_ended_children_s, [root, *running]))
     return ended_s + sum(map(_clock, running))
 
 
 def descendants(root: int) -> list[int]:
-    """Its children, their children, and so on, as they are now."""
+    """Return the ids of its children, their children, and so on."""
     children: dict[int, list[int]] = {}
     for pid in _all_pids():
         fields = _stat(pid)

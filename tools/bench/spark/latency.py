@@ -1,4 +1,4 @@
-"""How old a message is when a query has it: bus, bridge, Spark; beside Spark's socket source.
+"""Measure the age of a message when a query has it, beside Spark's socket source.
 
 A process publishes, or writes to the socket, at a steady rate values that have the instant in them.
 The query parses them with `from_json` in the JVM and gives them to `foreachBatch`, where they are

@@ -23,7 +23,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What became of a query."""
+    """The figures of a query."""
 
     rows: int
     batches: int
@@ -116,7 +116,7 @@ def has_batches(count: int) -> Callable[[StreamingQuery], bool]:
 
 
 def wait_for(query: StreamingQuery, condition: Callable[[], bool]) -> None:
-    """RunError if the query fails, or takes far too long."""
+    """Wait for the condition. Raises RunError if the query fails or takes far too long."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         if not query.isActive:

@@ -1,4 +1,4 @@
-"""What is read: rows as a bridge records them, in a log of its own format and as JSON files."""
+"""Make the rows that are read: as a bridge records them, in a log and in JSON files."""
 
 from __future__ import annotations
 

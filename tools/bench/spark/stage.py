@@ -1,4 +1,4 @@
-"""Where a pipeline is measured: one Spark in this process, bridges as processes, a folder."""
+"""Start and end everything around a pipeline: Spark in this process, bridges, workers."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Stage:
 
     @contextmanager
     def open_worker(self, role: str, **told: Any) -> Iterator[Child]:
-        """A process of worker.py; its first answer is to be heard."""
+        """Start a process of worker.py; the caller hears its first answer."""
         argument = json.dumps({"role": role, **told})
         child = Child(role, WORKER, [argument], self.arena.environment)
         try:

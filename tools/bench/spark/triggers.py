@@ -1,4 +1,4 @@
-"""What a micro-batch costs that has next to nothing to do, and what a query costs that waits.
+"""Measure a micro-batch that has next to nothing to do, and a query that waits.
 
 Both sources of small batches have rows waiting, and give a few to each batch: nobody waits for
 anything but Spark.

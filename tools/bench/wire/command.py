@@ -1,4 +1,4 @@
-"""Measure the pieces of the way from publish to handler, without a network.
+"""Measure the parts of the way from publish to handler, without a network.
 
     python3 -m tools.bench wire                        all, in µs of CPU per message
     python3 -m tools.bench wire --only publish,receive some

@@ -1,8 +1,8 @@
-"""The pieces of the way from publish to handler, each as a loop to be timed or counted.
+"""The parts of the way from publish to handler, each as a loop to be timed or counted.
 
-A piece is made for a number of messages; then it is run with as many or fewer. What is needed once,
-such as datagrams to be received, is made before, so that two runs with different numbers differ in
-the loop alone.
+A loop is prepared for a number of messages, and then run with as many or fewer. Preparation makes
+everything that is needed once, such as datagrams to receive, so that two runs with different
+numbers differ only in the loop.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ STEP_S = 0.002
 
 
 class ScriptedTransport:
-    """A transport that brings what it is told to and drops what is sent."""
+    """A transport that delivers given datagrams and drops everything that is sent."""
 
     send_failures = 0
     own_addresses: frozenset[tuple[str, int]] = frozenset()
@@ -70,7 +70,7 @@ class ScriptedTransport:
 
 
 class Company(ScriptedTransport):
-    """A transport to a node that speaks for many: it knows them, and tells what they want.
+    """A transport to one node that knows many others and shares their subscriptions.
 
     That node wants `sensors/**`, each of the others a topic of its own.
     """
@@ -90,7 +90,7 @@ class Company(ScriptedTransport):
         return True
 
     def introduce(self, is_done: Callable[[], bool], timeout_s: float = 30.0) -> None:
-        """Let the two talk until that is true; what is sent afterwards nobody hears."""
+        """Let the two nodes talk until `is_done`; datagrams sent later are dropped."""
         assert self._sent is not None
         deadline = time.monotonic() + timeout_s
         while not is_done():
