@@ -19,11 +19,14 @@ import socket
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 from .errors import ConfigError
 
-MODES: Final = ("basic", "master", "delayed")
+#: How nodes share their subscription lists.
+Mode = Literal["basic", "master", "delayed"]
+
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 #: The defaults of the first implementation, whose nodes understand one message per datagram.
 CLASSIC: Final[BusSettings] = {"group": "224.1.2.3", "port": 2416, "ttl": 10, "batching": False}
@@ -38,7 +41,7 @@ class BusSettings(TypedDict, total=False):
     port: int | None
     interface: str | Sequence[str] | None
     ttl: int | None
-    mode: str | None
+    mode: Mode | None
     master: bool | None
     subs_share_delay: float | None
     name: str | None
@@ -62,7 +65,7 @@ class BusConfig:
     interface: tuple[str, ...] = ("auto",)
     #: Routers a datagram may pass, plus one: 1 stays on the local network.
     ttl: int = 1
-    mode: str = "delayed"
+    mode: Mode = "delayed"
     #: This node answers late joiners in mode master.
     master: bool = False
     #: Milliseconds, the same every time; None draws a new delay for each share.

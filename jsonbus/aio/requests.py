@@ -5,35 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 from jsonbus.aio.loop import Loop
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
-from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import RequestTimeoutError
-from jsonbus.frontend.requests import (
-    Answer,
-    BaseRequests,
-    Pong,
-    describe_failure,
-    make_reply,
-    read_answer,
-)
+from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
 from jsonbus.frontend.subscription import Handler
 
 
 class Requests(BaseRequests):
     """The requests of one `AsyncBus`."""
 
+    _loop: Loop
+
     def __init__(self, loop: Loop, workers: int) -> None:
         super().__init__(loop, workers, nullcontext())
-        self._loop = loop
-
-    def make_service(self, handler: Handler) -> Handler:
-        """Return a handler of requests that sends what `handler` returns."""
-        return partial(self._answer, handler)
 
     async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
         """See `AsyncBus.request`."""
@@ -66,18 +54,17 @@ class Requests(BaseRequests):
         return pongs
 
     async def _answer(self, handler: Handler, message: Message) -> None:
-        assert isinstance(message, Request)
-        value, failure = None, None
+        value: Any = None
+        failure: BaseException | None = None
         try:
             value = handler(message)
             if inspect.isawaitable(value):
                 value = await value
         except asyncio.CancelledError as error:
-            failure = describe_failure(error)
+            value, failure = None, error
             raise
         except Exception as error:
-            failure = describe_failure(error)
+            value, failure = None, error
             self._loop.log.fail("the handler that serves %r failed", message.topic)
         finally:
-            if not self._loop.is_closed:
-                self._loop.call(make_reply(message, value, failure))
+            self._reply(message, value, failure)

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from jsonbus import Bus, Message
-from jsonbus.config import BusSettings
+from jsonbus.config import BusSettings, Mode
 
 from .processes import LOOPBACK, TTL
 
@@ -65,7 +65,7 @@ class Part:
     name: str
     group: str
     port: int
-    mode: str = "delayed"
+    mode: Mode = "delayed"
     is_master: bool = False
     #: A reliable sensor waits for its subscriber, then publishes reliably.
     is_reliable: bool = False

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.events import Event, PongReceived, ReplyReceived, RequestUnserved
+from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import ClosedError, LocalError, NobodyServesError, RequestFailedError
+from jsonbus.frontend.subscription import Handler
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop
@@ -122,10 +125,26 @@ class BaseRequests:
     def __init__(
         self, loop: BaseLoop[Any, Any], workers: int, lock: AbstractContextManager[Any]
     ) -> None:
+        self._loop = loop
         self._answers = loop.answers
         self._services = loop.services
         self._waits = ServiceWaits(workers)
         self._waits_lock = lock
+
+    def make_service(self, handler: Handler) -> Handler:
+        """Return a handler of requests that replies with what `handler` returns."""
+        return partial(self._answer, handler)
+
+    def _answer(self, handler: Handler, message: Message) -> Any:
+        """Run the handler of a service, then `_reply`."""
+        raise NotImplementedError
+
+    def _reply(self, request: Message, value: Any, error: BaseException | None) -> None:
+        """Send the result of a service's handler, unless the bus is closed."""
+        assert isinstance(request, Request)
+        failure = None if error is None else describe_failure(error)
+        if not self._loop.is_closed:
+            self._loop.call(lambda node, now: node.requests.reply(request, value, failure, now))
 
     def _ask(
         self, topic: str, value: Any, timeout_s: float, give: Callable[[Answer], None]
@@ -159,13 +178,6 @@ class BaseRequests:
         finally:
             with self._waits_lock:
                 self._waits.end(handler)
-
-
-def make_reply(
-    request: Request, value: Any, failure: str | None
-) -> Callable[[Node, float], object]:
-    """Return a call for the node that answers a request."""
-    return lambda node, now: node.requests.reply(request, value, failure, now)
 
 
 def read_answer(answer: Answer, topic: str) -> object:

@@ -7,21 +7,12 @@ many threads may wait, and each is woken for its own answer only.
 from __future__ import annotations
 
 import threading
-from functools import partial
 from time import monotonic
 from typing import Any
 
 from jsonbus.core.message import Message
-from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import RequestTimeoutError
-from jsonbus.frontend.requests import (
-    Answer,
-    BaseRequests,
-    Pong,
-    describe_failure,
-    make_reply,
-    read_answer,
-)
+from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
 from jsonbus.frontend.subscription import Handler
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.thread_pool import current_subscription
@@ -30,13 +21,10 @@ from jsonbus.sync.thread_pool import current_subscription
 class Requests(BaseRequests):
     """The requests of one `Bus`. Any thread."""
 
+    _loop: Loop
+
     def __init__(self, loop: Loop, workers: int) -> None:
         super().__init__(loop, workers, threading.Lock())
-        self._loop = loop
-
-    def make_service(self, handler: Handler) -> Handler:
-        """Return a handler of requests that sends what `handler` returns."""
-        return partial(self._answer, handler)
 
     def request(self, topic: str, value: Any, timeout_s: float) -> Any:
         """See `Bus.request`."""
@@ -74,12 +62,10 @@ class Requests(BaseRequests):
         return pongs
 
     def _answer(self, handler: Handler, message: Message) -> None:
-        assert isinstance(message, Request)
         value, failure = None, None
         try:
             value = handler(message)
         except BaseException as error:
-            failure = describe_failure(error)
+            failure = error
             self._loop.log.fail("the handler that serves %r failed", message.topic)
-        if not self._loop.is_closed:
-            self._loop.call(make_reply(message, value, failure))
+        self._reply(message, value, failure)
