@@ -47,7 +47,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/frontend/channels: map",
         "jsonbus/gateway/dashboard: map",
         "jsonbus/gateway/gateway.py: Gateway.__init__ has too many parameters",
-        "jsonbus/gateway/http: map",
         "jsonbus/gateway/metrics: map",
         "jsonbus/gateway/text/server.py: TextServer.__init__ has too many parameters",
         "jsonbus/gateway/text: map",

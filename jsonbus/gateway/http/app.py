@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 
 import jsonbus
@@ -21,7 +22,7 @@ from . import operations, publish
 from .answers import JsonLine, refusal_of
 from .dependencies import need_token, need_token_anywhere
 from .docs_page import render_docs
-from .endpoint import Endpoint, OperationRoute, PlainRoute
+from .endpoint import OperationRoute, PlainRoute
 from .models import Publish, Subscribe, Unsubscribe, describe_error
 from .openapi import ANYWHERE, WITH_BODY, GatewayApi, error_responses, in_body, in_query
 from .origins import OriginsMiddleware
@@ -62,106 +63,55 @@ def make_app(services: Services) -> FastAPI:
     app.state.metrics = Metrics(services.stats, tallies, services.observe)
     app.state.docs = render_docs(_TITLE)
     _add_publishing(app, services)  # first: routes are tried in this order
-    _add_operations(app)
-    if isinstance(services.dashboard, str):
-        _Operations(app).add("/", operations.home, "GET HEAD", include_in_schema=False)
-    else:
-        _add_dashboard(app, services.dashboard)
+    _add_operations(app, _Table(app))
     return app
 
 
 def _add_publishing(app: FastAPI, services: Services) -> None:
     publishing = publish.Publishing(services)
-
-    def add(method: str, path: str, signature: Callable[..., Any], endpoint: Endpoint) -> None:
+    limit = {"requestBody": {"description": f"At most {services.body_bytes_max:,} bytes."}}
+    for method, path, signature, endpoint, extra in (
+        ("GET", publish.PUBLISH_PATH, publish.publish, publishing.publish, in_query(Publish)),
+        ("POST", publish.PUBLISH_PATH, publish.publish, publishing.publish, in_body(Publish)),
+        ("POST", publish.TOPICS_PATH, publish.publish_value, publishing.publish_value, limit),
+    ):
+        documented = _document(services, signature, method, "publish", WITH_BODY)
         route = PlainRoute(
-            path,
-            signature,
-            methods=[method],
-            operation_id=f"{signature.__name__}_{method.lower()}",
-            response_class=JsonLine,
-            response_description="Done.",
-            **_guarded(services, "publish", WITH_BODY),
-            **more,
+            path, signature, response_class=JsonLine, openapi_extra=extra, **documented
         )
         route.app = endpoint
         app.router.routes.append(route)
         app.state.tallies[path] = endpoint.tally
 
-    more: dict[str, Any] = {"summary": "Publish a message", "openapi_extra": in_query(Publish)}
-    add("GET", publish.PUBLISH_PATH, publish.publish, publishing.publish)
-    more["openapi_extra"] = in_body(Publish)
-    add("POST", publish.PUBLISH_PATH, publish.publish, publishing.publish)
-    limit = f"At most {services.body_bytes_max:,} bytes."
-    more = {
-        "summary": "Publish a JSON value",
-        "openapi_extra": {"requestBody": {"description": limit}},
-    }
-    add("POST", publish.TOPICS_PATH, publish.publish_value, publishing.publish_value)
 
-
-def _add_operations(app: FastAPI) -> None:
-    table = _Operations(app)
-    table.add_form("/subscribe", operations.subscribe, Subscribe, "Have messages sent to a webhook")
-    table.add_form(
-        "/unsubscribe",
-        operations.unsubscribe,
-        Unsubscribe,
-        "End subscriptions of a webhook",
-        statuses=(*WITH_BODY, 404),
-    )
-    table.add(
-        "/events",
-        operations.follow,
-        "GET",
-        "subscribe",
-        takes_token_in_query=True,
-        summary="Follow messages",
-        response_class=operations.EventStreamResponse,
-    )
-    table.add("/subscribers", operations.subscribers, "GET HEAD", "admin", summary="List webhooks")
-    table.add(
-        "/metrics",
-        operations.metrics,
-        "GET HEAD",
-        "admin",
-        summary="Figures for Prometheus",
-        response_class=operations.TextResponse,
-    )
-    table.add("/health", operations.health, "GET HEAD", summary="Whether the gateway works")
-    table.add(
-        "/docs", operations.docs, "GET HEAD", summary="This page", response_class=HTMLResponse
-    )
-    table.add("/openapi.json", operations.openapi, "GET HEAD", summary="This document")
+def _add_operations(app: FastAPI, table: _Table) -> None:
+    for method, place in (("GET", in_query), ("POST", in_body)):
+        right, extra = "subscribe", place(Subscribe)
+        table.add("/subscribe", operations.subscribe, method, right, WITH_BODY, openapi_extra=extra)
+        extra, statuses = place(Unsubscribe), (*WITH_BODY, 404)
+        table.add(
+            "/unsubscribe", operations.unsubscribe, method, right, statuses, openapi_extra=extra
+        )
+    stream, text = operations.EventStreamResponse, PlainTextResponse
+    table.add("/events", operations.follow, "GET", "subscribe", response_class=stream)
+    table.add("/subscribers", operations.subscribers, "GET HEAD", "admin")
+    table.add("/metrics", operations.metrics, "GET HEAD", "admin", response_class=text)
+    table.add("/health", operations.health, "GET HEAD")
+    table.add("/docs", operations.docs, "GET HEAD", response_class=HTMLResponse)
+    table.add("/openapi.json", operations.openapi, "GET HEAD")
     table.add("/docs/{name}", operations.docs_file, "GET HEAD", include_in_schema=False)
+    dashboard = app.state.services.dashboard
+    if isinstance(dashboard, str):
+        table.add("/", operations.home, "GET HEAD", include_in_schema=False)
+    else:
+        _add_dashboard(app, dashboard)
 
 
-class _Operations:
+class _Table:
     """Adds operations to an application, one route for each method."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-
-    def add_form(
-        self,
-        path: str,
-        operation: Callable[..., Any],
-        model: Any,
-        summary: str,
-        *,
-        statuses: tuple[int, ...] = WITH_BODY,
-    ) -> None:
-        """Add an operation that reads its parameters from the query or from a body."""
-        for method, documented in (("GET", in_query(model)), ("POST", in_body(model))):
-            self.add(
-                path,
-                operation,
-                method,
-                "subscribe",
-                statuses,
-                summary=summary,
-                openapi_extra=documented,
-            )
 
     def add(
         self,
@@ -170,44 +120,43 @@ class _Operations:
         methods: str,
         right: str | None = None,
         statuses: tuple[int, ...] = ANYWHERE,
-        *,
-        takes_token_in_query: bool = False,
-        include_in_schema: bool = True,
         **more: Any,
     ) -> None:
         """Add an operation; without a `right`, it needs no token."""
         state = self._app.state
         state.tallies.setdefault(path, Tally())
         state.methods[path] = (*state.methods.get(path, ()), *methods.split())
-        guarded = _guarded(state.services, right, statuses, takes_token_in_query)
         for method in methods.split():
-            self._app.add_api_route(
-                path,
-                operation,
-                methods=[method],
-                operation_id=f"{operation.__name__}_{method.lower()}",
-                include_in_schema=include_in_schema and method != "HEAD",
-                status_code=200,
-                response_description="Done.",
-                **guarded,
-                **more,
-            )
+            documented = _document(state.services, operation, method, right, statuses)
+            if method == "HEAD":
+                documented["include_in_schema"] = False
+            self._app.add_api_route(path, operation, **{**documented, **more})
 
 
-def _guarded(
+def _document(
     services: Services,
+    operation: Callable[..., Any],
+    method: str,
     right: str | None,
     statuses: tuple[int, ...],
-    takes_token_in_query: bool = False,
 ) -> dict[str, Any]:
-    """Return the dependency on a right, and the errors that an operation may answer."""
-    if right is None or services.access.is_open:
-        return {"responses": error_responses(*statuses)}
-    need = need_token_anywhere if takes_token_in_query else need_token
-    return {
-        "dependencies": [Security(need, scopes=[right])],
-        "responses": error_responses(*statuses, 401),
+    """Return FastAPI's options for an operation, with its dependency on a right."""
+    summary, _, description = inspect.getdoc(operation).partition("\n\n")  # type: ignore[union-attr]
+    options: dict[str, Any] = {
+        "methods": [method],
+        "operation_id": f"{operation.__name__}_{method.lower()}",
+        "summary": summary,
+        "description": description,
+        "status_code": 200,
+        "response_description": "Done.",
+        "responses": error_responses(*statuses),
     }
+    if right is not None and not services.access.is_open:
+        # EventSource cannot send headers.
+        need = need_token_anywhere if operation is operations.follow else need_token
+        options["dependencies"] = [Security(need, scopes=[right])]
+        options["responses"] = error_responses(*statuses, 401)
+    return options
 
 
 def _add_dashboard(app: FastAPI, auth: Auth) -> None:

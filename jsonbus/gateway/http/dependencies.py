@@ -68,25 +68,26 @@ _IN_QUERY = APIKeyQuery(name="access_token", scheme_name="token_in_query", auto_
 async def need_token(
     request: Request, scopes: SecurityScopes, _: Annotated[Any, Depends(_IN_HEADER)]
 ) -> None:
-    """Dependency of an operation: its scopes are the rights that the token must carry."""
-    for right in scopes.scopes:
-        access: Access = request.app.state.services.access
-        check_token(access, find_bearer(request.scope[REQUEST].headers), right)
+    """Check the token of a request: it must carry the rights that the operation has as scopes."""
+    _check(request, scopes, find_bearer(request.scope[REQUEST].headers))
 
 
 async def need_token_anywhere(
     request: Request,
     scopes: SecurityScopes,
-    in_header: Annotated[Any, Depends(_IN_HEADER)],
-    in_query: Annotated[Any, Depends(_IN_QUERY)],
+    _: Annotated[Any, Depends(_IN_HEADER)],
+    __: Annotated[Any, Depends(_IN_QUERY)],
 ) -> None:
     """Like `need_token`, but the token may be in the query: EventSource sends no headers."""
-    http_request = request.scope[REQUEST]
-    secret = find_bearer(http_request.headers)
+    secret = find_bearer(request.scope[REQUEST].headers)
     if secret is None:
-        found = texts_of_query(http_request, "access_token")
+        found = texts_of_query(request.scope[REQUEST], "access_token")
         if len(found) > 1:
             raise Refusal(400, "the parameter access_token comes twice: send it once")
         secret = found[0] if found else None
+    _check(request, scopes, secret)
+
+
+def _check(request: Request, scopes: SecurityScopes, secret: str | None) -> None:
     for right in scopes.scopes:
         check_token(request.app.state.services.access, secret, right)

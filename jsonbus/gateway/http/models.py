@@ -162,9 +162,11 @@ _Instant = Annotated[float | None, Field(description="Seconds since 1970.")]
 
 
 class Subscriber(Answer):
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     url: str
-    topics: list[str]
+    topics: list[str] = Field(validation_alias="patterns")
     backlog: NonNegativeInt = Field(description="Messages that wait.")
     delivered: NonNegativeInt
     dropped: NonNegativeInt = Field(description="Messages lost for want of room or disk.")

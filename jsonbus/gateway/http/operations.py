@@ -1,11 +1,14 @@
-"""The gateway's ordinary operations: what each of them does, as FastAPI calls it."""
+"""The gateway's ordinary operations, as FastAPI calls them.
+
+The first line of a docstring is the summary in the OpenAPI document, the rest the description.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 import jsonbus
@@ -24,7 +27,9 @@ from .request import REQUEST, Refusal, connection_of
 async def subscribe(
     wish: Annotated[models.Subscribe, Depends(parameters_of(models.Subscribe))], parts: Parts
 ) -> models.Subscribed:
-    """Its POST requests carry {"message": […], "topic": […]} in order, and are repeated until they
+    """Have messages sent to a webhook
+
+    Its POST requests carry {"message": […], "topic": […]} in order, and are repeated until they
     are answered by 200. A known name with another url moves there.
     """
     try:
@@ -43,7 +48,10 @@ async def subscribe(
 async def unsubscribe(
     wish: Annotated[models.Unsubscribe, Depends(parameters_of(models.Unsubscribe))], parts: Parts
 ) -> models.Unsubscribed:
-    """Without a topic, all of them. With the last one, messages that wait for it are dropped."""
+    """End subscriptions of a webhook
+
+    Without a topic, all of them. With the last one, messages that wait for it are dropped.
+    """
     patterns = await parts.webhooks.unsubscribe(wish.name, wish.topic)
     if not patterns:
         what = (
@@ -79,7 +87,9 @@ async def follow(
         ),
     ],
 ) -> EventStreamResponse:
-    """Server-sent events, each with {"topic", "message", "node", "retained"} as its data. Retained
+    """Follow messages
+
+    Server-sent events, each with {"topic", "message", "node", "retained"} as its data. Retained
     values come first. A client that does not read is cut off.
     """
     check_query(request.scope[REQUEST])
@@ -89,37 +99,23 @@ async def follow(
 
 
 async def subscribers(parts: Parts) -> models.Subscribers:
-    """Their backlog, and what went wrong last."""
-    return models.Subscribers(
-        subscribers=[
-            models.Subscriber(
-                name=view.name,
-                url=view.url,
-                topics=list(view.patterns),
-                backlog=view.backlog,
-                delivered=view.delivered,
-                dropped=view.dropped,
-                attempts_failed=view.attempts_failed,
-                last_error=view.last_error,
-                last_error_at=view.last_error_at,
-                retry_at=view.retry_at,
-                created_at=view.created_at,
-            )
-            for view in parts.subscribers()
-        ]
+    """List webhooks
+
+    Their backlog, and what went wrong last.
+    """
+    views = [models.Subscriber.model_validate(view) for view in parts.subscribers()]
+    return models.Subscribers(subscribers=views)
+
+
+async def metrics(request: Request) -> PlainTextResponse:
+    """Figures for Prometheus"""
+    return PlainTextResponse(
+        await request.app.state.metrics.expose(), media_type=CONTENT_TYPE.decode()
     )
 
 
-class TextResponse(Response):
-    media_type = "text/plain"
-
-
-async def metrics(request: Request) -> TextResponse:
-    """All figures in the text format of Prometheus."""
-    return TextResponse(await request.app.state.metrics.expose(), media_type=CONTENT_TYPE.decode())
-
-
 async def health(parts: Parts) -> models.Health:
+    """Whether the gateway works"""
     trouble = parts.trouble()
     if trouble is not None:
         raise Refusal(503, trouble)
@@ -127,12 +123,12 @@ async def health(parts: Parts) -> models.Health:
 
 
 async def openapi(request: Request) -> Response:
-    """This document."""
+    """This document"""
     return JsonLine(request.app.openapi())
 
 
 async def docs(request: Request) -> HTMLResponse:
-    """This page."""
+    """This page"""
     page, headers = request.app.state.docs
     return HTMLResponse(page, headers=headers)
 

@@ -42,7 +42,9 @@ _PUBLISHED = {
 
 
 def publish() -> models.Published:  # type: ignore[empty-body]
-    """Answered when the message is on disk for every webhook that wants it, and with the bus.
+    """Publish a message
+
+    Answered when the message is on disk for every webhook that wants it, and with the bus.
     A 500 that says «try again later» means that nobody got it.
     """
 
@@ -65,7 +67,10 @@ def publish_value(  # type: ignore[empty-body]
         _Flag, Query(description="Whether receivers ask for it again if it is lost.")
     ] = None,
 ) -> models.Published:
-    """The body is the value exactly: a string stays a string."""
+    """Publish a JSON value
+
+    The body is the value exactly: a string stays a string.
+    """
 
 
 class Publishing:
