@@ -27,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from jsonbus import Bus, Message
 from jsonbus.config import BusSettings, Mode
@@ -65,7 +65,7 @@ class Part:
     name: str
     group: str
     port: int
-    mode: Mode = "delayed"
+    mode: str = "delayed"
     is_master: bool = False
     #: A reliable sensor waits for its subscriber, then publishes reliably.
     is_reliable: bool = False
@@ -205,7 +205,7 @@ class DemoNode:
             "interface": LOOPBACK,
             "ttl": TTL,
             "name": part.name,
-            "mode": part.mode,
+            "mode": cast(Mode, part.mode),
             "master": part.is_master,
             "reliable": part.is_reliable,
         }
