@@ -41,7 +41,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/receiver.py: too long",
         "jsonbus/core/routing: map",
         "jsonbus/core/rpc: map",
-        "jsonbus/core/values: map",
         "jsonbus/core/wire: map",
         "jsonbus/core: map",
         "jsonbus/frontend/channels: map",

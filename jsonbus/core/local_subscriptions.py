@@ -13,7 +13,7 @@ from jsonbus.core.membership.membership import Membership
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.routing.router import Inbox, Router
 from jsonbus.core.routing.topics import check_pattern
-from jsonbus.core.values.retained_delivery import Giving
+from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire.encode import ENTRY_BYTES_MAX, entry_size_bytes
 from jsonbus.errors import LocalError
 
@@ -21,20 +21,20 @@ from jsonbus.errors import LocalError
 class LocalSubscriptions:
     """Inboxes by sink. `served` returns the patterns that announce the topics served here."""
 
-    __slots__ = ("_giving", "_inboxes", "_membership", "_reliable", "_router", "_served")
+    __slots__ = ("_retained", "_inboxes", "_membership", "_reliable", "_router", "_served")
 
     def __init__(
         self,
         router: Router,
         membership: Membership,
         reliable: Reliable,
-        giving: Giving,
+        retained: RetainedDelivery,
         served: Callable[[], list[str]],
     ) -> None:
         self._router = router
         self._membership = membership
         self._reliable = reliable
-        self._giving = giving
+        self._retained = retained
         self._served = served
         self._inboxes: dict[object, Inbox] = {}
 
@@ -57,7 +57,7 @@ class LocalSubscriptions:
         for pattern in patterns:
             self._reliable.subscribing(pattern)
             self._router.local.subscribe(pattern, inbox)
-        self._giving.subscribed(patterns, inbox, now)
+        self._retained.subscribed(patterns, inbox, now)
         self.announce(now)
 
     def unsubscribe(self, patterns: tuple[str, ...], sink: object, now: float) -> bool:

@@ -42,9 +42,8 @@ from jsonbus.core.routing.router import Router
 from jsonbus.core.rpc.pings import Pings
 from jsonbus.core.rpc.requests import Requests
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.values.fragments import Fragments
-from jsonbus.core.values.large_values import LargeValues
-from jsonbus.core.values.retained_delivery import Giving
+from jsonbus.core.values.fragments import Fragments, LargeValues
+from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire.encode_messages import Stamp
 from jsonbus.core.wire.frames import Entry, Frame, Totals
 from jsonbus.errors import ClosedError
@@ -114,7 +113,7 @@ class Node:
         """Make the parts that send, keep and deliver messages."""
         settings, outbox, router, counters = self.settings, self.outbox, self._router, self.counters
         membership = self._membership
-        self._giving = Giving(settings, rng, outbox=outbox, router=router)
+        self._retained = RetainedDelivery(settings, rng, outbox=outbox, router=router)
         self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
         self.reliable = Reliable(
             settings,
@@ -133,10 +132,10 @@ class Node:
             fast_publish=self.fast_publish,
             counters=counters,
             reliable=self.reliable,
-            retained=self._giving.store,
+            retained=self._retained.store,
         )
         subscriptions = LocalSubscriptions(
-            router, membership, self.reliable, self._giving, lambda: self.requests.patterns()
+            router, membership, self.reliable, self._retained, lambda: self.requests.patterns()
         )
         self._subscriptions = subscriptions
         self.requests = Requests(
@@ -163,11 +162,11 @@ class Node:
             large_values=LargeValues(
                 self._fragments,
                 router=self._router,
-                reliable=self.reliable,
                 counters=self.counters,
+                touch=self.reliable.touch,
             ),
             reliable=self.reliable,
-            giving=self._giving,
+            retained=self._retained,
             directory=self.directory,
             emit=self._emit,
         )
@@ -225,7 +224,7 @@ class Node:
             self.requests.timer_at(),
             self._fragments.timer_at(),
             self.reliable.timer_at(),
-            self._giving.timer_at(),
+            self._retained.timer_at(),
         )
         return None if at == math.inf else at
 
@@ -238,7 +237,7 @@ class Node:
         self.requests.handle_timer(due, now)
         self._fragments.handle_timer(due)
         self.reliable.handle_timer(due, now)
-        self._giving.handle_timer(due, now)
+        self._retained.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)
@@ -377,15 +376,15 @@ class Node:
         counts["messages_sent"] = self.outbox.messages_sent
         counts["messages_waiting_to_be_sure"] = self.held
         counts |= self.reliable.figures()
-        counts["values_retained"] = len(self._giving.store)
-        counts["values_given"] = self._giving.store.given
+        counts["values_retained"] = len(self._retained.store)
+        counts["values_given"] = self._retained.store.given
         counts["messages_incomplete"] = self._fragments.dropped
         counts["nodes_known"] = len(self._membership.list)
         return counts
 
     def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
         self._router.entry_changed(old, new)
-        self._giving.entry_changed(old, new, now)
+        self._retained.entry_changed(old, new, now)
         if new is None:
             if old is not None:
                 self.directory.buffers.forget(old.node)

@@ -16,7 +16,7 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.values.retained import Kept, RetainedStore
+from jsonbus.core.values.retained import RetainedStore, RetainedValue
 from jsonbus.core.wire import codec
 from jsonbus.errors import ClosedError, PayloadTooLargeError
 
@@ -165,7 +165,7 @@ class Publisher:
             self._retained.end(route.topic)
         else:
             sent_us = int((now + self._outbox.wall_offset_s) * 1_000_000)
-            self._retained.keep(route.topic, Kept(payload, number, sent_us))
+            self._retained.keep(route.topic, RetainedValue(payload, number, sent_us))
 
     def _encode(self, route: Route, value: Any) -> bytes:
         payload = codec.dumps(value)

@@ -29,8 +29,8 @@ from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.rpc.pings import Pings
 from jsonbus.core.rpc.requests import Requests
-from jsonbus.core.values.large_values import LargeValues, Slice
-from jsonbus.core.values.retained_delivery import GIFT, Giving
+from jsonbus.core.values.fragments import LargeValues, Slice
+from jsonbus.core.values.retained import RETAINED_IN_SLICES, RetainedDelivery
 from jsonbus.core.wire.decode import (
     DEEP_BYTES_MIN,
     decode_body,
@@ -100,7 +100,7 @@ class Receiver:
         pings: Pings,
         large_values: LargeValues,
         reliable: Reliable,
-        giving: Giving,
+        retained: RetainedDelivery,
         directory: Directory,
         emit: Callable[[Event], None],
     ) -> None:
@@ -119,7 +119,7 @@ class Receiver:
         self._buffers = directory.buffers
         self._large_values = large_values
         self._reliable = reliable
-        self._giving = giving
+        self._retained = retained
         self._directory = directory
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
@@ -358,11 +358,11 @@ class Receiver:
     ) -> None:
         """A message that is reliable or retained, or a retained value that is given in slices."""
         mark = item[3] if len(item) > 3 else None
-        if mark == GIFT:
-            self._giving.receive_large(item, peer, now)
+        if mark == RETAINED_IN_SLICES:
+            self._retained.receive_large(item, peer, now)
             return
         if mark == 1 and route.subscribers:
-            self._giving.note(message)
+            self._retained.note(message)
         # Who only looks on has no claim: it gets what comes, as it comes.
         if route.subscribers and type(item[2]) is int and item[2] > 0:
             if self._reliable.receive(peer, route, message, item[2], size, now) is not IN_TURN:
@@ -400,11 +400,11 @@ class Receiver:
         elif isinstance(frame, RepairFrame):
             missed = self._reliable.receive_repair(frame, peer, now)
             for message, is_retained in missed:
-                self._giving.note_late(message, is_retained)
+                self._retained.note_late(message, is_retained)
             self._counters.messages_received += len(missed)
             self._counters.messages_lost -= peer.find_again(len(missed))
         elif isinstance(frame, RetainedFrame):
-            self._giving.receive(frame, peer, now)
+            self._retained.receive(frame, peer, now)
         elif isinstance(frame, BeatFrame):
             self._reliable.receive_beat(frame, peer, now)
         elif isinstance(frame, NakFrame):

@@ -138,7 +138,7 @@ class BuffersAreBounded(Checker):
             ("bytes out of turn", streams.waiting.size_bytes, limits.STREAMS_BYTES_MAX),
             ("bytes of slices", core._fragments.size_bytes, limits.FRAGMENTS_BYTES_MAX),
             ("held messages", core.held, limits.HOLD_MESSAGES_MAX),
-            ("retained bytes", core._giving.store.size_bytes, limits.RETAINED_BYTES_MAX),
+            ("retained bytes", core._retained.store.size_bytes, limits.RETAINED_BYTES_MAX),
         ):
             if size > bound:
                 self.fail(f"{participant.name} keeps {size:,} {what}, allowed are {bound:,}")

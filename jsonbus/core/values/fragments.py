@@ -1,26 +1,31 @@
-"""One message over several datagrams, and back.
+"""Fragments: one message over several datagrams, and back.
 
 Theory of operation. A message that no datagram of the network holds is written as it would stand in
 a batch, `["topic",value]`, and that text is cut into *slices*, each the payload of a datagram of
-its own, a JSON string. So whoever reads a packet dump reads the message, and whoever puts the
-strings together parses it. The number of the message names its slices; each tells its place among
-them and how many there are.
+its own, a JSON string. So the message can be read in a packet dump, and the joined strings are its
+JSON. The number of the message identifies its slices; each states its index and how many there are.
 
 The text is escaped once, as a whole, and then cut: JSON text has no control characters, so the only
 escapes are a backslash before a quote or a backslash. A cut falls neither between those two nor
 inside a character of UTF-8.
 
-A receiver keeps slices by message until all are there, in any order; one that comes again changes
+A receiver keeps slices by message until all are there, in any order; a repeated slice changes
 nothing. What is kept is bounded, per sender and in all, and by age: the message that was longest
 without a new slice makes room. A sender that is lost in the middle costs memory for a while, and
-one that lies about its slices no more than one that sends them.
+one that lies about its slices costs no more than one that sends them.
+
+`Fragments` joins texts. `LargeValues` connects it with the node: it drops slices of topics that
+nobody here wants, counts, and passes on messages that are whole.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from jsonbus.core.counters import Counters
 from jsonbus.core.limits import (
     FRAGMENT_AGE_S,
     FRAGMENTS_DONE_MAX,
@@ -28,8 +33,10 @@ from jsonbus.core.limits import (
     FRAGMENTS_SENDERS_MAX,
     SLICE_OVERHEAD_BYTES,
 )
-from jsonbus.core.wire.codec import dumps_plain
-from jsonbus.core.wire.limits import SLICES_MAX
+from jsonbus.core.roster import Peer
+from jsonbus.core.routing.router import Router
+from jsonbus.core.wire.codec import dumps_plain, loads, nests_too_deeply
+from jsonbus.core.wire.limits import NESTING_LEVELS_MAX, SLICES_MAX
 
 _BACKSLASH = ord("\\")
 
@@ -37,7 +44,7 @@ Key = tuple[str, int, int]  # node, incarnation, number of the message
 
 
 def cut(text: bytes, room: int) -> list[bytes]:
-    """The JSON text as the insides of JSON strings, each of at most `room` bytes."""
+    """Cut JSON text into the insides of JSON strings, each of at most `room` bytes."""
     assert room >= 8  # a character of UTF-8, and an escape, have to fit
     escaped = dumps_plain(text.decode())[1:-1]
     end_of_all = len(escaped)
@@ -52,7 +59,7 @@ def cut(text: bytes, room: int) -> list[bytes]:
 
 
 def _last_cut(escaped: bytes, start: int, end: int) -> int:
-    """The last place up to `end` where the text may be cut."""
+    """Return the last place up to `end` where the text may be cut."""
     while escaped[end] & 0xC0 == 0x80:
         end -= 1  # inside a character
     before = end
@@ -69,12 +76,12 @@ class _Sender:
     def __init__(self) -> None:
         self.open = 0  # messages
         self.size_bytes = 0
-        #: Messages that were put together, or given up: their slices are of no use any more.
+        #: Messages that were joined or given up: further slices of them are ignored.
         self.done: dict[tuple[int, int], None] = {}
 
 
 class Assembly:
-    """The slices of one message that are here."""
+    """The slices of one message that have come."""
 
     __slots__ = ("count", "heard_at", "sender", "size_bytes", "slices")
 
@@ -86,11 +93,11 @@ class Assembly:
         self.heard_at = now
 
     def missing(self) -> list[int]:
-        """Places of the slices that are not here."""
+        """Return the indexes of the slices that have not come."""
         return [index for index in range(self.count) if index not in self.slices]
 
     def missing_bits(self, count_max: int) -> tuple[int, int]:
-        """The first place that is missing, and from there on a bit for each that is."""
+        """Return the first missing index, and from there on a bit for each missing slice."""
         missing = self.missing()
         start, bits = missing[0], 0
         for index in missing:
@@ -104,9 +111,9 @@ class Assembly:
 
 
 class Fragments:
-    """Puts messages together. `value_bytes_max` is what one of them may have.
+    """Joins slices to messages of at most `value_bytes_max`.
 
-    `bytes_max` bounds all of it; twice a value's bound is for one sender.
+    `bytes_max` bounds what is kept in all; one sender may take twice the bound of a value.
     """
 
     __slots__ = (
@@ -119,14 +126,14 @@ class Fragments:
     )
 
     def __init__(self, value_bytes_max: int, bytes_max: int) -> None:
-        # In the order in which they last got a slice: the first ones are given up first.
+        # In the order in which they last got a slice: the first is given up first.
         self._assemblies: OrderedDict[Key, Assembly] = OrderedDict()
         self._senders: dict[str, _Sender] = {}
         self._sender_bytes_max = 2 * value_bytes_max
         self._bytes_max = max(bytes_max, self._sender_bytes_max)
         #: Messages that were given up.
         self.dropped = 0
-        #: What is kept, with what keeping it takes.
+        #: Bytes of all slices, with the overhead of keeping them.
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -136,7 +143,7 @@ class Fragments:
         return self._assemblies.get(key)
 
     def add(self, key: Key, index: int, count: int, text: str, now: float) -> str | None:
-        """Take a slice; the whole text if it was the last one missing.
+        """Take a slice; return the whole text if it was the last one missing.
 
         Raises ValueError for a slice that contradicts others, or itself.
         """
@@ -167,7 +174,7 @@ class Fragments:
         return None
 
     def _begin(self, key: Key, index: int, count: int, now: float) -> Assembly | None:
-        """The first slice of a message has come; None if the message is past."""
+        """Begin a message; None if it was joined or given up before."""
         if not 0 <= index < count <= SLICES_MAX:
             raise ValueError(f"slice {index} of {count}")
         node, incarnation, number = key
@@ -183,14 +190,14 @@ class Fragments:
         return assembly
 
     def ignore(self, key: Key) -> bool:
-        """Nobody wants this message: keep none of its slices. False: it was ignored before."""
+        """Keep no slices of this message. False: it was ignored before."""
         if key in self._assemblies:
             self._remove(key, self._assemblies[key])
             return True
         return self.add(key, 0, 1, "", 0.0) is not None
 
     def forget(self, node: str) -> None:
-        """The node is no longer here."""
+        """The node is gone: forget its slices."""
         for key in [key for key in self._assemblies if key[0] == node]:
             self._give_up(key)
         self._senders.pop(node, None)
@@ -223,3 +230,106 @@ class Fragments:
         sender.done[key[1:]] = None
         if len(sender.done) > FRAGMENTS_DONE_MAX:
             del sender.done[next(iter(sender.done))]
+
+
+class Slice:
+    """A slice as it came."""
+
+    __slots__ = ("count", "index", "number", "sent_us", "sequence", "text")
+
+    def __init__(
+        self, number: int, index: int, count: int, text: str, sequence: int | None, sent_us: int
+    ) -> None:
+        self.number = number
+        self.index = index
+        self.count = count
+        self.text = text
+        self.sequence = sequence
+        self.sent_us = sent_us
+
+
+class Whole(Protocol):
+    """The receiver, which counts messages and takes those that are whole."""
+
+    needs_attention: bool
+
+    def count_more(self, peer: Peer, first: int, count: int) -> None: ...
+
+    def receive_messages(
+        self, items: list[Any], first: int, sent_us: int, peer: Peer, now: float, size_bytes: int
+    ) -> None: ...
+
+    def reject(self, cause: str, sender: tuple[str, int], detail: str) -> None: ...
+
+
+class LargeValues:
+    """See the head of this file.
+
+    `touch(peer, topic, sequence, key, now)` is called when a slice of a reliable message has come;
+    its topic is None until the first slice is here.
+    """
+
+    def __init__(
+        self,
+        fragments: Fragments,
+        *,
+        router: Router,
+        counters: Counters,
+        touch: Callable[[Peer, str | None, int, Key, float], None],
+    ) -> None:
+        self._fragments = fragments
+        self._router = router
+        self._counters = counters
+        self._touch = touch
+
+    def receive(self, piece: Slice, peer: Peer, now: float, then: Whole) -> None:
+        """Take a slice; `then` gets the message if it was the last one missing."""
+        self._counters.fragments_received += 1
+        key = (peer.node, peer.incarnation, piece.number)
+        if piece.index == 0:
+            if self._is_unwanted(piece.text):
+                self._ignore(key, peer, then)
+                return
+            then.needs_attention = True  # it may have set a timer
+        try:
+            whole = self._fragments.add(key, piece.index, piece.count, piece.text, now)
+            if whole is None:
+                if piece.sequence is not None:
+                    assembly = self._fragments.get(key)
+                    topic = None if assembly is None else _topic_of(assembly.slices.get(0, ""))
+                    self._touch(peer, topic, piece.sequence, key, now)
+                return
+            item = loads(whole)
+        except ValueError as error:
+            then.reject("bad_fields", peer.address, str(error))
+            return
+        then.count_more(peer, piece.number, 1)
+        if _nests_too_deeply(whole, item):
+            self._counters.messages_malformed += 1
+            then.reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
+            return
+        then.receive_messages([item], piece.number, piece.sent_us, peer, now, len(whole))
+
+    def _ignore(self, key: Key, peer: Peer, then: Whole) -> None:
+        if self._fragments.ignore(key):
+            then.count_more(peer, key[2], 1)
+            self._counters.messages_received += 1
+            self._counters.messages_unwanted += 1
+
+    def _is_unwanted(self, text: str) -> bool:
+        topic = _topic_of(text)
+        route = None if topic is None else self._router.find(topic)
+        return route is not None and not route.inboxes
+
+
+def _topic_of(text: str) -> str | None:
+    """Return the topic of a message that begins like this, if it can be seen."""
+    start, _, rest = text.partition('",')
+    return start[2:] if rest and start.startswith('["') and "\\" not in start else None
+
+
+def _nests_too_deeply(text: str, item: Any) -> bool:
+    # Counting brackets is cheap, and most large values have few.
+    if text.count("[") + text.count("{") <= NESTING_LEVELS_MAX:
+        return False
+    return type(item) is list and len(item) > 1 and nests_too_deeply(item[1])
