@@ -44,13 +44,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/wire: map",
         "jsonbus/core: map",
         "jsonbus/frontend/channels: map",
-        "jsonbus/gateway/dashboard: map",
-        "jsonbus/gateway/gateway.py: Gateway.__init__ has too many parameters",
-        "jsonbus/gateway/metrics: map",
-        "jsonbus/gateway/text/server.py: TextServer.__init__ has too many parameters",
-        "jsonbus/gateway/text: map",
-        "jsonbus/gateway/webhooks: map",
-        "jsonbus/gateway: map",
         "jsonbus/queues: map",
         "jsonbus: map",
     }

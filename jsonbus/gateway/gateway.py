@@ -6,6 +6,7 @@ import ipaddress
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Unpack
@@ -27,73 +28,75 @@ from .metrics.bridges import Bridges
 from .metrics.observer import MetricsObserver
 from .metrics.survey_observer import SurveyObserver
 from .services import Services
-from .text.server import TextServer
+from .text.server import TextLimits, TextServer
 from .webhooks.ledger import WebhookLedger
 from .webhooks.targets import Targets
 from .webhooks.webhooks import Webhooks
 
 logger = logging.getLogger("jsonbus.gateway")
 
-#: So long a gateway waits at its start to know who is on the bus; it serves anyway then.
+#: How long a gateway waits at its start to learn who is on the bus; then it serves anyway.
 SURE_S = 2.0
 
 
-class Gateway:
-    """See `jsonbus gateway`. Open it with `async with`; it serves until that ends.
+@dataclass(frozen=True, kw_only=True)
+class GatewayConfig:
+    """What a gateway serves and allows; the options of `jsonbus gateway`."""
 
-    `data_dir` None keeps webhooks and their backlog in memory: they end with the gateway.
-    `text_port` None serves no text clients. `dashboard`: serve one at `/`, if NiceGUI is installed;
-    one gateway of a process can have it at a time. Port 0 is any free one: see `http_address` and
-    `text_address`. Raises ConfigError, TransportError (also for a port in use), StoreError.
+    host: str = "127.0.0.1"
+    #: Port 0 is any free port: see `Gateway.http_address` and `text_address`.
+    http_port: int = 0
+    #: None: text clients are not served.
+    text_port: int | None = 0
+    #: Where webhooks and their backlog are stored; None: in memory, until the gateway ends.
+    data_dir: Path | None = None
+    tokens: Iterable[tuple[str, frozenset[str]]] = ()
+    allow_webhook: Sequence[str] = ()
+    allow_origin: Sequence[str] = ()
+    allow_host: Sequence[str] = ()
+    handlers: int = 5
+    buffer: int = 1_000
+    backlog_max: int = 10_000
+    total_backlog_max: int = 100_000
+    body_bytes_max: int = 1 << 20
+    webhook_timeout_s: float = 10.0
+    retry_s_max: float = 60.0
+    #: Serve the dashboard at `/` if NiceGUI is installed. One gateway of a process can have it.
+    dashboard: bool = False
+
+
+class Gateway:
+    """A node of the bus that serves HTTP and text clients. Open it with `async with`.
+
+    The keywords are those of `jsonbus.AsyncBus`. Raises ConfigError for wrong values; opening it
+    raises TransportError (also for a port in use) and StoreError.
     """
 
     def __init__(
-        self,
-        host: str = "127.0.0.1",
-        http_port: int = 0,
-        text_port: int | None = 0,
-        *,
-        data_dir: Path | None = None,
-        tokens: Iterable[tuple[str, frozenset[str]]] = (),
-        allow_webhook: Sequence[str] = (),
-        allow_origin: Sequence[str] = (),
-        allow_host: Sequence[str] = (),
-        handlers: int = 5,
-        buffer: int = 1_000,
-        backlog_max: int = 10_000,
-        total_backlog_max: int = 100_000,
-        body_bytes_max: int = 1 << 20,
-        webhook_timeout_s: float = 10.0,
-        retry_s_max: float = 60.0,
-        dashboard: bool = False,
-        **settings: Unpack[BusSettings],
+        self, config: GatewayConfig | None = None, **settings: Unpack[BusSettings]
     ) -> None:
-        self._host = host
-        self._ports = http_port, text_port
-        self._data_dir = data_dir
-        self._access = Access(tokens)
+        self._config = config = config or GatewayConfig()
+        self._access = Access(config.tokens)
         try:
-            self._is_local = ipaddress.ip_address(host).is_loopback
-            self._targets = Targets(allow_webhook, is_loopback_gateway=self._is_local)
+            self._is_local = ipaddress.ip_address(config.host).is_loopback
+            self._targets = Targets(config.allow_webhook, is_loopback_gateway=self._is_local)
             self._origins = Origins(
-                is_loopback=self._is_local, allow_hosts=allow_host, allow_origins=allow_origin
+                is_loopback=self._is_local,
+                allow_hosts=config.allow_host,
+                allow_origins=config.allow_origin,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        self._text_limits = {"handlers": handlers, "buffer": buffer}
-        self._backlog_limits = {"backlog_max": backlog_max, "total_backlog_max": total_backlog_max}
-        self._body_bytes_max = body_bytes_max
-        self._webhook_times_s = webhook_timeout_s, retry_s_max
         self._settings = settings
         self._dashboard_class: Any = None
         self._why_no_dashboard = SWITCHED_OFF
-        if dashboard:
+        if config.dashboard:
             self._import_dashboard()
         self._room = BodyRoom()
         self._accepts = AcceptErrors()
         self._opened = AsyncExitStack()
         #: Where it listens, while it is open.
-        self.http_address: tuple[str, int] = host, http_port
+        self.http_address: tuple[str, int] = config.host, config.http_port
         self.text_address: tuple[str, int] | None = None
 
     async def __aenter__(self) -> Gateway:
@@ -106,12 +109,12 @@ class Gateway:
         await self.close()
 
     async def close(self) -> None:
-        """Take nothing more, write down what was accepted, leave the bus. Bounded in time."""
+        """Accept nothing more, store what was accepted, and leave the bus. Bounded in time."""
         await self._opened.aclose()
 
     @property
     def is_open_to_all(self) -> bool:
-        """Whether whoever reaches its ports may do everything."""
+        """Whether everyone who reaches the ports may do everything."""
         return self._access.is_open and not self._is_local
 
     @property
@@ -119,7 +122,7 @@ class Gateway:
         return self._dashboard_class is not None
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """The figures of all parts, by part."""
+        """Return the figures of each part, by the name of the part."""
         parts: dict[str, Any] = {
             "hub": self.hub,
             "webhooks": self.webhooks,
@@ -136,25 +139,28 @@ class Gateway:
         return {name: part.stats() for name, part in parts.items() if part is not None}
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        """Ends in the opposite order: clients first, the bus last.
+        """Open one part after the other; they end in the opposite order, the bus last.
 
-        What ends a part is noted before it starts: a start that fails or is cancelled may leave
-        something behind.
+        The call that ends a part is pushed before the part starts, since a start that fails or is
+        cancelled may leave something behind.
         """
-        http_port, text_port = self._ports
+        config = self._config
         self._accepts.begin()
         stack.callback(self._accepts.end)
         self.bus = await stack.enter_async_context(jsonbus.AsyncBus(**self._settings))
-        self.ledger = WebhookLedger(self._data_dir, **self._backlog_limits)
+        self.ledger = WebhookLedger(
+            config.data_dir,
+            backlog_max=config.backlog_max,
+            total_backlog_max=config.total_backlog_max,
+        )
         self.hub = Hub(self.bus, self.ledger)
-        timeout_s, retry_s_max = self._webhook_times_s
         self.webhooks = Webhooks(
             self.ledger,
             self._targets,
             self.hub,
             own_node=self.bus.id,
-            timeout_s=timeout_s,
-            retry_s_max=retry_s_max,
+            timeout_s=config.webhook_timeout_s,
+            retry_s_max=config.retry_s_max,
         )
         stack.push_async_callback(self.ledger.close)
         await self.ledger.open(self.webhooks.begin)
@@ -171,21 +177,23 @@ class Gateway:
             self.observer, self.bridges, self.ledger.subscribers
         )
         stack.callback(self._metrics_observer.close)
-        await self.bus.wait_until_sure(SURE_S)  # what is published now would be held meanwhile
+        await self.bus.wait_until_sure(SURE_S)  # the bus holds messages until then
         self.text: TextServer | None = None
-        if text_port is not None:
-            self.text = TextServer(self.hub, self._access, **self._text_limits)
+        if config.text_port is not None:
+            self.text = TextServer(
+                self.hub, self._access, TextLimits(handlers=config.handlers, commands=config.buffer)
+            )
             self.hub.add_sink(self.text.take)
             stack.push_async_callback(self.text.close)
-            await self.text.start(self._host, text_port)
+            await self.text.start(config.host, config.text_port)
             self.text_address = self.text.address
         self.dashboard = None
         if self._dashboard_class is not None:
             self.dashboard = await stack.enter_async_context(self._make_dashboard())
         self._http = HttpServer(
             make_app(self._services()),
-            self._host,
-            http_port,
+            config.host,
+            config.http_port,
             on_close=self.events.close,
             has_websockets=self.dashboard is not None,
         )
@@ -194,7 +202,7 @@ class Gateway:
         self.http_address = self._http.address
 
     def _import_dashboard(self) -> None:
-        """Before there is a node, whose event loop would stand still meanwhile: half a second."""
+        """Import NiceGUI before there is a node: that blocks the event loop for half a second."""
         if find_spec("nicegui") is None:
             self._why_no_dashboard = NOT_INSTALLED
             return
@@ -224,7 +232,7 @@ class Gateway:
             observe=self._metrics_observer.scrape,
             access=self._access,
             trouble=self._find_trouble,
-            body_bytes_max=self._body_bytes_max,
+            body_bytes_max=self._config.body_bytes_max,
             room=self._room,
             dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.auth,
         )

@@ -28,7 +28,7 @@ def test_a_bridge_shows_what_it_recorded_who_is_behind_and_that_it_left(
     window: Window, tmp_path: Path
 ) -> None:
     page = window.open("/?tab=webhooks")
-    expect(page.locator(".bridges")).to_contain_text("No bridge to Spark")
+    expect(page.locator(".bridges")).to_contain_text("There is no Spark bridge")
 
     def open_bridge() -> Bridge:
         return Bridge(

@@ -86,7 +86,7 @@ def test_nodes_are_shown_with_what_they_want_and_their_death(window: Window) -> 
     victim.wait()
     gone = page.locator(".line.gone.expired").filter(has_text="victim")
     expect(gone).to_contain_text("expired")
-    expect(page.locator(".detail .facts")).to_contain_text("was not heard any more")
+    expect(page.locator(".detail .facts")).to_contain_text("fell silent")
     window.tab("Overview")
     expect(page.locator(".events")).to_contain_text("expired")
     expect(page.locator("[data-tile=nodes] .tile-note")).to_contain_text("victim expired")
@@ -109,7 +109,7 @@ def test_a_webhook_that_cannot_be_reached_shows_its_backlog_and_error(window: Wi
         assert ask.get(
             f"{window.dashboard.url}/unsubscribe", params={"subscriberName": "broken"}
         ).ok
-        expect(page.locator(".webhooks")).to_contain_text("No webhook subscribes")
+        expect(page.locator(".webhooks")).to_contain_text("There is no webhook")
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE, (768, 1024)])

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from jsonbus.errors import TransportError
-from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.helpers import find_free_port
 
@@ -43,7 +43,7 @@ def test_whenever_its_start_is_broken_off_nothing_is_left(tmp_path: Path) -> Non
     async def open_for(rounds: int) -> bool:
         """Open it for so many rounds of the event loop; whether it was open by then."""
         before = open_descriptors()
-        gateway = Gateway(data_dir=tmp_path, port=port, interface="lo")
+        gateway = Gateway(GatewayConfig(data_dir=tmp_path), port=port, interface="lo")
         opening = asyncio.create_task(gateway.__aenter__())
         for _ in range(rounds):
             await asyncio.sleep(0)
@@ -73,9 +73,8 @@ def test_whenever_its_start_is_broken_off_nothing_is_left(tmp_path: Path) -> Non
 def test_a_port_in_use_leaves_the_folder_free(tmp_path: Path) -> None:
     async def run(http_port: int, text_port: int) -> None:
         with pytest.raises(TransportError, match="listen"):
-            async with Gateway(
-                "127.0.0.1", http_port, text_port, data_dir=tmp_path, interface="lo"
-            ):
+            config = GatewayConfig(http_port=http_port, text_port=text_port, data_dir=tmp_path)
+            async with Gateway(config, interface="lo"):
                 pass
         check_folder_is_free(tmp_path)
 

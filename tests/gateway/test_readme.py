@@ -54,7 +54,7 @@ from jsonbus.gateway.text import (
 from jsonbus.gateway.text import (
     wire as text_wire,
 )
-from jsonbus.gateway.text.server import TextServer
+from jsonbus.gateway.text.server import TextLimits
 from jsonbus.gateway.webhooks import backoff, bodies, database, delivery, schema, store
 from jsonbus.gateway.webhooks.ledger import WebhookLedger
 from jsonbus.survey import TOPICS_MAX
@@ -243,14 +243,14 @@ def test_every_limit_is_told_as_it_is() -> None:
         ],
         [
             f"{text_commands.PATTERNS_PER_CLIENT_MAX:,} patterns",
-            f"{default_of(TextServer, 'backlog_lines_max'):,} lines or "
-            f"{as_size(default_of(TextServer, 'backlog_bytes_max'))}",
+            f"{default_of(TextLimits, 'backlog_lines'):,} lines or "
+            f"{as_size(default_of(TextLimits, 'backlog_bytes'))}",
             as_size(text_wire.LINE_BYTES_MAX),
             f"{text_commands.WRONG_TOKENS_MAX} wrong tokens",
         ],
         [
             number(http_connection.CONNECTIONS_MAX),
-            number(default_of(TextServer, "clients_max")),
+            number(default_of(TextLimits, "clients")),
             number(events.STREAMS_MAX),
         ],
         [number(PAGES_MAX), number(SESSIONS_MAX), number(TOPICS_MAX)],

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 import httpx
 
-from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from spark_bridge.bridge import Bridge
 from spark_bridge.metrics import Metrics
 from tests.aio.running import asynctest, until
@@ -55,7 +55,7 @@ def labels_in(expression: str, legend: str) -> set[str]:
 async def scrape_everything(folder: Path) -> tuple[Scraped, Scraped]:
     """A gateway and a bridge on a bus on which all happens that the dashboard shows."""
     port = find_free_port()
-    async with Gateway(interface="lo", port=port, webhook_timeout_s=1.0) as gateway:
+    async with Gateway(GatewayConfig(webhook_timeout_s=1.0), interface="lo", port=port) as gateway:
         with await asyncio.to_thread(
             Bridge, listen=("127.0.0.1", 0), data_dir=folder, interface="lo", port=port
         ) as bridge:

@@ -210,12 +210,12 @@ def command(
                 f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
             )
     _allow_many_clients()  # first, since other limits follow from this one
-    from jsonbus.gateway.gateway import Gateway
+    from jsonbus.gateway.gateway import Gateway, GatewayConfig
 
-    gateway = Gateway(
-        listen,
-        http_port,
-        None if no_tcp else tcp_port,
+    config = GatewayConfig(
+        host=listen,
+        http_port=http_port,
+        text_port=None if no_tcp else tcp_port,
         data_dir=None if in_memory else data_dir,
         tokens=_read_tokens(tokens, token_file),
         body_bytes_max=max_body,
@@ -225,8 +225,8 @@ def command(
         retry_s_max=retry_max,
         dashboard=not no_dashboard,
         **options,
-        **settings,
     )
+    gateway = Gateway(config, **settings)
     with log_to(log_file) as tell:
         asyncio.run(_serve(gateway, tell))
 

@@ -1,7 +1,8 @@
-"""Dashboard: looks at the bus a few times a second, once for all pages, while any is seen.
+"""Dashboard: takes a snapshot of the bus a few times a second while any page is visible.
 
-A page costs its own tab's rows, whatever the traffic is: messages are counted by the survey in
-batches, and a browser gets at most one update per look, of what has changed and is in sight.
+One snapshot serves all pages. A page costs the rows of its tab, whatever the traffic: the survey
+counts messages in batches, and a browser gets at most one update per snapshot, with what changed
+and is in sight.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from ..webhooks.accounts import SubscriberView
 from .auth import SESSION, Auth
 from .engine import malformed, run_nicegui
 from .history import RateHistory
-from .look import Look
 from .page import Page
 from .sessions import Session, Sessions
+from .snapshot import Snapshot
 
 logger = logging.getLogger("jsonbus.gateway.dashboard")
 
-#: How often pages are brought up to date,
+#: How often pages are updated,
 TICK_S = 0.35
-#: and which part of the time may go into it at most: beyond that they come less often.
-BUSY_SHARE = 0.1
+#: and the fraction of the time that updates may take; beyond it they come less often.
+BUSY_FRACTION = 0.1
 
-#: What was seen longer ago is not shown to anybody who comes.
-LOOK_S_MAX = 15.0
+#: An older snapshot is not shown to a new page.
+SNAPSHOT_S_MAX = 15.0
 
 #: Pages that are open at once. Each takes about half a megabyte here.
 PAGES_MAX = 50
-#: A page that did not connect within this time makes room for another.
+#: A page that does not connect within this time makes room for another.
 CONNECT_S = 10.0
 
 
 class Dashboard:
-    """See the head of this file. Open it with `async with`, in the event loop of the bus."""
+    """The dashboard of one gateway. Open it with `async with`, in the event loop of the bus."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Dashboard:
         self._sessions = Sessions()
         self._pages: dict[str, Page] = {}
         self._rates = RateHistory()
-        self._look: Look | None = None
+        self._snapshot: Snapshot | None = None
         self._errors = RateLimitedLog(logger)
         self._opened = AsyncExitStack()
 
@@ -114,15 +115,15 @@ class Dashboard:
             hub=self._hub,
             node=self._node,
             has_logout=not self._access.is_open,
-            last_look=self._last_look,
+            last_snapshot=self._last_snapshot,
         )
         client.on_delete(lambda: self._pages.pop(client.id, None))
 
-    def _last_look(self) -> Look | None:
-        """What a page shows at first; a scraper may be looking since the last page was closed."""
-        if self._look is not None and time.time() - self._look.at > LOOK_S_MAX:
-            self._look = None
-        return self._look
+    def _last_snapshot(self) -> Snapshot | None:
+        """Return what a new page shows first, unless it is old: a scraper may keep observing."""
+        if self._snapshot is not None and time.time() - self._snapshot.at > SNAPSHOT_S_MAX:
+            self._snapshot = None
+        return self._snapshot
 
     def _has_room(self) -> bool:
         if len(Client.instances) >= PAGES_MAX:
@@ -143,10 +144,10 @@ class Dashboard:
                 self._show()
                 if any(page.shows_bridges for page in self._pages.values()):
                     await self._bridges.look()  # asks at most every two seconds, and does not wait
-            except Exception:  # a bug, which must not end all pages
-                self._errors.exception("the dashboard was not brought up to date")
+            except Exception:  # a bug must not end all pages
+                self._errors.exception("the dashboard was not updated")
             took_s = time.perf_counter() - began_at
-            await asyncio.sleep(max(TICK_S, took_s / BUSY_SHARE))
+            await asyncio.sleep(max(TICK_S, took_s / BUSY_FRACTION))
 
     def _show(self) -> None:
         now = time.monotonic()
@@ -155,22 +156,22 @@ class Dashboard:
         if not any(page.is_observing for page in self._pages.values()):
             if not self._observer.is_observing:
                 self._rates.clear()
-                self._look = None
+                self._snapshot = None
             return
-        self._look = self._take_look()
+        self._snapshot = self._take_snapshot()
         for page in list(self._pages.values()):
             if not page.is_due:
                 continue
             try:
-                page.show(self._look)
-            except Exception:  # of this page alone
-                self._errors.exception("a page was not brought up to date")
+                page.show(self._snapshot)
+            except Exception:  # affects this page alone
+                self._errors.exception("a page was not updated")
 
-    def _take_look(self) -> Look:
+    def _take_snapshot(self) -> Snapshot:
         picture = self._observer.picture()
         at = time.time()
         self._rates.note(picture, at)
-        return Look(
+        return Snapshot(
             picture=picture,
             at=at,
             rates=self._rates,

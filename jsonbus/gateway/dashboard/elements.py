@@ -1,8 +1,8 @@
-"""Our own elements of a page. Their other halves, what the browser does, are in assets/.
+"""Our own elements of a page. Their JavaScript is in assets/.
 
-Each is sent as a whole, when something of it has changed, and only the newest state of it: a slow
-browser skips what it did not get in time. Everything goes as tuples, which NiceGUI does not watch
-for changes.
+An element is sent as a whole when something in it has changed, and only in its newest state: a slow
+browser skips what it did not get in time. Data goes as tuples, which NiceGUI does not watch for
+changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nicegui import events, ui
 
 ASSETS = Path(__file__).parent / "assets"
 
-#: Rows that a browser may ask for at once: of the largest screen there is, twice.
+#: Rows that a browser may ask for at once: twice the largest screen.
 ROWS_MAX = 300
 
 #: (key, label, figure, unit, note, class)
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     key: str
     cells: tuple[Cell, ...]
     depth: int = 0
-    #: Whether what is below it is shown; None: there is nothing below it.
+    #: Whether the rows below it are shown; None: there are none.
     is_open: bool | None = None
     style: str = ""
 
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Rows(ui.element, component=ASSETS / "rows.js"):
-    """A list of any length; the browser has the rows that are in sight."""
+    """A list of any length; the browser holds only the rows in sight."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
         *,
         empty: str,
         on_pick: Callable[[str], None],
-        on_look: Callable[[], None],
+        on_scroll: Callable[[], None],
         is_tree: bool = False,
     ) -> None:
-        """`on_pick` gets the key of a row that was clicked; `on_look` is told when other rows are
-        in sight."""
+        """`on_pick` gets the key of a row that was clicked; `on_scroll` is called when other rows
+        come into sight."""
         super().__init__()
         self.first = 0
         self.count = 60
         self._on_pick = on_pick
-        self._on_look = on_look
+        self._on_scroll = on_scroll
         self._shown: object = None
         for name, value in {
             "columns": tuple(tuple(column) for column in columns),
@@ -79,12 +79,12 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
         }.items():
             self._props[name] = value
         self.on("pick", self._pick)
-        self.on("look", self._look)
+        self.on("look", self._scroll)
 
     def show(
         self, total: int, rows: Sequence[Row], *, first: int, chosen: str = "", empty: str = ""
     ) -> None:
-        """These rows, of so many, the first of which has this number."""
+        """Show these rows of `total`; `first` is the number of the first one."""
         shown = (total, tuple(rows), first, chosen, empty)
         if shown == self._shown:
             return
@@ -99,7 +99,7 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
         self.update()
 
     def window(self, total: int) -> range:
-        """Which of so many rows are in sight."""
+        """Return the numbers of the rows in sight."""
         first = max(0, min(self.first, total - self.count))
         return range(first, min(total, first + self.count))
 
@@ -111,11 +111,11 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
         if isinstance(event.args, str):
             self._on_pick(event.args)
 
-    def _look(self, event: events.GenericEventArguments) -> None:
+    def _scroll(self, event: events.GenericEventArguments) -> None:
         match event.args:
             case [int(first), int(count)] if first >= 0 and count >= 0:
                 self.first, self.count = first, min(count, ROWS_MAX)
-                self._on_look()
+                self._on_scroll()
 
 
 class Tiles(ui.element, component=ASSETS / "tiles.js"):
@@ -141,7 +141,7 @@ class Facts(ui.element, component=ASSETS / "facts.js"):
 
 
 class Chips(ui.element, component=ASSETS / "chips.js"):
-    """Things to be switched on and off."""
+    """Items that can be switched on and off."""
 
     def __init__(self, on_pick: Callable[[str], None]) -> None:
         super().__init__()
@@ -158,10 +158,10 @@ class Chips(ui.element, component=ASSETS / "chips.js"):
 
 
 class Shell(ui.element, component=ASSETS / "shell.js"):
-    """The switch of colours, and what else the page does by itself."""
+    """The colour switch, and whether the page is visible."""
 
     def __init__(self, on_visible: Callable[[bool], None]) -> None:
-        """`on_visible` is told when the browser shows the page or hides it."""
+        """`on_visible` is called when the browser shows or hides the page."""
         super().__init__()
         self._on_visible = on_visible
         self.on("visible", self._note)

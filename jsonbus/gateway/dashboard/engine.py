@@ -1,10 +1,10 @@
 """NiceGUI, which has one application, one socket.io server and one set of clients in a process.
 
-It wants to be told once where it runs (`ui.run_with`), and to live as long as the process. Gateways
-begin and end inside a process, in tests several one after the other, each with an event loop of its
-own. So `run_with` is done once, for an application of ours that is never served itself: of it
-only the lifespan is used, from which NiceGUI starts and ends its tasks, once per gateway. What
-NiceGUI, socket.io and engine.io do not put back at the end is put back here.
+NiceGUI is configured once (`ui.run_with`) and expects to live as long as the process. Gateways
+begin and end inside a process, each with its own event loop; tests run several one after the other.
+So `run_with` is called once, for an application of ours that is never served: only its lifespan is
+used, in which NiceGUI starts and ends its tasks, once per gateway. State that NiceGUI, socket.io
+and engine.io leave behind is reset here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fastapi import FastAPI, Request
 from nicegui import Client, app, core, ui
 from starlette.types import ASGIApp
 
-#: A browser that was cut off for longer loads its page anew.
+#: A browser that was disconnected for longer reloads its page.
 RECONNECT_S = 5.0
 
-#: Messages kept for a browser that was cut off: it has told every 3 s what it got.
+#: Messages kept for a browser that was disconnected; it acknowledges every 3 s.
 HISTORY_MAX = 100
 
-#: Builds a page for the client that asks, by NiceGUI's elements.
+#: Builds a page of NiceGUI elements for the client that asks.
 Build = Callable[[Request], None]
 
 logger = logging.getLogger("jsonbus.gateway.dashboard")
@@ -35,7 +35,7 @@ _builds: list[Build] = []
 
 
 class Malformed:
-    """What came over websockets and was none of NiceGUI's messages, in this process."""
+    """Counts what came over websockets and was not a message of NiceGUI, in this process."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,7 +50,7 @@ malformed = Malformed()
 
 @asynccontextmanager
 async def run_nicegui(build: Build) -> AsyncIterator[ASGIApp]:
-    """NiceGUI's application, whose page at `/` is what `build` makes of it; until this ends.
+    """Run NiceGUI until this ends; yield its application, whose page at `/` is made by `build`.
 
     Raises RuntimeError while another gateway of this process runs it.
     """
@@ -70,7 +70,7 @@ async def run_nicegui(build: Build) -> AsyncIterator[ASGIApp]:
 
 @cache
 def _set_up() -> FastAPI:
-    # What pages do is logged by us; "socket.io is shutting down" concerns nobody.
+    # We log what pages do; "socket.io is shutting down" interests nobody.
     logging.getLogger("nicegui").setLevel(logging.ERROR)
     for name in ("engineio.server", "socketio.server"):  # a traceback for each malformed message
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -79,19 +79,19 @@ def _set_up() -> FastAPI:
         front,
         title="jsonbus",
         favicon=_ICON,
-        dark=None,  # as the system has it
+        dark=None,  # follow the system
         language="en-US",
         binding_refresh_interval=None,
         reconnect_timeout=RECONNECT_S,
         message_history_length=HISTORY_MAX,
-        # To compress a megabyte of script stops the event loop, and all clients, for 50 ms.
+        # Compressing a megabyte of script would block the event loop for 50 ms.
         gzip_middleware_factory=None,
         # It would search every change of the page for its classes.
         tailwind=False,
         storage_secret=None,
         show_welcome_message=False,
     )
-    # Long polling sends messages by POST: one thing more to guard. All browsers have websockets.
+    # Long polling would send messages by POST, one more path to guard. Browsers have websockets.
     app.config.socket_io_js_transports = ["websocket"]
     handlers = core.sio.handlers["/"]
     handlers.pop("log", None)  # a browser may not write into our log
@@ -102,7 +102,7 @@ def _set_up() -> FastAPI:
 
 
 def _guard(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Count what a handler of socket.io's cannot read; asyncio would log a traceback for each."""
+    """Count messages that a handler cannot read; asyncio would log a traceback for each."""
 
     async def handle(*arguments: Any) -> Any:
         try:
@@ -124,7 +124,7 @@ async def _end_clients() -> None:
         client.delete()
     engine = core.sio.eio
     await core.sio.shutdown()
-    # engine.io watches its sockets by a task of the loop of before, and begins it only once.
+    # engine.io starts the task that watches its sockets only once, in the first event loop.
     engine.start_service_task = True
     engine.service_task_event = None
     engine.sockets.clear()

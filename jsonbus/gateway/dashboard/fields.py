@@ -1,4 +1,4 @@
-"""The numbers in a value: where they are, what they are called, and how to find them again."""
+"""The numbers in a value: their paths and names, and how to find them in the next value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 #: Keys of objects and places in arrays, from the outside in; () is the value itself.
 Path = tuple[str | int, ...]
 
-#: As many as a person can choose from; and how far they are searched for.
+#: As many numbers as a person can choose from, and the limits of the search.
 FIELDS_MAX = 200
 DEPTH_MAX = 8
 SEARCHED_MAX = 2_000
@@ -20,7 +20,7 @@ _is_plain_key = re.compile(r"[^\W\d][\w-]*").fullmatch
 
 
 def find_fields(value: Any) -> dict[Path, float]:
-    """Every number in the value by its path, in the order in which they stand there."""
+    """Return every number in the value by its path, in order."""
     found: dict[Path, float] = {}
     for searched, (path, number) in enumerate(_walk(value, ())):
         if number is not None:
@@ -31,7 +31,7 @@ def find_fields(value: Any) -> dict[Path, float]:
 
 
 def field_at(value: Any, path: Path) -> float | None:
-    """The number at that path; None if there is none, this time."""
+    """Return the number at that path, or None."""
     for step in path:
         if isinstance(step, str) and isinstance(value, dict):
             value = value.get(step)
@@ -43,7 +43,7 @@ def field_at(value: Any, path: Path) -> float | None:
 
 
 def name_field(path: Path) -> str:
-    """What people call it: `position.axes[2]`; the value itself is `value`."""
+    """Return the name to show: `position.axes[2]`; the value itself is `value`."""
     text = ""
     for step in path:
         if isinstance(step, int):

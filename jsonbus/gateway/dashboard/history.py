@@ -17,10 +17,10 @@ FIELD_S = 120.0
 #: Of the messages within this time the smallest and the largest number are drawn: no peak is lost.
 BUCKET_S = 0.5
 
-#: Messages of one topic that are drawn between two looks; more than these are skipped.
+#: Messages of one topic that are drawn between two snapshots; further ones are skipped.
 DRAWN_MAX = 5_000
 
-#: Nobody looked for longer than a page takes to be loaded anew: what is drawn begins anew, too.
+#: After a longer pause without a visible page the drawing starts again.
 PAUSE_S = 15.0
 
 Point = tuple[float, float]
@@ -79,7 +79,7 @@ class Trace:
         }
 
     def forget(self, now: float) -> None:
-        """Somebody looks: forget what is too old."""
+        """Forget points that are too old."""
         self._drawn = 0
         for points in self._series.values():
             while points and points[0][0] < now - FIELD_S:

@@ -1,4 +1,4 @@
-"""The form that asks for a token: plain HTML, no script, nothing else to be loaded."""
+"""The form that asks for a token: plain HTML without scripts or files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _CSP = (
 )
 HEADERS = (
     (b"content-security-policy", _CSP),
-    # Not no-referrer: a form that is sent under it has the origin "null".
+    # Not no-referrer: it would give the form the origin "null".
     (b"referrer-policy", b"same-origin"),
-    # By which a page whose session is over learns of it.
+    # Tells a page that its session is over.
     (b"jsonbus-login", b"needed"),
 )
 
@@ -39,8 +39,8 @@ button { width: 100%; margin-top: 16px; padding: 10px; font: inherit; font-weigh
 
 
 def render_login(node: str, place: str = "", reason: str | None = None) -> bytes:
-    """The page; `place` is the query of what was asked for, `reason` why the last token did not
-    do."""
+    """Return the page; `place` is the query to return to, `reason` why the last token was
+    refused."""
     action = escape(f"/login?{place}" if place else "/login")
     wrong = "" if reason is None else f'<p class="wrong" role="alert">{escape(reason)}</p>'
     return f"""<!doctype html>

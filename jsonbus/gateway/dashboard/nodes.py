@@ -1,4 +1,4 @@
-"""Nodes: who is on the bus, what each does and wants, who answers late joiners, who just died."""
+"""Nodes: which nodes are on the bus, what each does and wants, and which have just gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jsonbus.survey import NodeView
 
 from ..metrics.survey_observer import Gone
 from .elements import Cell, Fact, Facts, Row, Rows
-from .look import Look
+from .snapshot import Snapshot
 from .texts import clean, count_out, say_ago, show_ago, show_count, show_rate, show_share, show_time
 
 #: Patterns of one node that are shown.
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 class NodesTab:
-    """See the head of this file."""
+    """The tab Nodes."""
 
     def __init__(self, refresh: Callable[[], None]) -> None:
         self._refresh = refresh
@@ -43,7 +43,11 @@ class NodesTab:
                     self._answers = ui.label("").classes("answers")
                     self._count = ui.label("").classes("count")
                 self._rows = Rows(
-                    "Nodes", _COLUMNS, empty="No node is here.", on_pick=self._pick, on_look=refresh
+                    "Nodes",
+                    _COLUMNS,
+                    empty="There is no node.",
+                    on_pick=self._pick,
+                    on_scroll=refresh,
                 ).classes("nodes")
             with ui.element("section").classes("card detail"):
                 with ui.element("div").classes("card-head"):
@@ -58,12 +62,12 @@ class NodesTab:
                     self._serves_label = ui.label("Answers requests to").classes("label")
                     self._serves = ui.label("").classes("value")
 
-    def show(self, look: Look) -> None:
-        gone, views = look.gone, look.picture.nodes
+    def show(self, snapshot: Snapshot) -> None:
+        gone, views = snapshot.gone, snapshot.picture.nodes
         total = len(gone) + len(views)
         window = self._rows.window(total)
         rows = [
-            _gone_row(gone[number], look)
+            _gone_row(gone[number], snapshot)
             if number < len(gone)
             else _node_row(views[number - len(gone)])
             for number in window
@@ -72,22 +76,23 @@ class NodesTab:
         self._answers.set_text(who_answers([view.info for view in views]))
         here = count_out(len(views), "node")
         self._count.set_text(f"{here}, {len(gone)} gone" if gone else here)
-        self._show_detail(look)
+        self._show_detail(snapshot)
 
     def close(self) -> None: ...
 
-    def _show_detail(self, look: Look) -> None:
+    def _show_detail(self, snapshot: Snapshot) -> None:
         if not self._chosen:
             return
-        view = next((each for each in look.picture.nodes if each.info.node == self._chosen), None)
-        gone = next((each for each in look.gone if each.info.node == self._chosen), None)
+        nodes = snapshot.picture.nodes
+        view = next((each for each in nodes if each.info.node == self._chosen), None)
+        gone = next((each for each in snapshot.gone if each.info.node == self._chosen), None)
         if view is None and gone is None:
             self._facts.show([("State", "it is not here any more", "soft")])
             return
         info = view.info if view is not None else gone.info if gone is not None else None
         assert info is not None
         self._title.set_text(clean(info.name))
-        self._facts.show(_facts(info, view, gone, look))
+        self._facts.show(_facts(info, view, gone, snapshot))
         wanted, served = info.wants, info.serves
         self._wants_label.set_text(f"Its subscription list: {show_count(len(wanted))}")
         self._wants.set_text(_list(wanted) or "It wants nothing.")
@@ -145,9 +150,9 @@ def _node_row(view: NodeView) -> Row:
     )
 
 
-def _gone_row(gone: Gone, look: Look) -> Row:
+def _gone_row(gone: Gone, snapshot: Snapshot) -> Row:
     info, event = gone
-    ago = show_ago(look.at - event.at)
+    ago = show_ago(snapshot.at - event.at)
     what = "expired" if event.kind == "expired" else "left"
     return Row(
         info.node,
@@ -163,13 +168,13 @@ def _gone_row(gone: Gone, look: Look) -> Row:
 
 
 def _facts(
-    info: jsonbus.NodeInfo, view: NodeView | None, gone: Gone | None, look: Look
+    info: jsonbus.NodeInfo, view: NodeView | None, gone: Gone | None, snapshot: Snapshot
 ) -> list[Fact]:
     facts: list[Fact] = []
     if gone is not None and view is None:
-        why = "said goodbye" if gone.event.kind == "left" else "was not heard any more"
+        why = "said goodbye" if gone.event.kind == "left" else "fell silent"
         facts.append(("State", f"{why} at {show_time(gone.event.at)}", "bad"))
-    started_s_ago = look.at - info.incarnation / 1000
+    started_s_ago = snapshot.at - info.incarnation / 1000
     address = info.address or ("this machine" if info.is_self else "unknown")
     facts += [
         ("Id", info.node, "mono"),
@@ -182,7 +187,7 @@ def _facts(
     ]
     totals = info.totals
     if totals is None:
-        facts.append(("Own counts", "it does not tell", "soft"))
+        facts.append(("Own counts", "not reported", "soft"))
         return facts
     published = totals.sent + totals.suppressed
     facts += [

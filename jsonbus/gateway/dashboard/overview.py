@@ -1,5 +1,5 @@
-"""Overview: the bus in figures, its rates over the last minutes, the busiest topics, who came and
-went."""
+"""Overview: the bus in figures, its rates over the last minutes, the busiest topics, nodes that
+joined and left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jsonbus.survey import Overview
 from .charts import COLOURS, LiveChart, Series
 from .elements import Row, Rows, Tile, Tiles
 from .history import RATES_S, to_milliseconds
-from .look import Look, busiest_first
+from .snapshot import Snapshot, busiest_first
 from .texts import (
     clean,
     say_ago,
@@ -35,7 +35,7 @@ _BYTES = Series("kB/s", colour=COLOURS[1], axis=1)
 
 
 class OverviewTab:
-    """See the head of this file."""
+    """The tab Overview."""
 
     def __init__(self, on_topic: Callable[[str], None], on_nodes: Callable[[], None]) -> None:
         self._tiles = Tiles()
@@ -55,31 +55,31 @@ class OverviewTab:
                 self._busiest = Rows(
                     "Busiest topics",
                     (("name", "Topic"), ("value", "Value"), ("rate", "per s")),
-                    empty="Nothing is travelling at the moment.",
+                    empty="No messages at the moment.",
                     on_pick=on_topic,
-                    on_look=lambda: None,
+                    on_scroll=lambda: None,
                 ).classes("busiest is-short")
             with ui.element("section").classes("card"):
-                ui.label("Nodes come and go").classes("card-title")
+                ui.label("Nodes joining and leaving").classes("card-title")
                 self._events = Rows(
-                    "Nodes come and go",
+                    "Nodes joining and leaving",
                     (("name", "Node"), ("kind", ""), ("when", "at")),
-                    empty="Nobody came or went since this page looks.",
+                    empty="No node has joined or left since observation began.",
                     on_pick=lambda _: on_nodes(),
-                    on_look=lambda: None,
+                    on_scroll=lambda: None,
                 ).classes("events is-short")
 
-    def show(self, look: Look) -> None:
-        self._tiles.show(_tiles(look.picture.overview, look))
-        self._show_chart(look)
-        busiest = heapq.nsmallest(BUSIEST, look.picture.topics, key=busiest_first)
+    def show(self, snapshot: Snapshot) -> None:
+        self._tiles.show(_tiles(snapshot.picture.overview, snapshot))
+        self._show_chart(snapshot)
+        busiest = heapq.nsmallest(BUSIEST, snapshot.picture.topics, key=busiest_first)
         rows = [
             Row(view.topic, (clean(view.topic), shorten(view.value, 80), show_rate(view.rate)))
             for view in busiest
             if view.rate > 0
         ]
         self._busiest.show(len(rows), rows, first=0)
-        events = list(look.events)[: -EVENTS - 1 : -1]
+        events = list(snapshot.events)[: -EVENTS - 1 : -1]
         rows = [
             Row(
                 f"{event.node} {event.kind} {event.at}",
@@ -91,28 +91,28 @@ class OverviewTab:
 
     def close(self) -> None: ...
 
-    def _show_chart(self, look: Look) -> None:
-        points = list(look.rates.points)
+    def _show_chart(self, snapshot: Snapshot) -> None:
+        points = list(snapshot.rates.points)
         self._chart.show(
             [
                 (_MESSAGES, to_milliseconds([(at, rate) for at, rate, _, _ in points])),
                 (_SUPPRESSED, to_milliseconds([(at, rate) for at, _, _, rate in points])),
                 (_BYTES, to_milliseconds([(at, rate / 1e3) for at, _, rate, _ in points])),
             ],
-            look.at,
+            snapshot.at,
         )
 
 
-def _tiles(overview: Overview, look: Look) -> list[Tile]:
+def _tiles(overview: Overview, snapshot: Snapshot) -> list[Tile]:
     telling = overview.nodes_telling
-    of_all = "" if telling == overview.nodes else f"told by {telling} of {overview.nodes} nodes"
+    of_all = "" if telling == overview.nodes else f"reported by {telling} of {overview.nodes} nodes"
     bytes_per_s, unit = show_bytes(overview.bytes_per_s).split(" ")
     forgotten = overview.topics_forgotten
-    just_gone = [gone for gone in look.gone if gone.event.kind == "expired"]
+    just_gone = [gone for gone in snapshot.gone if gone.event.kind == "expired"]
     gone_note = (
-        f"{clean(just_gone[0].info.name)} expired {say_ago(look.at - just_gone[0].event.at)}"
+        f"{clean(just_gone[0].info.name)} expired {say_ago(snapshot.at - just_gone[0].event.at)}"
         if just_gone
-        else "all are heard"
+        else "all are alive"
     )
     return [
         ("nodes", "Nodes", show_count(overview.nodes), "", gone_note, "bad" if just_gone else ""),

@@ -1,4 +1,4 @@
-"""One open page: header and tabs. Of these only the one in front is told what happens."""
+"""One open page: its header and its tabs, of which only the one in front is updated."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from starlette.requests import Request
 from ..hub import Hub
 from ..metrics.survey_observer import SurveyObserver
 from .elements import ASSETS, Shell
-from .look import Look, Tab
 from .nodes import NodesTab
 from .overview import OverviewTab
 from .publish import PublishTab
 from .sessions import Session
+from .snapshot import Snapshot, Tab
 from .texts import clean
 from .topics import TopicsTab
 from .webhooks import WebhooksTab
 
-#: A page that was hidden for so long does not look any more, until it is seen again.
+#: A page that is hidden for longer stops observing until it is visible again.
 HIDDEN_S_MAX = 300.0
 
 _STYLE = (ASSETS / "style.css").read_text(encoding="utf-8")
 
 
 class Page:
-    """See the head of this file. Made inside the client that asks for it."""
+    """The page of one browser window. Made inside the NiceGUI client that asks for it."""
 
     def __init__(
         self,
@@ -41,12 +41,12 @@ class Page:
         hub: Hub,
         node: str,
         has_logout: bool,
-        last_look: Callable[[], Look | None],
+        last_snapshot: Callable[[], Snapshot | None],
     ) -> None:
         self.client = client
         self.session = session
         self._observer = observer
-        self._last_look = last_look
+        self._last_snapshot = last_snapshot
         self._is_observing = False
         self._hidden_at: float | None = None
         self._topic = request.query_params.get("topic", "")
@@ -65,7 +65,7 @@ class Page:
 
     @property
     def is_due(self) -> bool:
-        """Whether somebody sees this page."""
+        """Whether the page is visible."""
         return self._is_observing and self._hidden_at is None
 
     @property
@@ -76,24 +76,24 @@ class Page:
     def shows_bridges(self) -> bool:
         return self.is_due and self._name == "webhooks"
 
-    def show(self, look: Look) -> None:
-        """Bring the tab in front up to date."""
+    def show(self, snapshot: Snapshot) -> None:
+        """Update the tab in front."""
         if self._tab is not None:
-            self._tab.show(look)
+            self._tab.show(snapshot)
 
     def check(self, now: float) -> None:
-        """A page that nobody sees for long does not look; one whose session is over asks anew."""
+        """Stop observing if the page was hidden for long; reload it if its session is over."""
         if self._hidden_at is not None and now - self._hidden_at > HIDDEN_S_MAX:
-            self._look(False)
+            self._observe(False)
         if self.session.is_over:
             self.client.run_javascript("window.location.reload()")
-            self._look(False)
+            self._observe(False)
         elif self.is_due:
             self.session.use()
 
     def close(self) -> None:
-        """Nobody looks by this page any more; again is nothing."""
-        self._look(False)
+        """Stop observing. Idempotent."""
+        self._observe(False)
         if self._tab is not None:
             self._tab.close()
             self._tab = None
@@ -158,7 +158,7 @@ class Page:
             self._note_place()
 
     def _note_place(self) -> None:
-        """In the address: a page that is loaded anew shows the same."""
+        """Note the tab and the topic in the address, so that a reload shows the same."""
         place = f"/?tab={self._name}"
         if self._topic and self._name in ("topics", "publish"):
             place += f"&topic={quote(self._topic, safe='/')}"
@@ -168,25 +168,25 @@ class Page:
         return "publish" in self.session.rights and not self.session.is_over
 
     def _refresh(self) -> None:
-        look = self._last_look()
-        # A browser need not load its page anew when its session is over, but sees nothing more.
-        if look is not None and self._tab is not None and not self.session.is_over:
-            self._tab.show(look)
+        snapshot = self._last_snapshot()
+        # A browser whose session is over may keep its page open, but it sees nothing new.
+        if snapshot is not None and self._tab is not None and not self.session.is_over:
+            self._tab.show(snapshot)
 
     def _note_visible(self, is_visible: bool) -> None:
         self._hidden_at = None if is_visible else time.monotonic()
         if is_visible:
-            self._look(True)
+            self._observe(True)
             self._refresh()
 
     def _begin(self) -> None:
-        self._look(True)
+        self._observe(True)
 
     def _pause(self) -> None:
         if not self.client.has_socket_connection:
-            self._look(False)
+            self._observe(False)
 
-    def _look(self, is_observing: bool) -> None:
+    def _observe(self, is_observing: bool) -> None:
         if is_observing == self._is_observing or (is_observing and self.client.is_deleted):
             return
         self._is_observing = is_observing

@@ -1,4 +1,4 @@
-"""Publish: a topic, a JSON value, and what became of it."""
+"""Publish: a topic, a JSON value, and the results."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from jsonbus.errors import JsonBusError
 from ..hub import Hub, Published
 from ..values import parse_json
 from .elements import Row, Rows
-from .look import Look
+from .snapshot import Snapshot
 from .texts import clean, count_out, shorten, show_time
 
-#: What is remembered of what was published here.
+#: Results that are shown.
 RESULTS_MAX = 20
 
-#: As much as a person types or pastes; the rest goes by HTTP.
+#: As much as a person types or pastes; larger values go by HTTP.
 VALUE_CHARACTERS_MAX = 200_000
 
 
 class PublishTab:
-    """See the head of this file."""
+    """The tab Publish."""
 
     def __init__(self, hub: Hub, may_publish: Callable[[], bool], node: str, topic: str) -> None:
-        """`may_publish` is asked every time: a session may be over."""
+        """`may_publish` is called every time, since the session may be over."""
         self._hub = hub
         self._may_publish = may_publish
         self._results: list[Row] = []
@@ -61,16 +61,16 @@ class PublishTab:
                 self._button.disable()
                 ui.label("Your token does not carry the right to publish.").classes("hint bad")
         with ui.element("section").classes("card list"):
-            ui.label("What became of it").classes("card-title")
+            ui.label("Results").classes("card-title")
             self._rows = Rows(
-                "What became of it",
+                "Results",
                 (("name", "Topic"), ("value", "Value"), ("result", "Result"), ("when", "at")),
                 empty="Nothing was published here yet.",
                 on_pick=lambda _: None,
-                on_look=lambda: None,
+                on_scroll=lambda: None,
             ).classes("results")
 
-    def show(self, look: Look) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self._rows.show(len(self._results), self._results, first=0)
 
     def close(self) -> None: ...
@@ -96,7 +96,7 @@ class PublishTab:
 
     async def _send(self, topic: str, text: str) -> tuple[str, str]:
         if not self._may_publish():
-            return "your session is over, or may not publish", "bad"
+            return "your session is over, or your token does not allow it", "bad"
         retain = bool(self._retain.value)
         try:
             published = await self._hub.publish(

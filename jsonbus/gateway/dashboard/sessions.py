@@ -1,7 +1,7 @@
-"""Who has shown a token to the dashboard: sessions of browsers, in memory and bounded.
+"""Sessions: the browsers that have shown a token to the dashboard, in memory and bounded.
 
-A browser gets a random number in a cookie and no token; here its digest is kept, with the rights
-that the token carried. So neither a disk, a URL nor a memory dump has anything to log in with.
+A browser gets a random key in a cookie, not the token. The gateway keeps the digest of the key and
+the rights of the token, so that no disk, URL or memory dump holds anything to log in with.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-#: A session that nobody used for so long is over, and none is older than the second.
+#: A session ends when it was unused for IDLE_S_MAX, and at the age of AGE_S_MAX.
 IDLE_S_MAX = 12 * 3600.0
 AGE_S_MAX = 7 * 86_400.0
 
-#: More people than look at one bus; the one that was unused for longest goes first.
+#: More than one bus has observers; the session unused for longest ends first.
 SESSIONS_MAX = 1_000
 
 
 class Session:
-    """What one browser may do, until `is_over`."""
+    """The rights of one browser, until `is_over`."""
 
     __slots__ = ("_clock", "_is_ended", "_is_lasting", "began_at", "rights", "used_at")
 
@@ -32,7 +32,7 @@ class Session:
         *,
         is_lasting: bool = False,
     ) -> None:
-        """`is_lasting`: it ends with the gateway alone."""
+        """`is_lasting`: it ends only with the gateway."""
         self.rights = rights
         self._clock = clock
         self._is_lasting = is_lasting
@@ -47,7 +47,7 @@ class Session:
         return now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
 
     def use(self) -> None:
-        """Somebody is there: the session does not become idle."""
+        """Note that the session is in use: it does not become idle."""
         self.used_at = self._clock()
 
     def end(self) -> None:
@@ -65,7 +65,7 @@ class Sessions:
         return len(self._sessions)
 
     def begin(self, rights: frozenset[str]) -> str:
-        """A new session; returns what its browser has to show."""
+        """Begin a session; return the key that its browser has to show."""
         self._drop_old()
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.popitem(last=False)[1].end()
@@ -74,11 +74,11 @@ class Sessions:
         return key
 
     def find(self, key: str | None) -> Session | None:
-        """The session of a browser that shows this key; it counts as used."""
+        """Return the session with this key and note its use; None if there is none."""
         if not key:
             return None
         digest = _digest(key)
-        # Found by its digest: how long that takes tells nothing about any key.
+        # Found by its digest, so the time of the search reveals nothing about a key.
         session = self._sessions.get(digest)
         if session is None:
             return None
@@ -90,7 +90,7 @@ class Sessions:
         return session
 
     def end(self, key: str | None) -> None:
-        """The browser logs out; again is nothing."""
+        """End a session: the browser logs out. Idempotent."""
         session = self._sessions.pop(_digest(key or ""), None)
         if session is not None:
             session.end()

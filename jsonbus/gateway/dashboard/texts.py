@@ -1,5 +1,4 @@
-"""Figures and values as people read them. Bounded: a value of a megabyte costs no more than what is
-shown of it."""
+"""Figures and values as people read them. The cost follows what is shown, not the value."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from typing import Any
 #: How deep a value is shown.
 DEPTH_MAX = 40
 
-# A browser shows these as nothing, or turns the direction of what follows.
+# A browser shows these as nothing, or reverses the direction of the text after them.
 _ODD = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ODD_BUT_LINES = re.compile(_ODD.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 
 
 def clean(text: str) -> str:
-    """Text from the bus: what cannot be seen is written as JSON would write it."""
+    """Return text from the bus with invisible characters escaped as in JSON."""
     return _ODD.sub(_escape, text)
 
 
@@ -91,12 +90,12 @@ def show_number(number: float) -> str:
 
 
 def shorten(value: Any, characters_max: int = 160) -> str:
-    """A value as one line of JSON, or as much of it as fits."""
+    """Return a value as one line of JSON, cut at `characters_max`."""
     return clean(_join(_write(value, None, 0), characters_max))
 
 
 def write_out(value: Any, characters_max: int = 20_000) -> str:
-    """A value as JSON on many lines, or as much of it as fits."""
+    """Return a value as indented JSON, cut at `characters_max`."""
     return _ODD_BUT_LINES.sub(_escape, _join(_write(value, "  ", 0), characters_max))
 
 
@@ -113,7 +112,7 @@ def _join(pieces: Iterator[str], characters_max: int) -> str:
 
 def _write(value: Any, indent: str | None, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        # A piece of a long string is enough to exceed every limit.
+        # This much of a long string exceeds every limit.
         yield json.dumps(value[:30_000], ensure_ascii=False)
     elif not isinstance(value, dict | list | tuple):
         yield _write_plain(value)
@@ -144,7 +143,7 @@ def _write_members(
 
 
 def _is_row(value: list[Any] | tuple[Any, ...]) -> bool:
-    """A few numbers, which read better in one line."""
+    """Whether it is a few numbers, which read better in one line."""
     return len(value) <= 16 and all(isinstance(each, int | float | None) for each in value)
 
 

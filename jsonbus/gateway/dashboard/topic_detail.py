@@ -1,4 +1,4 @@
-"""One topic: its value, who publishes and who wants it, and its numbers as a chart."""
+"""The chosen topic: its value, its publishers and subscribers, and its numbers as a chart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .charts import COLOURS, LiveChart, Series
 from .elements import Chip, Chips, Fact, Facts
 from .fields import Path, find_fields, name_field
 from .history import FIELD_S, Trace, to_milliseconds
-from .look import Look
+from .snapshot import Snapshot
 from .texts import (
     clean,
     say_ago,
@@ -30,12 +30,12 @@ from .texts import (
 LINES_MAX = len(COLOURS)
 CHIPS_MAX = 60
 
-#: How often a chart is drawn at most.
+#: The shortest time between two drawings of a chart.
 CHART_S = 0.6
 
 
 class TopicDetail:
-    """See the head of this file."""
+    """The right half of the tab Topics."""
 
     def __init__(
         self, observer: SurveyObserver, refresh: Callable[[], None], on_close: Callable[[], None]
@@ -45,7 +45,7 @@ class TopicDetail:
         self._refresh = refresh
         self._trace = Trace("")
         self._unfollow: Callable[[], None] = lambda: None
-        self._chosen: list[Path] | None = None  # None: the first number that comes
+        self._chosen: list[Path] | None = None  # None: the first number in the value
         self._paths: dict[str, Path] = {}
         self._drawn_at = 0.0
         with ui.element("div").classes("card-head"):
@@ -62,7 +62,7 @@ class TopicDetail:
             self._value = ui.label("").classes("value")
 
     def choose(self, topic: str) -> None:
-        """Show another topic; "" is none."""
+        """Show another topic; "" shows none."""
         if topic == self.topic:
             return
         self.close()
@@ -74,33 +74,33 @@ class TopicDetail:
         if topic:
             self._unfollow = self._observer.follow(topic, self._trace.take)
 
-    def show(self, look: Look) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         if not self.topic:
             return
-        view = look.topics.get(self.topic)
+        view = snapshot.topics.get(self.topic)
         if view is None:
             self._facts.show([("State", "not heard yet", "soft")])
             self._value.set_text("")
             self._numbers.set_visibility(False)
             return
-        self._facts.show(_facts(view, look))
+        self._facts.show(_facts(view, snapshot))
         if view.is_value_kept:
             self._value.set_text(write_out(view.value))
         else:
             self._value.set_text(f"{show_bytes(view.size)}: too large to be kept")
-        self._show_numbers(view, look)
+        self._show_numbers(view, snapshot)
 
     def close(self) -> None:
-        """Follow the topic no more; again is nothing."""
+        """Stop following the topic. Idempotent."""
         self._unfollow()
         self._unfollow = lambda: None
 
-    def _show_numbers(self, view: TopicView, look: Look) -> None:
+    def _show_numbers(self, view: TopicView, snapshot: Snapshot) -> None:
         fields = find_fields(view.value)
         if self._chosen is None and fields:
             self._chosen = list(fields)[:1]
             self._trace.choose(self._chosen)
-            self._trace.take(view.message)  # so there is a point at once
+            self._trace.take(view.message)  # to have a point at once
         chosen = self._chosen or []
         self._numbers.set_visibility(bool(fields or chosen))
         shown = {**fields, **{path: None for path in chosen if path not in fields}}
@@ -111,10 +111,10 @@ class TopicDetail:
             colour = COLOURS[chosen.index(path)] if path in chosen else ""
             chips.append((name, clean(name), "" if number is None else show_number(number), colour))
         self._chips.show(chips)
-        self._trace.forget(look.at)
-        if look.at - self._drawn_at < CHART_S:
+        self._trace.forget(snapshot.at)
+        if snapshot.at - self._drawn_at < CHART_S:
             return
-        self._drawn_at = look.at
+        self._drawn_at = snapshot.at
         self._chart.show(
             [
                 (
@@ -123,7 +123,7 @@ class TopicDetail:
                 )
                 for number, path in enumerate(chosen)
             ],
-            look.at,
+            snapshot.at,
         )
 
     def _pick(self, key: str) -> None:
@@ -141,7 +141,7 @@ class TopicDetail:
         self._refresh()
 
 
-def _facts(view: TopicView, look: Look) -> list[Fact]:
+def _facts(view: TopicView, snapshot: Snapshot) -> list[Fact]:
     origin = view.message.origin
     facts: list[Fact] = [
         ("Published by", _names(view.publishers) or clean(origin.name or origin.node), ""),
@@ -150,7 +150,7 @@ def _facts(view: TopicView, look: Look) -> list[Fact]:
         (
             "Heard",
             f"{show_count(view.messages)} messages, {show_bytes(view.bytes)}; last "
-            f"{show_time(view.last_at)} ({say_ago(look.at - view.last_at)})",
+            f"{show_time(view.last_at)} ({say_ago(snapshot.at - view.last_at)})",
             "",
         ),
         ("Size", show_bytes(view.size), ""),
@@ -162,7 +162,7 @@ def _facts(view: TopicView, look: Look) -> list[Fact]:
             ("Order", f"{show_count(view.duplicates)} twice, {show_count(view.late)} late", "")
         )
     if origin.is_retained:
-        facts.append(("State", "retained: published before this page looked", "soft"))
+        facts.append(("State", "retained: published before observation began", "soft"))
     return facts
 
 

@@ -1,7 +1,7 @@
-"""Topics as a tree by their levels, of which some branches are open.
+"""Topics as a tree by their levels, with some branches open.
 
-Made anew when topics come or go, which is seldom; every look in between only reads it. Levels that
-have nothing beside them are one row (`plant/hall-2/line-7`), so deep trees stay readable.
+The tree is rebuilt when topics come or go, which is rare; snapshots in between only read it. Levels
+without siblings share one row (`plant/hall-2/line-7`), so deep trees stay readable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import jsonbus
 
 
 class Branch:
-    """One row of the tree: a topic, or what topics have in common, or both."""
+    """One row of the tree: a topic, a common prefix of topics, or both."""
 
     __slots__ = ("branches", "depth", "is_topic", "name", "path")
 
@@ -24,7 +24,7 @@ class Branch:
         self.branches: dict[str, Branch] = {}
 
     def topics(self) -> Iterator[str]:
-        """All topics here and below."""
+        """Return all topics here and below."""
         if self.is_topic:
             yield self.path
         for branch in self.branches.values():
@@ -32,7 +32,7 @@ class Branch:
 
 
 class TopicTree:
-    """See the head of this file."""
+    """The tree of one page."""
 
     def __init__(self) -> None:
         self._given: tuple[str, list[str]] = ("", [])
@@ -42,8 +42,8 @@ class TopicTree:
         self._rows: list[Branch] | None = None
 
     def update(self, topics: Iterable[str], wanted: str = "") -> None:
-        """These are the topics; `wanted` is what people type to see some of them: a pattern, or a
-        part of the name. All of the tree is open then."""
+        """Set the topics; `wanted` filters them by a pattern or a part of the name. A filtered tree
+        is all open."""
         given = (wanted, list(topics))
         if given == self._given:
             return
@@ -55,7 +55,7 @@ class TopicTree:
     def toggle(self, path: str) -> None:
         """Open a branch, or close it."""
         self._open ^= {path}
-        if len(self._open) > 10_000:  # somebody else than a person
+        if len(self._open) > 10_000:  # more than a person would open
             self._open.clear()
         self._rows = None
 
@@ -69,7 +69,7 @@ class TopicTree:
         self._rows = None
 
     def open_first(self, rows_max: int) -> None:
-        """Open what fits on a screen, from the outside in."""
+        """Open branches that fit on a screen, from the outside in."""
         waiting = list(self._root.branches.values())
         rows = len(waiting)
         for branch in waiting:
@@ -82,7 +82,7 @@ class TopicTree:
         self._rows = None
 
     def rows(self) -> list[Branch]:
-        """What is to be seen, from top to bottom."""
+        """Return the visible rows, from top to bottom."""
         if self._rows is None:
             self._rows = list(self._list(self._root))
         return self._rows
@@ -95,7 +95,7 @@ class TopicTree:
 
 
 def filter_topics(topics: Iterable[str], wanted: str) -> list[str]:
-    """Those that match a pattern, or have the text in their name, whatever its case."""
+    """Return the topics that match a pattern, or contain the text in any case."""
     if not wanted:
         return list(topics)
     if "*" in wanted:
@@ -122,7 +122,7 @@ def _grow(topics: list[str]) -> Branch:
 
 
 def _settle(branch: Branch, depth: int) -> None:
-    """Join levels that have nothing beside them, and count how deep the others are."""
+    """Join levels without siblings, and note the depth of the others."""
     branch.depth = depth
     for name, below in list(branch.branches.items()):
         while len(below.branches) == 1 and not below.is_topic:

@@ -1,5 +1,5 @@
-"""Topics: a tree by levels with live values and rates, or the busiest first; beside it the topic
-that was chosen."""
+"""Topics: a tree by levels with live values and rates, or the busiest first; beside it the chosen
+topic."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jsonbus.survey import TopicView
 
 from ..metrics.survey_observer import SurveyObserver
 from .elements import Row, Rows
-from .look import Look, busiest_first
+from .snapshot import Snapshot, busiest_first
 from .texts import clean, count_out, shorten, show_ago, show_bytes, show_count, show_rate
 from .topic_detail import TopicDetail
 from .topic_tree import Branch, TopicTree, filter_topics
 
-#: At first so many rows are opened.
+#: Branches are opened at first as far as this many rows go.
 FIRST_ROWS = 40
 
-#: Topics are 128 characters at most, and so is what somebody searches for.
+#: A topic has at most 128 characters, and so does a search.
 SEARCH_CHARACTERS_MAX = 128
 
 _COLUMNS = (
@@ -32,7 +32,7 @@ _COLUMNS = (
 
 
 class TopicsTab:
-    """See the head of this file."""
+    """The tab Topics."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class TopicsTab:
         refresh: Callable[[], None],
         on_topic: Callable[[str], None],
     ) -> None:
-        """`topic` is chosen at first, if it is not empty; `on_topic` is told of every other."""
+        """`topic` is chosen at first, unless it is empty; `on_topic` gets every later choice."""
         self._refresh = refresh
         self._on_topic = on_topic
         self._tree = TopicTree()
         self._is_fresh = True
         self._wanted = ""
         self._order = "tree"
-        self._look: Look | None = None
+        self._snapshot: Snapshot | None = None
         with ui.element("div").classes("split") as self._split:
             with ui.element("section").classes("card list"):
                 with ui.element("div").classes("toolbar"):
@@ -66,7 +66,7 @@ class TopicsTab:
                     _COLUMNS,
                     empty="No topic was heard yet.",
                     on_pick=self._pick,
-                    on_look=refresh,
+                    on_scroll=refresh,
                     is_tree=True,
                 ).classes("topics")
             with ui.element("section").classes("card detail"):
@@ -82,49 +82,50 @@ class TopicsTab:
         self._on_topic(topic)
         self._refresh()
 
-    def show(self, look: Look) -> None:
-        self._look = look
-        self._show_rows(look)
-        self._detail.show(look)
+    def show(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._show_rows(snapshot)
+        self._detail.show(snapshot)
 
     def close(self) -> None:
         self._detail.close()
 
-    def _show_rows(self, look: Look) -> None:
-        total_topics = len(look.topics)
+    def _show_rows(self, snapshot: Snapshot) -> None:
+        total_topics = len(snapshot.topics)
         if self._order == "rate":
-            topics = filter_topics(look.topics, self._wanted)
-            views = sorted((look.topics[topic] for topic in topics), key=busiest_first)
+            topics = filter_topics(snapshot.topics, self._wanted)
+            views = sorted((snapshot.topics[topic] for topic in topics), key=busiest_first)
             window = self._rows.window(len(views))
             seen = views[window.start : window.stop]
-            rows = [_topic_row(clean(view.topic), view, look) for view in seen]
+            rows = [_topic_row(clean(view.topic), view, snapshot) for view in seen]
             self._show(len(views), rows, window, len(views), total_topics)
             return
-        self._tree.update(look.topics, self._wanted)
-        if self._is_fresh and look.topics:
+        self._tree.update(snapshot.topics, self._wanted)
+        if self._is_fresh and snapshot.topics:
             self._is_fresh = False
             self._tree.open_first(FIRST_ROWS)
         branches = self._tree.rows()
         window = self._rows.window(len(branches))
-        rows = [self._branch_row(each, look) for each in branches[window.start : window.stop]]
+        rows = [self._branch_row(each, snapshot) for each in branches[window.start : window.stop]]
         found = total_topics
         if self._wanted:
             found = sum(1 for each in branches if each.is_topic)
         self._show(len(branches), rows, window, found, total_topics)
 
     def _show(self, total: int, rows: list[Row], window: range, found: int, of: int) -> None:
-        empty = f"Of {count_out(of, 'topic')} none is called so." if self._wanted and of else (
-            "No topic was heard yet: whatever somebody publishes, and somebody wants, appears here."
+        empty = f"None of {count_out(of, 'topic')} matches." if self._wanted and of else (
+            "No topic was heard yet. Messages that somebody wants appear here."
         )  # fmt: skip
         self._rows.show(total, rows, first=window.start, chosen=self._detail.topic, empty=empty)
         count = count_out(of, "topic")
         self._count.set_text(f"{show_count(found)} of {count}" if self._wanted else count)
 
-    def _branch_row(self, branch: Branch, look: Look) -> Row:
+    def _branch_row(self, branch: Branch, snapshot: Snapshot) -> Row:
         if not branch.branches:
-            return _topic_row(clean(branch.name), look.topics.get(branch.path), look, branch)
-        views = [look.topics[topic] for topic in branch.topics() if topic in look.topics]
-        own = look.topics.get(branch.path) if branch.is_topic else None
+            view = snapshot.topics.get(branch.path)
+            return _topic_row(clean(branch.name), view, snapshot, branch)
+        views = [snapshot.topics[topic] for topic in branch.topics() if topic in snapshot.topics]
+        own = snapshot.topics.get(branch.path) if branch.is_topic else None
         value = shorten(own.value) if own is not None else count_out(len(views), "topic")
         return Row(
             branch.path,
@@ -133,7 +134,7 @@ class TopicsTab:
                 (value, "" if own is not None else "soft"),
                 show_rate(sum(view.rate for view in views)),
                 show_bytes(sum(view.bytes_per_s for view in views)),
-                show_ago(look.at - max((view.last_at for view in views), default=look.at)),
+                show_ago(snapshot.at - max((view.last_at for view in views), default=snapshot.at)),
             ),
             branch.depth,
             self._tree.is_open(branch),
@@ -148,7 +149,7 @@ class TopicsTab:
             if not branch.is_topic:
                 self._refresh()
                 return
-        if self._look is not None and key in self._look.topics:
+        if self._snapshot is not None and key in self._snapshot.topics:
             self.choose(key)
 
     def _search(self, event: events.ValueChangeEventArguments[str | None]) -> None:
@@ -162,12 +163,14 @@ class TopicsTab:
         self._refresh()
 
 
-def _topic_row(name: str, view: TopicView | None, look: Look, branch: Branch | None = None) -> Row:
+def _topic_row(
+    name: str, view: TopicView | None, snapshot: Snapshot, branch: Branch | None = None
+) -> Row:
     depth = 0 if branch is None else branch.depth
     if view is None:  # forgotten just now
         return Row("" if branch is None else branch.path, (name, "", "", "", ""), depth)
     value = shorten(view.value) if view.is_value_kept else f"{show_bytes(view.size)}, not kept"
-    age_s = look.at - view.last_at
+    age_s = snapshot.at - view.last_at
     return Row(
         view.topic,
         (

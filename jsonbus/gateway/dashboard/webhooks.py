@@ -1,4 +1,4 @@
-"""Webhooks and Spark bridges: what waits for each of them, and what went wrong last."""
+"""Webhooks and Spark bridges: what waits for each, and the last error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nicegui import ui
 from ..metrics.bridges import BridgeState
 from ..webhooks.accounts import SubscriberView
 from .elements import Row, Rows
-from .look import Look
+from .snapshot import Snapshot
 from .texts import clean, count_out, say_ago, show_bytes, show_count
 
 _COLUMNS = (
@@ -37,7 +37,7 @@ _BRIDGE_COLUMNS = (
 
 
 class WebhooksTab:
-    """See the head of this file."""
+    """The tab Webhooks."""
 
     def __init__(self, refresh: Callable[[], None]) -> None:
         with ui.element("section").classes("card list"):
@@ -47,10 +47,10 @@ class WebhooksTab:
             self._rows = Rows(
                 "Webhooks",
                 _COLUMNS,
-                empty="No webhook subscribes. One is made by "
+                empty="There is no webhook. Create one with "
                 "/subscribe?topic=TOPIC&subscriberName=NAME&url=ADDRESS",
                 on_pick=lambda _: None,
-                on_look=refresh,
+                on_scroll=refresh,
             ).classes("webhooks")
         with ui.element("section").classes("card list"):
             with ui.element("div").classes("toolbar"):
@@ -59,19 +59,19 @@ class WebhooksTab:
             self._bridges = Rows(
                 "Spark bridges",
                 _BRIDGE_COLUMNS,
-                empty="No bridge to Spark is on the bus. One is started by: jsonbus bridge",
+                empty="There is no Spark bridge on the bus. Start one with: jsonbus bridge",
                 on_pick=lambda _: None,
-                on_look=refresh,
+                on_scroll=refresh,
             ).classes("bridges")
 
-    def show(self, look: Look) -> None:
-        views = sorted(look.subscribers(), key=lambda view: (-view.backlog, view.name))
+    def show(self, snapshot: Snapshot) -> None:
+        views = sorted(snapshot.subscribers(), key=lambda view: (-view.backlog, view.name))
         window = self._rows.window(len(views))
-        rows = [_row(view, look) for view in views[window.start : window.stop]]
+        rows = [_row(view, snapshot) for view in views[window.start : window.stop]]
         self._rows.show(len(views), rows, first=window.start)
         waiting = sum(view.backlog for view in views)
         self._count.set_text(count_out(waiting, "message waits", "messages wait") if views else "")
-        states = list(look.bridges())
+        states = list(snapshot.bridges())
         window = self._bridges.window(len(states))
         now = time.monotonic()
         rows = [_bridge_row(state, now) for state in states[window.start : window.stop]]
@@ -81,13 +81,14 @@ class WebhooksTab:
     def close(self) -> None: ...
 
 
-def _row(view: SubscriberView, look: Look) -> Row:
+def _row(view: SubscriberView, snapshot: Snapshot) -> Row:
     error, style = "", ""
     if view.last_error is not None:
-        ago = "" if view.last_error_at is None else f" ({say_ago(look.at - view.last_error_at)})"
-        error = clean(view.last_error) + ago
+        error = clean(view.last_error)
+        if view.last_error_at is not None:
+            error += f" ({say_ago(snapshot.at - view.last_error_at)})"
         if view.retry_at is not None:
-            error += f"; next try in {max(0.0, view.retry_at - look.at):.0f} s"
+            error += f"; next try in {max(0.0, view.retry_at - snapshot.at):.0f} s"
             style = "bad"
     return Row(
         view.name,

@@ -77,16 +77,7 @@ class NodeFamilies:
 
     def collect(self, nodes: Sequence[jsonbus.NodeInfo], wall: float) -> Iterator[Family]:
         """`wall`: seconds since 1970."""
-        told: dict[str, tuple[int, ...]] = {}
-        for info in nodes:
-            totals = info.totals
-            if totals is None:
-                if not info.is_plain:
-                    continue  # its totals are on their way
-                totals = jsonbus.Totals()
-            busy = totals.sent + totals.suppressed + totals.received + info.received
-            told[info.node] = (busy, *totals, info.received, info.lost)
-        self._series.update(told)
+        self._series.update(_figures_of(nodes))
         modes = Counter(info.mode for info in nodes)
         yield Family(
             "jsonbus_nodes",
@@ -307,3 +298,16 @@ def _counters(
 def _describe_node(info: jsonbus.NodeInfo) -> Labels:
     master = "true" if info.is_master else "false"
     return info.node, info.name, info.host or "", info.version or "", info.mode, master
+
+
+def _figures_of(nodes: Sequence[jsonbus.NodeInfo]) -> dict[str, tuple[int, ...]]:
+    told: dict[str, tuple[int, ...]] = {}
+    for info in nodes:
+        totals = info.totals
+        if totals is None:
+            if not info.is_plain:
+                continue  # its totals are on their way
+            totals = jsonbus.Totals()
+        busy = totals.sent + totals.suppressed + totals.received + info.received
+        told[info.node] = (busy, *totals, info.received, info.lost)
+    return told

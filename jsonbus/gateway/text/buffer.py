@@ -16,45 +16,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from .wire import Command
 
-
-class CommandSource(Protocol):
-    """A client, as the buffer sees it. The attributes belong to the buffer."""
-
-    #: Commands read and not yet taken.
-    commands: deque[Command]
-    #: Whether it is in line or a handler has it.
-    has_turn: bool
-    #: Whether it waits for room, and receives nothing meanwhile.
-    waits_for_room: bool
-
-    def next_command(self) -> Command | None: ...
-
-    def pause_receiving(self) -> None: ...
-
-    def resume_receiving(self) -> None: ...
+if TYPE_CHECKING:
+    from .client import TextClient
 
 
-C = TypeVar("C", bound=CommandSource)
-
-
-class CommandBuffer(Generic[C]):
+class CommandBuffer:
     """See the head of this file. Everything in one event loop."""
 
     def __init__(self, commands_max: int) -> None:
         self._commands_max = commands_max
-        self._line: asyncio.Queue[C] = asyncio.Queue()
-        self._waiting_for_room: deque[C] = deque()
+        self._line: asyncio.Queue[TextClient] = asyncio.Queue()
+        self._waiting_for_room: deque[TextClient] = deque()
         #: Commands held now, and the most there ever were.
         self.held = 0
         self.held_most = 0
         self.is_empty = asyncio.Event()
         self.is_empty.set()
 
-    def fill(self, client: C) -> None:
+    def fill(self, client: TextClient) -> None:
         """Read the client's commands as far as there is room; to be called when bytes came."""
         if client.waits_for_room:
             return
@@ -68,12 +51,12 @@ class CommandBuffer(Generic[C]):
         client.pause_receiving()
         self._waiting_for_room.append(client)
 
-    async def take(self) -> tuple[C, Command]:
+    async def take(self) -> tuple[TextClient, Command]:
         """The next command, of the client whose turn it is; `done` must follow."""
         client = await self._line.get()
         return client, client.commands.popleft()
 
-    def done(self, client: C) -> None:
+    def done(self, client: TextClient) -> None:
         """The command taken was executed: there is room, and the client may have its next turn."""
         self.held -= 1
         if client.commands:
@@ -84,7 +67,7 @@ class CommandBuffer(Generic[C]):
         if not self.held:
             self.is_empty.set()
 
-    def _put(self, client: C, command: Command) -> None:
+    def _put(self, client: TextClient, command: Command) -> None:
         client.commands.append(command)
         if not self.held:
             self.is_empty.clear()

@@ -8,8 +8,8 @@ chunks wait in the client's backlog, where they cost a reference each; asyncio's
 would copy them for every client, holds no more than the rest of one write. A client whose backlog
 exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
 waiting for it would cost the others. One line is kept always, however large. What all clients'
-backlogs, asyncio's buffers and half lines of input take together is in the owner's budget; when
-that is exceeded the owner cuts off those for whom the most is kept.
+backlogs, asyncio's buffers and half lines of input take together is in the server's budget; when
+that is exceeded the server cuts off those for whom the most is kept.
 
 How a client ends
 -----------------
@@ -30,10 +30,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from .backlog import PIECE_BYTES, Chunk, LineBacklog, LineBudget
+from .backlog import PIECE_BYTES, Chunk, LineBacklog
 from .wire import Command, CommandReader, format_error
+
+if TYPE_CHECKING:
+    from .server import TextServer
 
 #: How long a client may take to read the rest and close, after its last command.
 FINISH_S_MAX = 5.0
@@ -44,43 +47,11 @@ KEEPALIVE_INTERVAL_S = 20
 KEEPALIVE_PROBES = 3
 
 
-class ClientOwner(Protocol):
-    """What a client needs of its server."""
-
-    #: Shared by all clients: what is received is copied out of it before the next one receives. Its
-    #: size is what one client at most gives at a time.
-    receive_buffer: memoryview
-    backlog_lines_max: int
-    backlog_bytes_max: int
-    #: For all of them together.
-    budget: LineBudget
-
-    def admit(self, client: TextClient) -> None:
-        """Greet a client that just connected, or turn it away."""
-        ...
-
-    def has_input(self, client: TextClient) -> None: ...
-
-    def end_subscriptions(self, client: TextClient) -> None:
-        """No more deliveries to the client."""
-        ...
-
-    def count_dropped(self, client: TextClient) -> None:
-        """It is being cut off, since it did not read."""
-        ...
-
-    def keep_budget(self) -> None:
-        """The budget is exceeded: cut off whom it takes, maybe the one who calls."""
-        ...
-
-    def is_gone(self, client: TextClient) -> None: ...
-
-
 class TextClient(asyncio.BufferedProtocol):
     """See the head of this file. Everything in the server's event loop."""
 
-    def __init__(self, owner: ClientOwner) -> None:
-        self._owner = owner
+    def __init__(self, server: TextServer) -> None:
+        self._server = server
         self._reader = CommandReader()
         self._transport: asyncio.Transport | None = None  # from connection made to lost
         self._is_choked = False  # the transport has bytes that the socket did not take
@@ -88,7 +59,7 @@ class TextClient(asyncio.BufferedProtocol):
         self._half_line_bytes = 0  # of the input, the same
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.backlog = LineBacklog(owner.budget)
+        self.backlog = LineBacklog(server.budget)
         self.id = ""
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
@@ -99,7 +70,8 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_writable = False
         self.is_finishing = False
         self.is_lost = False
-        #: What the command buffer needs.
+        #: For the command buffer: commands read and not yet taken; whether this client is in line
+        #: or a handler has it; whether it waits for room, and receives nothing meanwhile.
         self.commands: deque[Command] = deque()
         self.has_turn = False
         self.waits_for_room = False
@@ -136,15 +108,15 @@ class TextClient(asyncio.BufferedProtocol):
         """Put a chunk in the backlog; cuts the client off if that is too much."""
         if self.is_lost or self.is_finishing:
             return
-        owner = self._owner
-        if not self.backlog.append(chunk, owner.backlog_lines_max, owner.backlog_bytes_max):
+        server = self._server
+        if not self.backlog.append(chunk, server.limits.backlog_lines, server.limits.backlog_bytes):
             self.cut_off()
-        elif owner.budget.is_exceeded:
-            owner.keep_budget()
+        elif server.budget.is_exceeded:
+            server.keep_budget()
 
     def cut_off(self) -> None:
         """Close at once, since too much is kept for it."""
-        self._owner.count_dropped(self)
+        self._server.count_dropped(self)
         self.abort()
 
     @property
@@ -176,7 +148,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.is_finishing = True
         self.is_writable = False
         self._count_half_line(0)
-        self._owner.end_subscriptions(self)
+        self._server.end_subscriptions(self)
         self.set_deadline(FINISH_S_MAX)
         self.resume_receiving()
         if not self._is_choked:
@@ -228,29 +200,29 @@ class TextClient(asyncio.BufferedProtocol):
         _keep_alive(transport.get_extra_info("socket"))
         self.peer = _name_of(transport.get_extra_info("peername"))
         self.is_writable = True
-        self._owner.admit(self)
+        self._server.admit(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._owner.receive_buffer
+        return self._server.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_finishing or self.is_lost:
             return
-        self._reader.feed(self._owner.receive_buffer[:nbytes])
-        self._owner.has_input(self)
+        self._reader.feed(self._server.receive_buffer[:nbytes])
+        self._server.has_input(self)
         # What waits for room in the command buffer is not counted: its sender has done no wrong.
         half_line_bytes = 0 if self.waits_for_room else self._reader.unread_bytes
         if half_line_bytes != self._half_line_bytes:
             self._count_half_line(half_line_bytes)
-            if self._owner.budget.is_exceeded:
-                self._owner.keep_budget()
+            if self._server.budget.is_exceeded:
+                self._server.keep_budget()
 
     def eof_received(self) -> bool:
         self._has_input_ended = True
         if self.is_finishing:
             return self._is_choked or bool(self.backlog)
         self._reader.feed_end()
-        self._owner.has_input(self)
+        self._server.has_input(self)
         return True
 
     def pause_writing(self) -> None:
@@ -258,8 +230,8 @@ class TextClient(asyncio.BufferedProtocol):
         self._is_choked = True
         self.is_writable = False
         self._count_choked(self._transport.get_write_buffer_size())
-        if self._owner.budget.is_exceeded:
-            self._owner.keep_budget()
+        if self._server.budget.is_exceeded:
+            self._server.keep_budget()
 
     def resume_writing(self) -> None:
         assert self._transport is not None
@@ -284,12 +256,12 @@ class TextClient(asyncio.BufferedProtocol):
             self.leave_if_gone()
         else:
             self._reader.feed_end()
-            self._owner.has_input(self)
+            self._server.has_input(self)
 
     def leave_if_gone(self) -> None:
         """To be called when the last command was executed, too."""
         if self._transport is None and self._reader.is_over and not self.commands:
-            self._owner.is_gone(self)
+            self._server.is_gone(self)
 
     def _lose(self) -> None:
         if self.is_lost:
@@ -300,14 +272,14 @@ class TextClient(asyncio.BufferedProtocol):
         self.backlog.clear()
         self._count_choked(0)
         self._count_half_line(0)
-        self._owner.end_subscriptions(self)
+        self._server.end_subscriptions(self)
 
     def _count_half_line(self, size_bytes: int) -> None:
-        self._owner.budget.bytes += size_bytes - self._half_line_bytes
+        self._server.budget.bytes += size_bytes - self._half_line_bytes
         self._half_line_bytes = size_bytes
 
     def _count_choked(self, size_bytes: int) -> None:
-        self._owner.budget.bytes += size_bytes - self._choked_bytes
+        self._server.budget.bytes += size_bytes - self._choked_bytes
         self._choked_bytes = size_bytes
 
     def _on_deadline(self) -> None:

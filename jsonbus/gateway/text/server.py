@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import jsonbus
 from jsonbus.errors import PayloadError, TransportError
@@ -56,36 +57,34 @@ PIECE_OF_MANY_BYTES = 8_192
 _CLOSING = "the gateway is closing: connect again later"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextLimits:
+    """What text clients may use."""
+
+    #: Commands that are executed at the same time.
+    handlers: int = 5
+    #: Commands that are held, including those.
+    commands: int = 1_000
+    clients: int = 10_000
+    #: Unread lines and bytes of one client, and the memory that those of all clients take.
+    backlog_lines: int = 10_000
+    backlog_bytes: int = 1 << 20
+    total_backlog_bytes: int = TOTAL_BACKLOG_BYTES_MAX
+    #: Where tokens are needed, a client must send one within this time.
+    auth_s: float = 30.0
+
+
 class TextServer:
-    """Serves text clients. Everything in the event loop of the hub.
+    """Serves text clients. Use it in the event loop of the hub."""
 
-    `handlers` commands are executed at the same time, at most `buffer` are held in all; a client
-    may have `backlog_lines_max` lines and `backlog_bytes_max` bytes unread, all together bytes that
-    take `total_backlog_bytes_max`. With tokens, a client must send one within `auth_timeout_s`.
-    """
-
-    def __init__(
-        self,
-        hub: Hub,
-        access: Access,
-        *,
-        handlers: int = 5,
-        buffer: int = 1_000,
-        clients_max: int = 10_000,
-        backlog_lines_max: int = 10_000,
-        backlog_bytes_max: int = 1 << 20,
-        total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX,
-        auth_timeout_s: float = 30.0,
-    ) -> None:
+    def __init__(self, hub: Hub, access: Access, limits: TextLimits | None = None) -> None:
+        self.limits = limits = limits or TextLimits()
         self._access = access
         self._store: jsonbus.SubscriptionStore[TextClient] = jsonbus.SubscriptionStore()
         self._commands = TextCommands(hub, access, self._store)
-        self._buffer: CommandBuffer[TextClient] = CommandBuffer(buffer)
-        self._handlers_max = handlers
+        self._buffer: CommandBuffer = CommandBuffer(limits.commands)
         self._handlers: list[asyncio.Task[None]] = []
         self._clients: set[TextClient] = set()  # with those lost whose commands are not done
-        self._clients_max = clients_max
-        self._auth_timeout_s = auth_timeout_s
         self._server: asyncio.Server | None = None
         self._is_closing = False
         self._takes_commands = True
@@ -98,12 +97,11 @@ class TextServer:
         self._deliveries = self._unwritable = 0
         #: Where it listens; of several addresses the first.
         self.address: tuple[str, int] = ("", 0)
-        # For the clients; see ClientOwner.
+        #: Shared by all clients: a client copies what it received before the next one receives.
+        #: Its size bounds what one client receives at a time.
         self._receive_buffer = memoryview(bytearray(PIECE_BYTES))
         self.receive_buffer = self._receive_buffer
-        self.backlog_lines_max = backlog_lines_max
-        self.backlog_bytes_max = backlog_bytes_max
-        self.budget = LineBudget(total_backlog_bytes_max)
+        self.budget = LineBudget(limits.total_backlog_bytes)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 is any free one, see `address`. Raises TransportError."""
@@ -121,7 +119,7 @@ class TextServer:
         self.address = self._server.sockets[0].getsockname()[:2]
         self._handlers = [
             loop.create_task(self._handle(), name=f"text handler {number}")
-            for number in range(self._handlers_max)
+            for number in range(self.limits.handlers)
         ]
         logger.debug("= text clients are served on %s:%d", *self.address)
 
@@ -196,22 +194,23 @@ class TextServer:
             "backlog_bytes": self.budget.bytes,
         }
 
-    # What clients call; see ClientOwner.
+    # ---- Called by clients
 
     def admit(self, client: TextClient) -> None:
+        """Greet a client that has just connected, or turn it away."""
         if self._is_closing:
             client.turn_away(_CLOSING)
             return
-        if len(self._clients) >= self._clients_max:
+        if len(self._clients) >= self.limits.clients:
             self._refused += 1
             self._refusal_warnings.warning(
                 "a text client at %s was refused: %d are connected, at most %d are allowed",
                 client.peer,
                 len(self._clients),
-                self._clients_max,
+                self.limits.clients,
             )
             client.turn_away(
-                f"too many clients, at most {self._clients_max:,} are allowed: try again later"
+                f"too many clients, at most {self.limits.clients:,} are allowed: try again later"
             )
             return
         self._accepted += 1
@@ -222,19 +221,22 @@ class TextServer:
         client.id = str(self._accepted)
         client.rights = self._access.rights_of(None)
         if not client.rights:
-            client.set_deadline(self._auth_timeout_s)
+            client.set_deadline(self.limits.auth_s)
         client.send(format_reply("connection_ack", client.id))
 
     def has_input(self, client: TextClient) -> None:
+        """Read the client's commands into the buffer."""
         if self._takes_commands:
             self._buffer.fill(client)
         elif client.is_lost:
             self.is_gone(client)
 
     def end_subscriptions(self, client: TextClient) -> None:
+        """Deliver nothing more to the client."""
         self._commands.end_subscriptions(client)
 
     def count_dropped(self, client: TextClient) -> None:
+        """Count and log a client that is cut off because it did not read."""
         self._dropped += 1
         self._drop_warnings.warning(
             "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
@@ -246,8 +248,11 @@ class TextServer:
         )
 
     def keep_budget(self) -> None:
-        # Whoever has the most unread is the furthest behind, of those who want the same. Nothing is
-        # kept for one who is cut off, so that the number of clients bounds the rounds.
+        """Cut off the clients with the most unread bytes, perhaps the caller, to keep the budget.
+
+        Of the clients of one topic those are the furthest behind. A client that is cut off holds
+        nothing, so the number of clients bounds the loop.
+        """
         while self.budget.is_exceeded and self._clients:
             furthest = max(self._clients, key=_held_bytes_of)
             if not furthest.held_bytes:
@@ -256,6 +261,7 @@ class TextServer:
             furthest.cut_off()
 
     def is_gone(self, client: TextClient) -> None:
+        """Forget a client that is lost and whose last command was executed."""
         self._clients.discard(client)
         if len(self._clients) == CLIENTS_MANY - 1:
             self.receive_buffer = self._receive_buffer

@@ -18,7 +18,7 @@ import websockets.asyncio.client
 
 from jsonbus.gateway.dashboard import dashboard as dashboard_module
 from jsonbus.gateway.dashboard import sessions as sessions_module
-from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from jsonbus.gateway.http.access import read_token
 from tests.aio.running import asynctest, until
 from tests.helpers import find_free_port
@@ -32,14 +32,10 @@ SOCKET = (
 
 @asynccontextmanager
 async def gateway(*tokens: str, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with Gateway(
-        text_port=None,
-        tokens=map(read_token, tokens),
-        dashboard=True,
-        port=find_free_port(),
-        interface="lo",
-        **options,
-    ) as opened:
+    config = GatewayConfig(
+        text_port=None, tokens=map(read_token, tokens), dashboard=True, **options
+    )
+    async with Gateway(config, port=find_free_port(), interface="lo") as opened:
         host, port = opened.http_address
         async with httpx.AsyncClient(base_url=f"http://{host}:{port}", trust_env=False) as http:
             http.gateway = opened  # type: ignore[attr-defined]

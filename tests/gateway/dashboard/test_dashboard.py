@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("nicegui")
 
 from jsonbus.gateway import gateway as gateway_module
-from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from tests.helpers import find_free_port
 
 
 def make_gateway(**options: Any) -> Gateway:
-    return Gateway(text_port=None, port=find_free_port(), interface="lo", **options)
+    return Gateway(GatewayConfig(text_port=None, **options), port=find_free_port(), interface="lo")
 
 
 async def get(gateway: Gateway, path: str) -> httpx.Response:

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from jsonbus.gateway.gateway import Gateway
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
 from jsonbus.gateway.metrics.help_texts import TEXTS
 from tests.aio.running import asynctest, until
 from tests.gateway.metrics.scraped import Scraped
@@ -77,7 +77,9 @@ async def test_two_gateways_in_one_process_do_not_share_figures() -> None:
 @asynctest
 async def test_no_name_that_was_ever_told_has_vanished() -> None:
     has_dashboard = importlib.util.find_spec("nicegui") is not None
-    async with Gateway(interface="lo", port=find_free_port(), dashboard=has_dashboard) as gateway:
+    async with Gateway(
+        GatewayConfig(dashboard=has_dashboard), interface="lo", port=find_free_port()
+    ) as gateway:
         host, port = gateway.http_address
         async with httpx.AsyncClient(trust_env=False) as http:
             text = (await http.get(f"http://{host}:{port}/metrics")).text

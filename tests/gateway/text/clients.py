@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonbus
 from jsonbus.core.message import Origin, make_message
-from jsonbus.gateway.text.server import TextServer
+from jsonbus.gateway.text.server import TextLimits, TextServer
 
 TIMEOUT_S = 60.0  # for machines that are slow or busy: a test that passes never waits for it
 
@@ -100,7 +100,7 @@ async def serving(
     hub: Any = None, access: Any = None, **options: Any
 ) -> AsyncIterator[tuple[TextServer, Any]]:
     hub = HandHub() if hub is None else hub
-    server = TextServer(hub, Tokens() if access is None else access, **options)
+    server = TextServer(hub, Tokens() if access is None else access, TextLimits(**options))
     hub.add_sink(server.take)
     await server.start("127.0.0.1", 0)
     try:

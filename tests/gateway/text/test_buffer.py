@@ -38,7 +38,7 @@ class Source:
 
 def test_clients_take_turns_however_many_commands_one_of_them_sent() -> None:
     async def scenario() -> None:
-        buffer: CommandBuffer[Source] = CommandBuffer(100)
+        buffer: CommandBuffer = CommandBuffer(100)
         many, few = Source("many", 50), Source("few", 2)
         buffer.fill(many)
         buffer.fill(few)
@@ -55,7 +55,7 @@ def test_clients_take_turns_however_many_commands_one_of_them_sent() -> None:
 
 def test_room_is_given_in_turns_so_that_nobody_fills_the_buffer_alone() -> None:
     async def scenario() -> None:
-        buffer: CommandBuffer[Source] = CommandBuffer(3)
+        buffer: CommandBuffer = CommandBuffer(3)
         first, second = Source("first", 100), Source("second", 3)
         buffer.fill(first)
         buffer.fill(second)
@@ -93,7 +93,7 @@ def test_nothing_is_lost_and_the_bound_holds(
 ) -> None:
     dice = random.Random(seed)
 
-    async def handle(buffer: CommandBuffer[Source], done: list[tuple[str, Any]]) -> None:
+    async def handle(buffer: CommandBuffer, done: list[tuple[str, Any]]) -> None:
         running: set[str] = set()
         while True:
             client, command = await buffer.take()
@@ -106,7 +106,7 @@ def test_nothing_is_lost_and_the_bound_holds(
             buffer.done(client)
 
     async def scenario() -> None:
-        buffer: CommandBuffer[Source] = CommandBuffer(commands_max)
+        buffer: CommandBuffer = CommandBuffer(commands_max)
         done: list[tuple[str, Any]] = []
         tasks = [asyncio.create_task(handle(buffer, done)) for _ in range(handlers)]
         sources = [Source(str(number), count) for number, count in enumerate(counts)]
@@ -181,7 +181,7 @@ def test_no_more_handlers_work_than_there_are() -> None:
 
 def test_full_buffer_makes_the_sender_wait_and_drops_nothing() -> None:
     async def scenario() -> None:
-        async with serving(buffer=20) as (server, hub), connected(server) as client:
+        async with serving(commands=20) as (server, hub), connected(server) as client:
             hub.gate.clear()
             text = "x" * 1_000
             transport = client.writer.transport
@@ -213,7 +213,7 @@ def test_full_buffer_makes_the_sender_wait_and_drops_nothing() -> None:
 
 def test_other_clients_get_their_turn_while_one_floods() -> None:
     async def scenario() -> None:
-        async with serving(buffer=10, handlers=1) as (server, hub):
+        async with serving(commands=10, handlers=1) as (server, hub):
             hub.gate.clear()
             flooder, other = await connect(server), await connect(server)
             flooder.send(*("publish flood x" for _ in range(1_000)))

@@ -104,8 +104,8 @@ async def subscribed_deaf(server: TextServer, pattern: str) -> LineClient:
 @pytest.mark.parametrize(
     ("limits", "reached"),
     [
-        ({"backlog_bytes_max": 100_000}, "backlog_bytes"),
-        ({"backlog_lines_max": 200}, "lines_waiting"),
+        ({"backlog_bytes": 100_000}, "backlog_bytes"),
+        ({"backlog_lines": 200}, "lines_waiting"),
     ],
 )
 def test_who_stops_reading_is_cut_off_while_others_go_on(
@@ -166,7 +166,7 @@ def test_who_reads_again_in_time_gets_everything_in_order() -> None:
 
 def test_line_larger_than_the_backlog_may_wait_alone() -> None:
     async def scenario() -> None:
-        async with serving(backlog_bytes_max=1_000) as (server, _):
+        async with serving(backlog_bytes=1_000) as (server, _):
             client = await subscribed_deaf(server, "a")
             (served,) = server._clients
             large = "x" * 8_000_000  # more than the kernel takes
@@ -237,7 +237,7 @@ def test_broken_connection_is_written_to_no_more(caplog: pytest.LogCaptureFixtur
 
 def test_errors_that_nobody_reads_are_bounded_as_well() -> None:
     async def scenario() -> None:
-        async with serving(backlog_lines_max=50) as (server, _):
+        async with serving(backlog_lines=50) as (server, _):
             client = await subscribed_deaf(server, "a")
             for _ in range(1_000):
                 if server.stats()["clients_dropped"]:
@@ -277,7 +277,7 @@ def test_when_all_together_have_too_much_unread_the_furthest_behind_is_cut_off()
 
 def test_clients_behind_on_the_same_topic_cost_what_one_does() -> None:
     async def scenario() -> None:
-        async with serving(total_backlog_bytes_max=1_500_000) as (server, _):
+        async with serving(total_backlog_bytes=1_500_000) as (server, _):
             deaf = [await subscribed_deaf(server, "a") for _ in range(8)]
             text = "x" * 1_000
             for _ in range(50_000):
@@ -297,7 +297,7 @@ def test_clients_behind_on_the_same_topic_cost_what_one_does() -> None:
 @pytest.mark.slow
 def test_what_asyncio_keeps_of_a_write_counts_as_well() -> None:
     async def scenario() -> None:
-        async with serving(total_backlog_bytes_max=10_000_000) as (server, _):
+        async with serving(total_backlog_bytes=10_000_000) as (server, _):
             deaf = await subscribed_deaf(server, "a")
             server.take([message("a", "x" * 20_000_000)])
             assert server.stats()["clients_dropped_for_all"] == 1
@@ -309,7 +309,7 @@ def test_what_asyncio_keeps_of_a_write_counts_as_well() -> None:
 
 def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
     async def scenario() -> None:
-        async with serving(backlog_lines_max=100, backlog_bytes_max=100_000) as (server, hub):
+        async with serving(backlog_lines=100, backlog_bytes=100_000) as (server, hub):
             hub.retained = [message(f"r/{number}", "x" * 10_000) for number in range(1_000)]
             client = await connect(server)
             client.send("subscribe **")
@@ -329,7 +329,7 @@ def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
 
 def test_half_lines_of_all_clients_are_bounded_together() -> None:
     async def scenario() -> None:
-        async with serving(total_backlog_bytes_max=100_000) as (server, hub):
+        async with serving(total_backlog_bytes=100_000) as (server, hub):
             clients = [await connect(server) for _ in range(3)]
             clients[0].writer.write(b"publish a " + b"x" * 40_000)
             await until(lambda: server.stats()["backlog_bytes"] >= 40_000)
@@ -350,7 +350,7 @@ def test_half_lines_of_all_clients_are_bounded_together() -> None:
 
 def test_what_waits_for_room_in_the_command_buffer_cuts_nobody_off() -> None:
     async def scenario() -> None:
-        async with serving(buffer=1, handlers=1, total_backlog_bytes_max=1_000) as (server, hub):
+        async with serving(commands=1, handlers=1, total_backlog_bytes=1_000) as (server, hub):
             hub.gate.clear()
             clients = [await connect(server) for _ in range(5)]
             for client in clients:

@@ -85,7 +85,7 @@ def test_token_of_an_open_gateway_is_taken_whatever_it_is() -> None:
 def test_token_must_come_in_time_but_is_not_asked_for_again() -> None:
     async def scenario() -> None:
         access = Tokens(TOKENS)
-        async with serving(access=access, auth_timeout_s=0.05) as (server, _):
+        async with serving(access=access, auth_s=0.05) as (server, _):
             async with connected(server) as silent:
                 assert await silent.rest() == ["error no token came in time: send auth TOKEN first"]
             server._auth_timeout_s = 60.0

@@ -164,7 +164,7 @@ def test_byte_by_byte_is_the_same_as_at_once() -> None:
 
 def test_very_many_lines_in_one_piece_are_all_executed_in_order() -> None:
     async def scenario() -> None:
-        async with serving(buffer=10) as (server, hub), connected(server) as client:
+        async with serving(commands=10) as (server, hub), connected(server) as client:
             client.writer.write(
                 b"\n" * 50_000 + b"".join(b"publish a %d\n" % i for i in range(9_000))
             )
@@ -215,7 +215,7 @@ def test_end_of_input_finishes_the_commands_but_not_half_a_line() -> None:
 
 def test_who_sends_and_closes_without_reading_has_published() -> None:
     async def scenario() -> None:
-        async with serving(buffer=3) as (server, hub):
+        async with serving(commands=3) as (server, hub):
             hub.gate.clear()
             for number in range(20):
                 with socket.create_connection(server.address) as sock:
@@ -260,7 +260,7 @@ def test_disconnect_ends_subscriptions_also_of_a_command_that_still_runs() -> No
 
 def test_too_many_clients_are_turned_away() -> None:
     async def scenario() -> None:
-        async with serving(clients_max=2) as (server, hub):
+        async with serving(clients=2) as (server, hub):
             one, two = await connect(server), await connect(server)
             three = await connect(server)
             assert three.greeting.startswith("error too many clients, at most 2 are allowed")

@@ -65,7 +65,7 @@ def test_whatever_clients_do_nothing_of_them_is_left(seed: int) -> None:
             await asyncio.sleep(0.005)
 
     async def scenario() -> None:
-        options = {"buffer": buffer, "backlog_lines_max": 100, "backlog_bytes_max": 100_000}
+        options = {"commands": buffer, "backlog_lines": 100, "backlog_bytes": 100_000}
         async with serving(None, Tokens(), **options) as (server, hub):
             witness = await subscribed(server, ["witness"])
             stopping = asyncio.create_task(sometimes_stop(hub))

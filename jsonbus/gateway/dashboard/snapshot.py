@@ -1,4 +1,4 @@
-"""Look: what all pages show at one moment, and the tabs that show it."""
+"""Snapshot: what all pages show at one moment; Tab: a part of a page that shows it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .history import RateHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The bus at one moment, made once for all pages."""
+class Snapshot:
+    """The bus at one moment, taken once for all pages."""
 
     picture: Picture
     #: Seconds since 1970.
@@ -26,21 +26,21 @@ class Look:
     topics: dict[str, TopicView]
     events: Sequence[jsonbus.NodeEvent]
     gone: Sequence[Gone]
-    #: Asked for by the tab that shows them alone.
+    #: Called only by the tab that shows them.
     subscribers: Callable[[], Sequence[SubscriberView]]
     bridges: Callable[[], Sequence[BridgeState]]
 
 
 def busiest_first(view: TopicView) -> tuple[float, str]:
-    """To sort topics by; those that are about as busy keep their places from look to look."""
+    """Return a sort key; topics that are about as busy keep their places between snapshots."""
     return -(int(view.rate) if view.rate >= 10 else round(view.rate, 1)), view.topic
 
 
 class Tab(Protocol):
-    """One tab of a page; only the one in front is told."""
+    """One tab of a page; only the tab in front is updated."""
 
-    def show(self, look: Look) -> None:
-        """Bring everything up to date that has changed."""
+    def show(self, snapshot: Snapshot) -> None:
+        """Update everything that has changed."""
 
     def close(self) -> None:
         """The page is gone."""
