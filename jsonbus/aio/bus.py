@@ -219,9 +219,6 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         self._thread = get_ident()
         self._is_running = event_loop.is_running
         self._publishing = loop.publishing
-        self._fast_publish = self._node.fast_publish
-        self._queued = self._fast_publish.queued
-        self._prefix_of = self._fast_publish.prefixes.get
         self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:

@@ -1,7 +1,7 @@
-"""A subscription: iterate over it, or hand its messages to a handler.
+"""A subscription with tasks: iterate over it, or have a handler called.
 
-Everything happens in one event loop, so there is no lock: between two awaits nobody else is there.
-A message is taken from the mailbox without awaiting afterwards, so cancelling a reader loses none.
+Everything happens in one event loop, so there is no lock: between two awaits nothing else runs. A
+reader takes a message without awaiting afterwards, so cancelling it loses none.
 """
 
 from __future__ import annotations
@@ -18,35 +18,30 @@ from jsonbus.core.message import Message
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.limits import READER_CHECK_S
-from jsonbus.frontend.subscription import BaseSubscription, Handler, SubscribeOptions
+from jsonbus.frontend.subscription import BaseSubscription, SubscribeOptions
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
 
-#: Messages that a worker gives to a handler before it lets others run. More than a turn of the loop
-#: brings (receiving.py), else a flood would fill the mailbox of a handler that keeps up.
+#: Messages that a worker gives to a handler before it lets other tasks run. More than a turn of the
+#: loop receives (receiving.py), else a flood would fill the mailbox of a handler that keeps up.
 HANDLED_MAX = 256
 
 
 class Subscription(BaseSubscription):
     """Messages to one topic or pattern, in the order each node sent them.
 
-    Without a handler: `async for message in subscription`, or `await get()`; several tasks share
-    the messages. All methods are for the event loop of the bus, handlers included.
+        with bus.subscribe("sensors/*") as subscription:
+            async for message in subscription:
+                print(message.topic, message.value)
+
+    Without a handler, iterate over it, or call `get`; if several tasks do, each message goes to one
+    of them. All methods are for the event loop of the bus, also in handlers.
     """
 
-    def __init__(
-        self,
-        pattern: str | Sequence[str],
-        handler: Handler | None,
-        options: SubscribeOptions,
-        loop: Loop,
-        bus: object,
-        *,
-        is_service: bool = False,
-    ) -> None:
+    def __init__(self, options: SubscribeOptions, loop: Loop, bus: object) -> None:
         """Raises ConfigError."""
-        super().__init__(pattern, handler, options, loop, bus, is_service=is_service)
+        super().__init__(options, loop, bus)
         self._event_loop = loop.event_loop
         self._check_here = loop.check_here  # raises in a wrong thread, loop or process
         self._schedule = loop.workers.schedule
@@ -61,10 +56,10 @@ class Subscription(BaseSubscription):
         self._turns = 1 if options.in_batches else HANDLED_MAX
 
     async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
-        """The next message; waits for one, at most `timeout` seconds.
+        """Return the next message; wait for one at most `timeout` seconds.
 
-        Raises TimeoutError; ClosedError once the subscription or the bus is closed;
-        QueueFullError, with overflow="error", at the place where messages are missing.
+        Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
+        with overflow="error", at the place where messages are missing.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_readable()
@@ -83,10 +78,10 @@ class Subscription(BaseSubscription):
         count_max: int,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
     ) -> list[Message]:
-        """All messages that wait, at most `count_max`; waits for the first one as `get` does.
+        """Return the pending messages, at most `count_max`; wait for the first as `get` does.
 
-        For who can do with many messages at once what costs much for each alone. Raises what
-        `get` raises. Of messages that are not of the type asked for, none is in the list.
+        Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
+        raises. Messages that are not of the type asked for are left out.
         """
         check_count(count_max)
         return self._fill([await self.get(timeout)], count_max)
@@ -119,11 +114,11 @@ class Subscription(BaseSubscription):
         return not self._blocks_receiving
 
     async def wait_for_room(self) -> None:
-        """After `deliver`, in a publisher's task: wait until what it brought is in the mailbox.
+        """After `deliver`, in a publisher's task: wait until its messages are in the mailbox.
 
-        Only a wait that somebody else can end is begun. Not in a handler, whichever bus it is of:
-        handlers would wait for each other. Not in the task that read last, nor before any task
-        did: it may be this one that would. What is not waited for is kept nevertheless.
+        Waits only if another task can end the wait. Not in a handler of any bus: handlers would
+        wait for each other. Not in the task that read last, nor before any task did: it may be the
+        one that reads. Messages are kept even if nobody waits.
         """
         if current_subscription() is not None:
             return
@@ -139,7 +134,7 @@ class Subscription(BaseSubscription):
                 pass
 
     async def run_handler(self) -> bool:
-        """Handle some messages; True if there are more. Only by the worker it is with."""
+        """Handle some messages; True if there are more. Only in the worker that has it."""
         handler, pop, has_more = self._handler, self._pop_for_handler, False
         assert handler is not None
         try:
@@ -168,11 +163,11 @@ class Subscription(BaseSubscription):
         return has_more
 
     def put_off(self) -> None:
-        """There is no worker: the next message is to find one."""
+        """Note that there is no worker: the next message schedules again."""
         self._is_scheduled = False
 
     def end(self) -> None:
-        """Drop what is pending and wake whoever waits."""
+        """Drop pending messages and wake all tasks that wait."""
         self._end()
         self._wake_readers(len(self._readers))
         self._left.fire()
@@ -183,7 +178,7 @@ class Subscription(BaseSubscription):
         self._check_unhandled()
 
     def _pop_special(self) -> Message:
-        """The next message of the type asked for; somebody may have waited for its place."""
+        """Take the next message of the type asked for, and let waiting publishers go on."""
         if self._is_blocking:
             self._last_reader = asyncio.current_task()
         while self._mailbox.pending:
@@ -200,11 +195,11 @@ class Subscription(BaseSubscription):
         raise IndexError
 
     def _pop_batch(self) -> list[Message]:
-        """All that a handler gets in one go; raises IndexError if there is none."""
+        """Take all messages for one call of the handler; raises IndexError if there is none."""
         return self._fill([self._pop()], HANDLED_MAX)
 
     def _fill(self, batch: list[Message], count_max: int) -> list[Message]:
-        """Add what waits, up to that many in all."""
+        """Add pending messages, up to that many in all."""
         if self._convert is None:  # all at once: one by one cost a text client a fifth more
             batch += self._take(count_max - len(batch))
             if self._is_blocking:
@@ -218,7 +213,7 @@ class Subscription(BaseSubscription):
         return batch
 
     def _make_way(self) -> None:
-        """A message was taken: somebody may have waited for that."""
+        """After taking a message: wake publishers and the receiver if they waited for it."""
         if not self._excess:
             self._left.fire()
         if self._unblocks():

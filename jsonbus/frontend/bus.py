@@ -66,6 +66,10 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         self._is_entered = False
         self._node = make_node(config, transport.describe().queue_bytes_max)
         self._start(transport)
+        # For `publish`, which has no time to look them up.
+        self._fast_publish = self._node.fast_publish
+        self._queued = self._fast_publish.queued
+        self._prefix_of = self._fast_publish.prefixes.get
 
     @property
     def name(self) -> str:
@@ -139,8 +143,10 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         """
         if handler is not None:
             check_handler(handler, may_be_async=self._may_be_async)
-        options = SubscribeOptions(maxsize, overflow, as_type, in_batches, passive)
-        subscription: S = self._subscription_type(pattern, handler, options, self._loop, self)
+        options = SubscribeOptions(
+            pattern, handler, maxsize, overflow, as_type, in_batches, passive
+        )
+        subscription: S = self._subscription_type(options, self._loop, self)
         self._loop.attach(subscription)
         return subscription
 
@@ -210,14 +216,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """
         check_handler(handler, may_be_async=self._may_be_async)
-        service: S = self._subscription_type(
-            topic,
-            self._requests.make_service(handler),
-            SubscribeOptions(),
-            self._loop,
-            self,
-            is_service=True,
-        )
+        answer = self._requests.make_service(handler)
+        options = SubscribeOptions(topic, answer, is_service=True)
+        service: S = self._subscription_type(options, self._loop, self)
         self._loop.attach(service)
         return service
 

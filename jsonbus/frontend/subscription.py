@@ -45,39 +45,35 @@ class DiscardCounter:
 
 
 class SubscribeOptions(NamedTuple):
-    """The keywords of `subscribe`."""
+    """The arguments of `subscribe`."""
 
+    pattern: str | Sequence[str]
+    handler: Handler | None = None
     maxsize: int = MAXSIZE_DEFAULT
     overflow: Overflow = "drop_oldest"
     as_type: Any = None
     in_batches: bool = False
     passive: bool = False
+    #: Whether it gets the requests to a topic that the bus serves.
+    is_service: bool = False
 
 
 class BaseSubscription(ABC):
     """The messages of one subscription; the base of `Subscription` in both front ends."""
 
-    def __init__(
-        self,
-        pattern: str | Sequence[str],
-        handler: Handler | None,
-        options: SubscribeOptions,
-        loop: BaseLoop[Any, Any],
-        bus: object,
-        *,
-        is_service: bool = False,
-    ) -> None:
+    def __init__(self, options: SubscribeOptions, loop: BaseLoop[Any, Any], bus: object) -> None:
         # The patterns, nearly always one; a dict is an ordered set.
+        pattern = options.pattern
         given = (pattern,) if isinstance(pattern, str) else check_patterns(pattern)
         self._patterns = dict.fromkeys(given)
-        self._handler = handler
+        self._handler = options.handler
         self._is_passive = options.passive
         self._is_handled_in_batches = options.in_batches
         self._loop = loop
         # Keeps the bus alive: a subscription is of use only as long as its bus is open.
         self._bus = bus
         #: Whether it gets the requests to a topic that the bus serves.
-        self.is_service = is_service
+        self.is_service = options.is_service
         self._log = loop.log
         self._discards = loop.discards
         self._wake = loop.wake  # makes the receiver check whether it may go on

@@ -174,9 +174,6 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         loop.start()
         self._loop = loop
         self._publishing = loop.publishing
-        self._fast_publish = self._node.fast_publish
-        self._queued = self._fast_publish.queued
-        self._prefix_of = self._fast_publish.prefixes.get
         self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:

@@ -1,9 +1,9 @@
-"""A subscription: iterate over it, or hand its messages to a handler.
+"""A subscription with threads: iterate over it, or have a handler called.
 
-Each has a lock of its own, held while messages move into or out of the mailbox and for nothing
-else. A reader waits on the lock's condition; for a handler, `schedule` is called once, and has it
-run until the mailbox is empty (thread_pool.py). Messages for a quick handler may go past an empty
-mailbox: `begin` makes sure that nothing is before them, and what comes meanwhile waits behind them.
+Each has its own lock, held while messages move into or out of the mailbox and for nothing else. A
+reader waits on the lock's condition. For a handler, `schedule` is called once; the thread pool then
+runs it until the mailbox is empty. Messages for a quick handler may bypass an empty mailbox:
+`begin` makes sure that none is before them, and messages that come meanwhile wait behind them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.limits import BATCH_MAX, READER_CHECK_S
-from jsonbus.frontend.subscription import BaseSubscription, Handler, SubscribeOptions
+from jsonbus.frontend.subscription import BaseSubscription, SubscribeOptions
 from jsonbus.sync.thread_pool import current_subscription
 
 if TYPE_CHECKING:
     from jsonbus.sync.loop import Loop
 
-#: What a handler may take per message to be run in place: about what waking a thread for it takes.
+#: A handler that takes less per message is run in place: waking a thread for it takes about as
+#: long.
 QUICK_S = 50e-6
 
-#: Quick batches after which it is; a slow one takes several back. On a busy machine any batch may
-#: be interrupted, so of one that was quick for long, one is forgiven, but not two in a row.
+#: A handler is quick after QUICK_CREDIT quick batches; a slow one takes SLOW_COSTS back. On a busy
+#: machine any batch may be interrupted, so a handler that was quick for long is forgiven one slow
+#: batch, but not two in a row.
 QUICK_CREDIT = 3
 SLOW_COSTS = 3
 CREDIT_MAX = 8
@@ -37,23 +39,18 @@ CREDIT_MAX = 8
 class Subscription(BaseSubscription):
     """Messages to one topic or pattern, in the order each node sent them.
 
-    Without a handler: `for message in subscription`, or `get()`, from any thread; several threads
-    share the messages. All methods may be called from any thread, handlers included.
+        with bus.subscribe("sensors/*") as subscription:
+            for message in subscription:
+                print(message.topic, message.value)
+
+    Without a handler, iterate over it, or call `get`; if several threads do, each message goes to
+    one of them. Any thread may call any method, also in handlers.
     """
 
-    def __init__(
-        self,
-        pattern: str | Sequence[str],
-        handler: Handler | None,
-        options: SubscribeOptions,
-        loop: Loop,
-        bus: object,
-        *,
-        is_service: bool = False,
-    ) -> None:
+    def __init__(self, options: SubscribeOptions, loop: Loop, bus: object) -> None:
         """Raises ConfigError; TransportError if there is a handler and no worker can be started."""
-        super().__init__(pattern, handler, options, loop, bus, is_service=is_service)
-        if handler is not None:
+        super().__init__(options, loop, bus)
+        if options.handler is not None:
             loop.workers.start_workers()
         self._schedule = loop.workers.schedule
         self._will_wait = loop.workers.will_wait  # to be called before waiting for messages
@@ -69,10 +66,10 @@ class Subscription(BaseSubscription):
         self._is_cut_off = False
 
     def get(self, timeout: float | None = None) -> Message:
-        """The next message; waits for one, at most `timeout` seconds.
+        """Return the next message; wait for one at most `timeout` seconds.
 
-        Raises TimeoutError; ClosedError once the subscription or the bus is closed;
-        QueueFullError, with overflow="error", at the place where messages are missing.
+        Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
+        with overflow="error", at the place where messages are missing.
         """
         timeout_s = check_optional_seconds("timeout", timeout)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -84,10 +81,10 @@ class Subscription(BaseSubscription):
                 return message
 
     def get_many(self, count_max: int, timeout: float | None = None) -> list[Message]:
-        """All messages that wait, at most `count_max`; waits for the first one as `get` does.
+        """Return the pending messages, at most `count_max`; wait for the first as `get` does.
 
-        For who can do with many messages at once what costs much for each alone. Raises what
-        `get` raises. Of messages that are not of the type asked for, none is in the list.
+        Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
+        raises. Messages that are not of the type asked for are left out.
         """
         check_count(count_max)
         timeout_s = check_optional_seconds("timeout", timeout)
@@ -127,11 +124,11 @@ class Subscription(BaseSubscription):
         return has_room
 
     def wait_for_room(self) -> None:
-        """After `deliver`, in a publisher's thread: wait until what it brought is in the mailbox.
+        """After `deliver`, in a publisher's thread: wait until its messages are in the mailbox.
 
-        Only a wait that somebody else can end is begun. Not in a handler, whichever bus it is of:
-        handlers would wait for each other. Not in the thread that read last, nor before any
-        thread did: it may be this one that would. What is not waited for is kept nevertheless.
+        Waits only if another thread can end the wait. Not in a handler of any bus: handlers would
+        wait for each other. Not in the thread that read last, nor before any thread did: it may be
+        the one that reads. Messages are kept even if nobody waits.
         """
         if not self._excess or current_subscription() is not None:
             return
@@ -158,8 +155,9 @@ class Subscription(BaseSubscription):
             return True
 
     def run_handler(self, batch: list[Message] | None = None) -> bool:
-        """Handle messages, one batch of the mailbox's unless others are given; True if there are
-        more in the mailbox. Only by the thread that the subscription is with.
+        """Handle a batch, taken from the mailbox unless given; True if the mailbox has more.
+
+        Only in the thread that has the subscription.
         """
         if batch is None:
             batch = self._take_for_handler()
@@ -187,7 +185,7 @@ class Subscription(BaseSubscription):
         return batch
 
     def end(self) -> None:
-        """Drop what is pending and wake whoever waits."""
+        """Drop pending messages and wake all threads that wait."""
         with self._lock:
             self._end()
             self._arrived.notify_all()
@@ -204,11 +202,11 @@ class Subscription(BaseSubscription):
         self._check_unhandled()
 
     def _next(self, deadline: float | None) -> Message | None:
-        """The next message; None if it was not of the type asked for."""
+        """Return the next message; None if it is not of the type asked for."""
         return self._as_wanted(self._next_batch(1, deadline)[0])
 
     def _next_batch(self, count_max: int, deadline: float | None) -> list[Message]:
-        """At least one message, of whatever type."""
+        """Wait for and take at least one message, of any type."""
         with self._lock:
             if self._is_blocking:
                 self._last_reader = threading.current_thread()
@@ -233,7 +231,7 @@ class Subscription(BaseSubscription):
             self._readers -= 1
 
     def _take_batch(self, count_max: int) -> tuple[list[Message], bool]:
-        """Messages, and whether the receive loop may go on. Lock held."""
+        """Take messages; return them, and whether the receiver may go on. Lock held."""
         batch = self._take(count_max)
         if self._publishers and not self._excess:
             self._left.notify_all()
@@ -275,7 +273,7 @@ class Subscription(BaseSubscription):
             self._log.fail("the handler of %r failed on %d messages", self.pattern, len(batch))
 
     def _as_wanted(self, message: Message) -> Message | None:
-        """The message as the type asked for; None, and counted, if it is not of that type."""
+        """Return the message as the type asked for; None, and count it, if it does not fit."""
         if self._convert is None:
             return message
         converted = self._converted(message)

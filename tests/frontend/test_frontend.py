@@ -231,7 +231,7 @@ class PlainSubscription(BaseSubscription):
 
 def make_subscription(maxsize: int, overflow: Overflow) -> BaseSubscription:
     loop: Any = SimpleNamespace(log=BusLog("kitchen"), discards=DiscardCounter(), wake=lambda: None)
-    return PlainSubscription("x", None, SubscribeOptions(maxsize, overflow), loop, None)
+    return PlainSubscription(SubscribeOptions("x", None, maxsize, overflow), loop, None)
 
 
 def test_a_subscription_that_blocks_keeps_what_does_not_fit_in_order() -> None:
