@@ -33,8 +33,6 @@ README_LINES_MAX = 260
 EXCEPTIONS: frozenset[str] = frozenset(
     {
         "jsonbus/cli/commands/replay.py: command too long",
-        "jsonbus/core/channel/end.py: too long",
-        "jsonbus/core/channel: map",
         "jsonbus/core/node.py: too long",
         "jsonbus/core/receiver.py: Receiver.__init__ has too many parameters",
         "jsonbus/core/receiver.py: Receiver.receive_messages too long",

@@ -221,6 +221,17 @@ def encode_refusal(refusal: Refusal) -> bytes:
     return encode_frame(REFUSED, codec.dumps(fields))
 
 
+def decode_greeting(kind: int, body: bytes, *, is_answer: bool) -> Hello | Welcome | Refusal:
+    """Read the first frame of a connection: a hello, or the answer to one. Raises ValueError."""
+    if is_answer and kind == WELCOME:
+        return decode_welcome(body)
+    if is_answer and kind == REFUSED:
+        return decode_refusal(body)
+    if not is_answer and kind == HELLO:
+        return decode_hello(body)
+    raise ValueError("no greeting")
+
+
 def decode_hello(body: bytes) -> Hello:
     """Parse a hello; raises ValueError. In another version, everything but the version may be
     missing.

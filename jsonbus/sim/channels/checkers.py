@@ -134,7 +134,7 @@ class SilenceIsTrue(Checker):
         core, other = end.core, end.other
         if core.state != CLOSED or other is None or other.is_dead or other.core.is_lost:
             return
-        is_given_up = core._has_closed and not core.is_confirmed
+        is_given_up = core.is_closed_here and not core.is_confirmed
         if not (is_given_up and end.was_opened) and "was not heard" not in core.reason:
             return
         since = self.world.clock.now - SILENCE_S - AGAIN_MAX_S - LITTLE_S
