@@ -35,7 +35,11 @@ ENVIRONMENT_PREFIX: Final = "JSONBUS_"
 
 
 class BusSettings(TypedDict, total=False):
-    """The keywords of `Bus` and `AsyncBus`; None is the same as leaving one out."""
+    """The keywords of `Bus` and `AsyncBus`; None is the same as leaving one out.
+
+    `BusConfig` says what each means, and has the defaults. `classic` changes the defaults to those
+    of the first implementation.
+    """
 
     group: str | None
     port: int | None
@@ -57,33 +61,37 @@ class BusSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusConfig:
-    """The settings that a bus runs with; made by `load`, checked however it is made."""
+    """The settings of a bus: `Bus.config`. Made by `load`; raises ConfigError for wrong values."""
 
+    #: The multicast group, an IPv4 address; nodes of one bus have the same group and port.
     group: str = "239.255.24.16"
     port: int = 2416
-    #: Names or addresses; "auto" is the default route's interface.
+    #: Network interfaces, by name or address; "auto" is that of the default route.
     interface: tuple[str, ...] = ("auto",)
-    #: Routers a datagram may pass, plus one: 1 stays on the local network.
+    #: Routers that a datagram may pass, plus one: 1 stays on the local network.
     ttl: int = 1
+    #: How nodes learn of subscriptions. basic: not at all, everything is sent. master: one node
+    #: answers newcomers. delayed: the node with the shortest random delay does.
     mode: Mode = "delayed"
-    #: This node answers late joiners in mode master.
+    #: Whether this node answers newcomers in mode master.
     master: bool = False
-    #: Milliseconds, the same every time; None draws a new delay for each share.
+    #: The delay in mode delayed, in milliseconds; None draws a random one each time.
     subs_share_delay: float | None = None
-    #: None: the bus makes one up from host and process.
+    #: For people; None: made from host and process.
     name: str | None = None
-    #: Whether publish() is, unless it says otherwise.
+    #: Whether messages are reliable, unless `publish` says otherwise.
     reliable: bool = False
     #: How many handlers may run at once.
     workers: int = 1
     #: None: 1,400, which fits an Ethernet frame also through a tunnel; more on loopback.
     datagram_bytes_max: int | None = None
-    #: What one value may take as JSON. Larger than a datagram, it travels in several.
+    #: The largest value, as JSON. One that is larger than a datagram travels in several.
     value_bytes_max: int = 16 * 1024 * 1024
+    #: The receive buffer to ask the kernel for; `stats` shows how much it gave.
     receive_buffer_bytes: int = 4 * 1024 * 1024
-    #: Messages that wait together share a datagram.
+    #: Whether several messages may share a datagram.
     batching: bool = True
-    #: Bytes per second that leave at most; as a keyword also text, such as "10M". None: unlimited.
+    #: The most bytes sent per second; as a keyword also text, such as "10M". None: unlimited.
     rate_limit: float | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +120,7 @@ class BusConfig:
 
 
 def load(**settings: Unpack[BusSettings]) -> BusConfig:
-    """The configuration that these keywords and the environment ask for; raises ConfigError."""
+    """Make a configuration from keywords and environment variables; raises ConfigError."""
     unknown = sorted(settings.keys() - _READERS.keys())
     if unknown:
         raise TypeError(f"no such setting: {', '.join(unknown)}")
@@ -132,13 +140,13 @@ def load(**settings: Unpack[BusSettings]) -> BusConfig:
     if "interface" in merged:
         merged["interface"] = _as_tuple(merged["interface"])
     if isinstance(rate := merged.get("rate_limit"), str):
-        with contextlib.suppress(ValueError):  # BusConfig tells what is wrong with the text
+        with contextlib.suppress(ValueError):  # BusConfig says what is wrong with the text
             merged["rate_limit"] = read_bytes(rate)
     return BusConfig(**merged)
 
 
 def environment_variable(setting: str) -> str:
-    """The name of the environment variable for a setting: JSONBUS_GROUP for "group"."""
+    """Return the name of the environment variable for a setting: JSONBUS_GROUP for "group"."""
     return ENVIRONMENT_PREFIX + setting.upper()
 
 
@@ -178,7 +186,7 @@ def _read_flag(text: str) -> bool:
 
 
 def read_bytes(text: str) -> float:
-    """Bytes, also per second: 2500, 2.5k, 10M, 1G, by thousands; ValueError if it is none."""
+    """Read a number of bytes, such as 2500, 2.5k, 10M, 1G, by thousands; raises ValueError."""
     text = text.strip()
     unit = _RATE_UNITS.get(text[-1:].lower())
     return float(text) if unit is None else float(text[:-1]) * unit
@@ -196,7 +204,7 @@ _RATE_TEXT: Final = "bytes per second, such as 500k, 10M or 1G"
 
 _RATE_UNITS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
 
-#: A node has to tell now and then that it is there, and what it wants: with less, that alone would
+#: A node has to announce itself and its subscriptions now and then. With less, that alone would
 #: take longer than others wait for it.
 _RATE_MIN: Final = 1_000
 

@@ -16,7 +16,7 @@ JsonBusError
   TransportError               interface missing, group not joined, send refused
   QueueFullError               a subscription with overflow="error" lost messages
   ChannelError                 about a channel to another node
-    ChannelRefusedError          there is none; `reason` tells why
+    ChannelRefusedError          it could not be opened; `reason` says why
     ChannelClosedError           it was closed, here or there, or lost
     ChannelTimeoutError          also a TimeoutError
     MessageTooLargeError         also a ValueError: the channel goes on without the message
@@ -166,12 +166,12 @@ class ChannelError(JsonBusError):
 
 
 class ChannelRefusedError(ChannelError):
-    """There is no channel; `reason` is one of
+    """A channel could not be opened; `reason` is one of
 
     unknown     no node has that name or id
     ambiguous   several have it: `nodes` are their ids
     unbound     nothing is bound to the port
-    taken       the port is exclusive, and somebody has it
+    taken       the port is exclusive and in use
     gone        the node was there, but does not answer
     version     the node speaks another version of the protocol
     busy        the node has as many channels, or callers that wait, as it takes
@@ -195,7 +195,7 @@ class ChannelRefusedError(ChannelError):
 
 
 _REFUSALS = {
-    "unknown": "there is no node {node!r}: `jsonbus nodes` shows who is there",
+    "unknown": "there is no node {node!r}: `jsonbus nodes` lists the nodes",
     "ambiguous": "several nodes are called {node!r}: connect to one of the ids {nodes}",
     "unbound": "nothing is bound to port {port!r} of {node}: bind it there first, or use retry",
     "taken": "port {port!r} of {node} is exclusive, and taken: try again when it is free",

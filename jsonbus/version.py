@@ -1,4 +1,4 @@
-"""The version of this package; nodes tell it to each other."""
+"""The version of this package; nodes announce it to each other."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         Args:
             topic: levels separated by `/`, without wildcards.
             value: anything that JSON can express.
-            retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
-                later. The next retained value replaces it; None as value removes it.
+            retain: keep the value, and deliver it, flagged as retained, to nodes that
+                subscribe later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
                 None means as the bus was opened.
 
@@ -77,10 +77,10 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
             return await self._publish_flagged(topic, value, reliable=is_reliable, retain=retain)
-        # The short way; core/fast_publish.py explains it. It asks for the thread, since asking for
+        # The fast path; core/fast_publish.py explains it. It compares the thread: asking for
         # the running event loop costs as much as encoding a small value. Another loop runs in this
-        # thread only while the bus's own has stopped: what is added to messages that gather then
-        # leaves when that goes on, and once a datagram is full the next one is refused.
+        # thread only while the bus's own has stopped: messages that are queued then leave when that
+        # one goes on, and once a datagram is full the next message is refused.
         publishing, fast_publish = self._publishing, self._fast_publish
         prefix, payload, is_wanted = None, b"", True
         if get_ident() == self._thread:
@@ -138,7 +138,7 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
         return await self._requests.request(topic, value, check_seconds("timeout", timeout))
 
     async def ping(self, timeout: float = 1.0) -> list[Pong]:  # noqa: ASYNC109 - as in Bus
-        """Ping all nodes, wait for `timeout` seconds, and return who answered, nearest first."""
+        """Ping all nodes, wait for `timeout` seconds, and return the answers, nearest first."""
         return await self._requests.ping(check_seconds("timeout", timeout))
 
     async def connect(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """What `AsyncBus.publish` uses. All methods are for the event loop's thread."""
+    """The rest of `AsyncBus.publish`. All methods are for the event loop's thread."""
 
     def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
         self._loop = loop
@@ -40,14 +40,14 @@ class Publishing:
         self._event_loop = loop.event_loop
         self._check_here = loop.check_here  # raises in a wrong thread, loop or process
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
-        self._published = 0  # the long way, since a publisher last had to yield
+        self._published = 0  # by `publish`, since a publisher last had to yield
         #: Whether the publisher has to call `wait_for_room`.
         self.must_wait = False
 
     def publish(
         self, topic: str, value: Any, *, is_reliable: bool = False, is_retained: bool = False
     ) -> bool:
-        """See `AsyncBus.publish`: the long way. The clock is read once. Any thread may try."""
+        """Publish a value to a topic that may be new. Raises LocalError in a wrong thread."""
         self._check_here()
         self._published += 1
         if self._published >= PUBLISHED_MAX:
@@ -65,7 +65,7 @@ class Publishing:
         return True
 
     async def wait_for_history(self, topic: str) -> None:
-        """Slow down while subscribers ask for what was sent before: it must not be pushed out."""
+        """Wait while subscribers request earlier messages again: they must not be pushed out."""
         self._check_here()
         while (pause_s := self._node.reliable.room_at(topic, monotonic()) - monotonic()) > 0:
             if self._outgoing.is_closed:
@@ -74,14 +74,14 @@ class Publishing:
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def publish_encoded(self, prefix: bytes, payload: bytes) -> None:
-        """The short way of a message that does not simply join others."""
+        """Send or queue an encoded message."""
         if not self._event_loop.is_running():  # in the right thread, and that will do
             self._check_here()
         if self._outgoing.put(prefix, payload, monotonic()):
             self.must_wait = True
 
     def publish_large(self, prefix: bytes, payload: bytes) -> None:
-        """The same for one that no datagram holds."""
+        """Send an encoded message that is larger than a datagram."""
         self._check_here()
         now = monotonic()
         self._node.outbox.put_message(prefix, payload, now)
@@ -89,7 +89,7 @@ class Publishing:
         self.must_wait = True  # it took its time
 
     def flush_queued(self) -> None:
-        """As many messages gathered as may without a look: send them."""
+        """Send the queued messages, of which there are now enough."""
         if not self._event_loop.is_running():
             self._node.fast_publish.queued.pop()  # it will be refused
             self._check_here()
@@ -97,7 +97,7 @@ class Publishing:
             self.must_wait = True
 
     def deliver_own(self, deliveries: Iterable[tuple[Subscription, Sequence[Message]]]) -> None:
-        """Put messages published here into mailboxes; note those that are full."""
+        """Put messages published here into mailboxes; note full ones, for `wait_for_room`."""
         for subscription, messages in deliveries:
             if not subscription.deliver(messages):
                 self._full.append(subscription)

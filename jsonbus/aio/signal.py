@@ -1,4 +1,4 @@
-"""Wakes every task that waits for something to change."""
+"""Wakes all tasks that wait for a change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Signal:
-    """Unlike asyncio.Event it has no state to reset: a wait ends at the next `fire`."""
+    """Like asyncio.Event without a state to reset: a wait ends at the next `fire`."""
 
     def __init__(self, event_loop: asyncio.AbstractEventLoop) -> None:
         self._event_loop = event_loop

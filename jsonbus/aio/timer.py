@@ -1,4 +1,4 @@
-"""One timer of the event loop, for all of a node's."""
+"""One timer of the event loop for all timers of a node."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from time import monotonic
 
 
 class Timer:
-    """Calls `ring` at the instant it was last set to, or a little before that.
+    """Calls `ring` at the time it was last set to, or earlier.
 
-    Setting it to a later instant costs nothing: it rings early, and whoever it wakes finds nothing
-    due and sets it anew. That happens rarely; the node's next timer moves with every datagram.
+    Setting it to a later time costs nothing: it rings early, and the caller finds nothing due and
+    sets it again. That happens rarely, while the node's next timer moves with every datagram.
     """
 
     def __init__(self, event_loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ CANCEL_S = 0.5
 
 
 class Handled(Hashable, Protocol):
-    """What has a handler to be run: a subscription, or a watch."""
+    """A subscription, watch or channel, whose handler a worker runs."""
 
     async def run_handler(self) -> bool:
         """See `Subscription.run_handler`."""
@@ -29,14 +29,14 @@ class Handled(Hashable, Protocol):
         """See `Subscription.put_off`."""
 
 
-#: What each worker is running the handler of, of all buses.
+#: The subscription whose handler each worker is running, of all buses.
 _running: dict[asyncio.Task[None], Handled] = {}
 
 
 def current_subscription() -> Handled | None:
-    """The one, of whichever bus, whose handler made this call; None outside handlers.
+    """Return the subscription, of any bus, whose handler made this call; None outside handlers.
 
-    A task that a handler started is outside: the handler need not be waiting for it.
+    A task that a handler started is outside: the handler need not wait for it.
     """
     task = asyncio.current_task()
     return None if task is None else _running.get(task)
@@ -57,7 +57,7 @@ class Workers:
         self._is_stopping = False
 
     def schedule(self, subscription: Handled) -> None:
-        """Have a worker run its handler."""
+        """Have a worker run the handler."""
         self._queue.append(subscription)
         if len(self._tasks) < self._count and not self._is_stopping:
             task = self._event_loop.create_task(self._run(), name=f"jsonbus-worker-{self._name}")
@@ -106,6 +106,6 @@ class Workers:
         self._tasks.discard(task)
         if self._tasks:
             return
-        # Somebody cancelled every task there is. A message starts a new worker.
+        # The program cancelled all tasks. The next message starts a new worker.
         while self._queue:
             self._queue.popleft().put_off()

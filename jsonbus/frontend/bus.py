@@ -1,7 +1,7 @@
 """BaseBus: the methods that `Bus` and `AsyncBus` have in common.
 
-These are plain calls in both: none of them waits. What waits or publishes is in sync/bus.py and
-aio/bus.py.
+These are plain calls in both: none of them waits. The methods that wait or publish are in
+sync/bus.py and aio/bus.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ SECONDS_MAX = 366 * 86_400.0
 
 
 def check_seconds(what: str, seconds: object) -> float:
-    """A time to wait, 0 or more; raises ConfigError."""
+    """Return a time to wait, 0 or more; raise ConfigError if it is none."""
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         if math.isfinite(seconds) and seconds >= 0:
             return min(float(seconds), SECONDS_MAX)
@@ -21,15 +21,15 @@ def check_seconds(what: str, seconds: object) -> float:
 
 
 def check_optional_seconds(what: str, seconds: object) -> float | None:
-    """The same; None waits for ever."""
+    """Return a time to wait, or None to wait for ever."""
     return None if seconds is None else check_seconds(what, seconds)
 
 
 def check_handler(handler: Any, *, may_be_async: bool) -> None:
-    """A handler is a function of one message; raises ConfigError."""
+    """Raise ConfigError unless the handler can be called here."""
     if not callable(handler):
         raise ConfigError(f"a handler must be a function of one message, not {handler!r}")
-    # What a plain call would give is a coroutine that never runs.
+    # A plain call would return a coroutine that never runs.
     if not may_be_async and (
         inspect.iscoroutinefunction(handler)
         or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
@@ -38,14 +38,14 @@ def check_handler(handler: Any, *, may_be_async: bool) -> None:
 
 
 def check_count(count: object) -> int:
-    """How many messages to take at most, 1 or more; raises ConfigError."""
+    """Return how many messages to take at most, 1 or more; raise ConfigError if it is none."""
     if type(count) is int and count >= 1:
         return count
     raise ConfigError(f"count_max is {count!r}: give the number of messages to take at most")
 
 
 def check_patterns(patterns: Any) -> tuple[str, ...]:
-    """Several patterns, whatever they are; raises ConfigError if there is none."""
+    """Return several patterns as a tuple; raise ConfigError if there are none."""
     try:
         given = tuple(patterns)
     except TypeError:

@@ -26,16 +26,16 @@ NAME_BYTES_MAX = 255
 #: Of the machine's name, as the wire format has it.
 HOST_BYTES_MAX = 64
 
-#: What every network carries in one piece.
+#: A datagram that every network carries in one piece.
 DATAGRAM_BYTES_DEFAULT = 1400
 
-#: The same where datagrams never leave the machine. Linux keeps each in memory of 2^n bytes, of
+#: A datagram that never leaves the machine. Linux keeps each in memory of 2^n bytes, of
 #: which this leaves no part unused; larger ones were not measurably cheaper per message.
 LOOPBACK_DATAGRAM_BYTES = 7800
 
 
 def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Node:
-    """A node nobody has met before: new id, this instant as its incarnation, its own dice.
+    """Make a new node: new id, the current time as its incarnation, its own random numbers.
 
     `receive_buffer_bytes` is its transport's `queue_bytes_max`.
     """
@@ -58,20 +58,20 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
 
 
 def make_name(host: str, process: int) -> str:
-    """The name of a bus that was given none."""
+    """Return the name of a bus that was opened without one."""
     suffix = f"-{process}"
     short = host.partition(".")[0].encode()[: NAME_BYTES_MAX - len(suffix)]
     return (short.decode(errors="ignore") or "node") + suffix
 
 
 def make_host(host: str) -> str | None:
-    """What to call this machine; None if it has no name that others would take."""
+    """Return the name of this machine; None if other nodes would not accept it."""
     readable = "".join(char for char in host if char.isprintable()).encode(errors="ignore")
     return readable[:HOST_BYTES_MAX].decode(errors="ignore") or None
 
 
 def datagram_bytes(config: BusConfig, transport: Transport) -> tuple[int, int]:
-    """How large datagrams may be, by the way they take now: with several messages, and with one.
+    """Return how large datagrams may be on this network: with several messages, and with one.
 
     A single message that fits no frame of the network is cut here rather than by IP, which would
     lose all of it with one lost piece and repair none. Loopback loses nothing by cutting nothing.
@@ -92,7 +92,7 @@ def open_transport(config: BusConfig) -> Transport:
 
 
 def transport_figures(transport: Transport) -> dict[str, int]:
-    """What a transport adds to the figures of its node."""
+    """Return the entries of stats() about the transport."""
     info = transport.describe()
     return {
         "kernel_drops": transport.kernel_drops(),

@@ -2,9 +2,9 @@
 
 When to send. A single message is sent at once. After it, messages are *batched* for LINGER_S, or
 until a datagram is full: a publisher that is faster than that shares datagrams although nothing
-keeps it from sending. `BatchWindow` is that rule alone: no socket, no thread, no clock. Who sends
-what is in the window when it ends is the engine's: the receive thread (sync/outgoing.py) or a look
-at the end of each turn of the event loop (aio/outgoing.py).
+keeps it from sending. `BatchWindow` is that rule alone: no socket, no thread, no clock. The
+engines decide who sends a batch when the window ends: the receive thread (sync/outgoing.py), or a
+look at the end of each turn of the event loop (aio/outgoing.py).
 
 Before a datagram leaves, the pacer may want it to wait (throttle.py). A datagram that the kernel
 had no room for during STALL_S counts as refused: a network that is stuck is like one that is down.

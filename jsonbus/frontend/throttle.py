@@ -1,6 +1,6 @@
-"""Whether the next datagram may leave: the pacer, and what it is told of this host.
+"""Whether the next datagram may leave, by the rate limit and the receive queues of this host.
 
-The answer is kept until it is used up, so that most datagrams only count it down.
+The pacer's answer is kept until it is used up, so that most datagrams only count it down.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from jsonbus.transport.base import Sender, Transport
 
 
 class Throttle:
-    """One per bus; belongs to whoever is sending.
+    """One per bus, for the thread or task that is sending.
 
-    `smallest_buffer` is the node's, called with the addresses of this host.
+    `smallest_buffer` returns the smallest receive buffer of the nodes on this host, given its
+    addresses.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Throttle:
 
     @property
     def retry_s(self) -> float:
-        """When to come again if it is not open."""
+        """The pause before the next try if it is not open."""
         return self._pacer.retry_s
 
     @property
@@ -50,7 +51,7 @@ class Throttle:
 
     @property
     def figures(self) -> dict[str, int]:
-        """What stats() shows of it."""
+        """The entries of stats()."""
         return {"pacing_waits": self._pacer.waits, "pacing_given_up": self._pacer.given_up}
 
     def is_open(self) -> bool:
@@ -58,11 +59,11 @@ class Throttle:
         return (self._left > 0 and not self._is_doubted) or self._ask()
 
     def let_through(self, size_bytes: int) -> None:
-        """A datagram has left."""
+        """Count a datagram that was sent."""
         self._left -= self._per_datagram + self._per_byte * size_bytes
 
     def doubt(self) -> None:
-        """Much may have changed since the pacer was asked: ask before the next datagram."""
+        """Ask the pacer before the next datagram, because much may have changed."""
         self._is_doubted = True
 
     def _ask(self) -> bool:
@@ -78,7 +79,7 @@ class Throttle:
         return self._left > 0
 
     def _look_at_hosts(self) -> frozenset[str]:
-        """The addresses of this host: the same object until one changes."""
+        """Return the addresses of this host: the same object until one changes."""
         senders = self._transport.own_addresses
         if senders is not self._senders:
             self._senders = senders

@@ -54,8 +54,8 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         Args:
             topic: levels separated by `/`, without wildcards.
             value: anything that JSON can express.
-            retain: keep the value, and deliver it, flagged as retained, to whoever subscribes
-                later. The next retained value replaces it; None as value removes it.
+            retain: keep the value, and deliver it, flagged as retained, to nodes that
+                subscribe later. The next retained value replaces it; None as value removes it.
             reliable: repair losses, and deliver in order with the topic's other reliable messages.
                 None means as the bus was opened.
 
@@ -76,7 +76,7 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
             return self._publishing.publish_flagged(
                 topic, value, reliable=is_reliable, retain=retain
             )
-        # The short way; core/fast_publish.py explains it.
+        # The fast path; core/fast_publish.py explains it.
         try:
             prefix = self._prefix_of(topic)
             payload = dumps_plain(value) if prefix else b""
@@ -109,7 +109,7 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
         return self._requests.request(topic, value, check_seconds("timeout", timeout))
 
     def ping(self, timeout: float = 1.0) -> list[Pong]:
-        """Ping all nodes, wait for `timeout` seconds, and return who answered, nearest first."""
+        """Ping all nodes, wait for `timeout` seconds, and return the answers, nearest first."""
         return self._requests.ping(check_seconds("timeout", timeout))
 
     def connect(

@@ -63,7 +63,7 @@ ROUNDS_MAX = 16
 
 
 class Outgoing(BaseOutgoing):
-    """What leaves this node, from whichever thread has the turn."""
+    """Datagrams of this node, sent by the thread that has the turn."""
 
     def __init__(
         self, loop: Loop, node: Node, transport: Transport, rate_limit: float | None
@@ -81,18 +81,18 @@ class Outgoing(BaseOutgoing):
 
     @property
     def has_unsent(self) -> bool:
-        """Whether something waits for the kernel, and nobody is at it."""
+        """Whether datagrams wait to be sent, and no thread has the turn."""
         return bool(self._unsent) and self._holder is None
 
     @property
     def retry_s(self) -> float:
-        """How soon to come back to what is unsent."""
+        """The pause before the next try to send."""
         is_kernel = self._jammed_at is not None
         return RETRY_S if is_kernel else max(RETRY_S, min(self._throttle.retry_s, ROOM_WAIT_S))
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody is sending, or something waits for the kernel or the pacer."""
+        """Whether a thread is sending, or datagrams wait for the kernel or the pacer."""
         return self._holder is not None or bool(self._unsent)
 
     @property
@@ -138,7 +138,7 @@ class Outgoing(BaseOutgoing):
         self._is_stopping = True
 
     def drop_queued(self) -> None:
-        """Count what came too late to be sent. Lock held."""
+        """Count messages that came too late to be sent. Lock held."""
         self._unsent.extend(self._outbox.take(time.monotonic()))
 
     def _batches(self, now: float) -> bool:
@@ -165,7 +165,7 @@ class Outgoing(BaseOutgoing):
         return self.take_turn(now)
 
     def take_turn(self, now: float) -> bool:
-        """Take turn and outbox, if there is something to send. Lock held."""
+        """Take the turn and the outbox, if there is something to send. Lock held."""
         me = get_ident()
         if self._is_closed or (self._holder is not None and self._holder != me):
             return False
@@ -183,9 +183,9 @@ class Outgoing(BaseOutgoing):
         return True
 
     def send(self, wait_until: float) -> bool:
-        """Send what there is and give the turn back. Only by the holder of the turn, no lock.
+        """Send everything and give the turn back. Only for its holder, without the lock.
 
-        Waits for the kernel until that instant. False: something is left for the receive thread.
+        Waits for the kernel until that time. False: the receive thread has to send the rest.
         """
         for _ in range(ROUNDS_MAX):
             try:
@@ -203,9 +203,9 @@ class Outgoing(BaseOutgoing):
         return not (self._unsent or self._outbox.has_output)
 
     def send_single(self, datagram: bytes) -> bool:
-        """`send`, without limit, for the message that the turn was taken for, on a shorter way.
+        """Send one datagram for which the turn was taken, on a shorter way than `send`.
 
-        What takes more than one try goes the usual way, and so does what came meanwhile.
+        If it takes more than one try, or more messages came meanwhile, calls `send`.
         """
         throttle = self._throttle
         if (
@@ -230,7 +230,7 @@ class Outgoing(BaseOutgoing):
         return self.send(math.inf)
 
     def let_go(self) -> None:
-        """Give the turn back if this thread has it: Ctrl-C may fall between taking and sending."""
+        """Give the turn back if this thread has it: Ctrl-C may come between taking and sending."""
         self._give_back_turn()
         if self._unsent or self._outbox.has_output:
             self._loop.wake()
@@ -241,7 +241,7 @@ class Outgoing(BaseOutgoing):
             self._help(math.inf)
 
     def wait_until_sent(self, deadline: float) -> bool:
-        """Whether everything left in time. Lock held; it is released while waiting."""
+        """Wait until everything was sent; False if the time is over first. Lock held, as above."""
         while self._holder is not None or self._unsent or self._outbox.has_output:
             if time.monotonic() >= deadline or self._is_closed:
                 return False
@@ -249,18 +249,18 @@ class Outgoing(BaseOutgoing):
         return True
 
     def close(self, deadline: float) -> None:
-        """Send what can be sent in time, then nothing more. No lock held."""
+        """Send what can be sent in time, then nothing more. Lock not held."""
         with self._lock:
             self.wait_until_sent(deadline)
             self._is_closed = True
-            # Whoever is in the middle of a send must be out before the sockets are closed.
+            # A thread in the middle of a send must be out before the sockets are closed.
             while self._holder is not None and time.monotonic() < deadline + 2 * ROOM_WAIT_S:
                 self._wait(ROOM_WAIT_S)
             self._unsent.extend(self._outbox.take(time.monotonic()))
             self._room.notify_all()
 
     def _help(self, deadline: float) -> None:
-        """Take part in sending, or wait for whoever does. Lock held, and released meanwhile."""
+        """Send, or wait for the thread that does. Lock held; released meanwhile."""
         now = time.monotonic()
         if not self.take_turn(now):
             self._wait(min(deadline - now, SECONDS_MAX))
@@ -276,8 +276,8 @@ class Outgoing(BaseOutgoing):
             self._lock.acquire()
 
     def _wait(self, timeout_s: float) -> None:
-        """Until a turn is given back. Lock held, and released meanwhile."""
-        # Counted before the look: whoever gives the turn back looks at the count after that.
+        """Wait until a turn is given back. Lock held; released meanwhile."""
+        # Counted before the look: the thread that gives the turn back reads the count after that.
         self._waiting += 1
         try:
             if self._holder is not None:
@@ -307,7 +307,7 @@ class Outgoing(BaseOutgoing):
                 if send(unsent[0]):
                     throttle.let_through(len(unsent.popleft()))
                     if throttle.is_limited and not throttle.is_open():
-                        # What is published until more may leave is batched.
+                        # Messages published until more may leave are batched.
                         self._window.extend(time.monotonic() + throttle.retry_s)
                     if self._is_failing or self._jammed_at is not None:
                         self._note_sent(time.monotonic())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """What `Bus.publish` uses, from any thread."""
+    """The rest of `Bus.publish`. Any thread."""
 
     def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
         self._loop = loop
@@ -37,11 +37,11 @@ class Publishing:
         self.is_cut_off = False
 
     def publish(self, topic: str, value: Any) -> bool:
-        """The long way."""
+        """Publish a value to a topic that may be new."""
         return self.publish_flagged(topic, value, reliable=False, retain=False)
 
     def publish_flagged(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
-        """The same for a message that is reliable or retained."""
+        """Publish a value that may be reliable or retained."""
         if self.is_cut_off:
             raise forked_error()
         node, outgoing = self._node, self._outgoing
@@ -60,7 +60,7 @@ class Publishing:
                             self._loop.wake()
                         break
                     node.counters.reliable_waits += 1
-                # Subscribers ask for what was sent before: it must not be pushed out.
+                # Subscribers request earlier messages again: they must not be pushed out.
                 self._loop.workers.will_wait()
                 time.sleep(min(pause_s, HISTORY_WAIT_S))
             self._send(has_turn)
@@ -72,7 +72,7 @@ class Publishing:
         return True
 
     def publish_encoded(self, prefix: bytes, payload: bytes) -> bool:
-        """The short way of a message that does not simply join others. True, for `Bus.publish`."""
+        """Send or queue an encoded message. Returns True, for `Bus.publish`."""
         outgoing = self._outgoing
         try:
             with self._lock:
@@ -93,7 +93,7 @@ class Publishing:
         return True
 
     def publish_large(self, prefix: bytes, payload: bytes) -> bool:
-        """The same for one that no datagram holds."""
+        """Send an encoded message that is larger than a datagram. Returns True."""
         try:
             with self._lock:
                 if self.is_closing:
@@ -108,7 +108,7 @@ class Publishing:
         return True
 
     def flush_queued(self) -> bool:
-        """As many messages gathered as may without a look: send them. True, for `Bus.publish`."""
+        """Send the queued messages, of which there are now enough. Returns True."""
         outgoing = self._outgoing
         try:
             with self._lock:
@@ -123,7 +123,7 @@ class Publishing:
         return True
 
     def stay_while_needed(self, deadline: float) -> None:
-        """Before closing: whoever missed the last reliable messages has to be able to ask."""
+        """Before closing: stay until nodes could request the last reliable messages again."""
         while True:
             with self._lock:
                 pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
@@ -133,13 +133,13 @@ class Publishing:
             time.sleep(min(pause_s, HISTORY_WAIT_S))
 
     def _send(self, has_turn: bool) -> None:
-        """Send what the turn was taken for."""
+        """Send the messages for which the turn was taken."""
         if has_turn and not self._outgoing.send(math.inf):
             self._loop.wake()
 
 
 def deliver_own(deliveries: Deliveries) -> None:
-    """Put messages published here into mailboxes; wait, if they are full, where that ends."""
+    """Put messages published here into mailboxes; wait for room where that can end."""
     full = [each for each, messages in deliveries if not each.deliver(messages)]
     for subscription in full:
         subscription.wait_for_room()

@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from jsonbus.sync.subscription import Subscription
 
 #: How long a handler may keep the receiver from receiving. The kernel's buffer holds much more than
-#: what comes in that time, and no timer of the bus is so exact.
+#: arrives in that time, and no timer of the bus is so exact.
 WATCH_S = 0.02
 
-#: Looks without a handler in place after which nobody watches any more: a second.
+#: Checks without a handler in place after which watching ends: one second.
 WATCH_IDLE_MAX = 50
 
 
 class Handled(Hashable, Protocol):
-    """What has a handler to be run: a subscription, or a watch."""
+    """A subscription, watch or channel, whose handler the pool runs."""
 
     @property
     def is_quick(self) -> bool:
@@ -63,7 +63,7 @@ class Handled(Hashable, Protocol):
 
 
 class _Here(threading.local):
-    """What this thread is running the handler of."""
+    """The subscription whose handler this thread is running."""
 
     subscription: Handled | None = None
 
@@ -72,7 +72,7 @@ _here = _Here()
 
 
 def current_subscription() -> Handled | None:
-    """The one, of whichever bus, whose handler made this call; None outside handlers."""
+    """Return the subscription, of any bus, whose handler made this call; None outside handlers."""
     return _here.subscription
 
 
@@ -99,7 +99,7 @@ class ThreadPool:
         self._is_watched = False
         self._watcher: int | None = None
         self._is_stopping = False
-        self._is_finished = False  # nobody receives any more
+        self._is_finished = False  # no thread receives any more
         self._finished = threading.Event()
 
     def start(self, receiving: Receiving) -> None:
@@ -115,7 +115,7 @@ class ThreadPool:
         self._threads.append(thread)
 
     def start_workers(self) -> None:
-        """There is a handler: start the other threads, unless they run. Any thread.
+        """Start the other threads, for the first handler, unless they run. Any thread.
 
         Raises TransportError if the system has no thread left; one is enough to go on.
         """
@@ -142,11 +142,11 @@ class ThreadPool:
             self._log.warn_once("workers", "only %d workers run: %s", started, failure)
 
     def schedule(self, subscription: Handled) -> None:
-        """Have its handler run. Any thread, never waits."""
+        """Have the handler run. Any thread; never waits."""
         if get_ident() == self._receiver:
             self._due.append(subscription)
             if get_ident() != self._receiver and self._receiving is not None:
-                # In a handler that just took too long: whoever receives now looks again.
+                # In a handler that just took too long: the new receiver looks again.
                 self._receiving.wake()
             return
         with self._lock:
@@ -158,7 +158,7 @@ class ThreadPool:
         return threading.current_thread() in self._threads
 
     def will_wait(self) -> None:
-        """Before a call waits for something that has to be received. Any thread."""
+        """Give the role away before waiting for something that has to be received. Any thread."""
         if get_ident() == self._receiver and self._claim:
             with self._lock:
                 self._give_role_away()
@@ -261,7 +261,7 @@ class ThreadPool:
                 return False, None
             if self._queue and self._take_slot():
                 if self._is_watched and self._watcher is None:
-                    self._changed.notify()  # for somebody else to watch
+                    self._changed.notify()  # for another thread to watch
                 return True, self._queue.popleft()
             if self._is_watched and self._watcher is None:
                 self._watch(me)
@@ -283,7 +283,7 @@ class ThreadPool:
             runs = self._runs
         self._watcher = None
         self._is_watched = False
-        # Whoever begins a handler in place does so before it looks whether that is watched. A wait
+        # A thread begins a handler in place before it checks whether that is watched. A wait
         # may also have ended for something else than that handler: then it is watched on.
         if self._claim:
             self._is_watched = True
