@@ -104,7 +104,7 @@ async def test_a_node_that_is_not_there_is_unknown() -> None:
     async with buses() as open_bus:
         error = await refusal_of(open_bus(), "nobody", "p")
         assert (error.reason, error.node, error.port) == ("unknown", "nobody", "p")
-        assert str(error) == "there is no node 'nobody': `jsonbus nodes` shows who is there"
+        assert str(error) == "there is no node 'nobody': `jsonbus nodes` lists the nodes"
 
 
 @asynctest

@@ -91,7 +91,7 @@ def test_what_is_no_node_is_refused(open_bus: OpenBus, node: Any) -> None:
 def test_a_node_that_is_not_there_is_unknown(open_bus: OpenBus) -> None:
     error = refusal_of(open_bus(), "nobody", "p")
     assert (error.reason, error.node, error.port) == ("unknown", "nobody", "p")
-    assert str(error) == "there is no node 'nobody': `jsonbus nodes` shows who is there"
+    assert str(error) == "there is no node 'nobody': `jsonbus nodes` lists the nodes"
 
 
 def test_nothing_is_bound_before_it_is_bound(open_bus: OpenBus) -> None:
