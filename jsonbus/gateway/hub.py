@@ -1,31 +1,31 @@
-"""The hub: between the bus and whatever clients the gateway has.
+"""Hub: connects the bus with all clients of the gateway.
 
 Theory of operation
 -------------------
-The gateway is one node with one subscription. Its patterns are those that clients want; each is
-counted, so that it is subscribed to with its first client and given up with its last. Whatever
-comes is handed to every *sink* (text server, event streams, webhooks) in batches and in order; a
-sink knows which of its clients want what. So a message crosses from the bus once, and is matched
-and encoded once per kind of client, however many clients there are.
+The gateway is one node with one subscription to all patterns that clients want. Each pattern is
+counted: it is subscribed to with its first client and given up with its last. Messages go to every
+*sink* (text server, event streams, webhooks) in batches and in order; a sink knows what its clients
+want. So a message comes from the bus once, and is matched and encoded once per kind of client,
+however many clients there are.
 
-The subscription's mailbox blocks when it is full: while the disk is slow, what comes is kept by
-the kernel, and of reliable topics asked for again, instead of being dropped here.
+The subscription's mailbox blocks when it is full: while the disk is slow, messages wait in the
+kernel, and those of reliable topics are requested again, instead of being dropped here.
 
 Retained values
 ---------------
-The bus gives a retained value to a subscription when it begins. Clients that come later to a
-pattern that is subscribed to already would get none, and to add a pattern brings those of
-overlapping ones once more. So `want` asks the bus on behalf of the newcomer alone, by a
-subscription that ends at once: it returns what this node has been given before. What the network
-brings later comes with the other messages. What passed either way is remembered, bounded, and
-passes with the others only once; until a pattern is wanted that nobody wanted before, for whose
-client a value that the node has forgotten meanwhile (its publisher was away) must pass again.
+The bus gives retained values to a subscription when it begins. A client that comes later to a
+subscribed pattern would get none, and adding a pattern repeats the values of overlapping ones. So
+`want` opens a second subscription for the newcomer alone, which ends at once: it returns the values
+that this node already has. Values that the network brings later come with the other messages. The
+hub remembers, within bounds, which values it passed on, and passes each only once. It forgets this
+for a pattern that nobody wanted before: a value that the node has lost meanwhile, because its
+publisher was away, must pass again.
 
 Publishing
 ----------
-A message goes to the webhooks' backlog first, and to the bus when it is on disk: who gets an error
-may try again, and nobody got the message twice. The gateway's own messages come back through its
-subscription like those of others, which is how they reach text clients and event streams.
+A message goes to the webhooks' backlog first, and to the bus when it is on disk: a client that gets
+an error may try again, and nobody gets the message twice. The gateway's own messages come back
+through its subscription like those of others; so they reach text clients and event streams.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ Take = Callable[[list[jsonbus.Message]], Awaitable[None] | None]
 #: Messages that wait for the sinks: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
 
-#: Topics, and nodes of each, whose retained values are remembered as passed on. A topic that has
-#: more is unusual, and its values may pass twice.
+#: Topics, and nodes of each, whose retained values are remembered as passed on. Beyond that, which
+#: is unusual, values may pass twice.
 PASSED_TOPICS_MAX = 10_000
 PASSED_NODES_MAX = 100
 
-#: Retained values that a newcomer gets: as many as a node keeps of others'.
+#: Retained values that a newcomer gets: as many as a node keeps of other nodes.
 RETAINED_MAX = 100_000
 
 
 class Published(NamedTuple):
-    """What became of a message."""
+    """The result of a publish."""
 
-    #: For how many webhooks it is stored.
+    #: The number of webhooks for which it is stored.
     webhooks: int
     #: Whether somebody else wanted it: a node of the bus, or a client of this gateway.
     is_sent: bool
 
 
 class Hub:
-    """See the head of this file. Everything in the event loop of the bus."""
+    """See the head of this file. Use it in the event loop of the bus."""
 
     def __init__(self, bus: jsonbus.AsyncBus, ledger: WebhookLedger | None = None) -> None:
         self._bus = bus
@@ -86,17 +86,17 @@ class Hub:
         return self._bus.id
 
     def add_sink(self, take: Take) -> None:
-        """Hand every message that some client wants to `take`, too, in batches and in order.
+        """Hand all messages that clients want to `take`, in batches and in order.
 
-        It must not raise. What it returns is awaited before the next batch, by which it holds up
-        all clients: one that need not wait returns None. This batch all sinks have by then.
+        `take` must not raise. If it returns an awaitable, the hub awaits it before the next batch,
+        which delays all clients. All sinks have the present batch by then.
         """
         self._sinks.append(take)
 
     async def want(self, pattern: str) -> list[jsonbus.Message]:
-        """One more client wants the pattern; returns the retained values that are here already.
+        """Count one more client of the pattern; return the retained values that the node has.
 
-        Those are for that client alone. Raises InvalidTopicError, ClosedError, and LocalError if
+        They are for that client alone. Raises InvalidTopicError, ClosedError, and LocalError if
         a node cannot have so many patterns.
         """
         pattern = jsonbus.check_pattern(pattern)
@@ -111,18 +111,18 @@ class Hub:
             raise
 
     def want_first(self, patterns: Sequence[str]) -> None:
-        """Clients of before a start want these patterns, each counted once; nobody wants any yet.
+        """Count one client of each pattern; for stored clients at the start, before any `want`.
 
-        All at once, since each alone has the node look at all of them: 5,000 took 6 s. Without
-        retained values. Raises what `want` raises, and wants none of them then.
+        All at once: each pattern alone makes the node look at all of them, and 5,000 took 6 s.
+        Without retained values. Raises what `want` raises; then none is wanted.
         """
-        assert self._feed is None, "somebody came first"
+        assert self._feed is None, "want_first comes before want"
         if patterns:
             self._subscribe(patterns)
             self._wanted.update(dict.fromkeys(patterns, 1))
 
     def unwant(self, pattern: str) -> None:
-        """One client less wants it; every `want` has its `unwant`."""
+        """Count one client less; every `want` has its `unwant`."""
         count = self._wanted[pattern] - 1
         if count:
             self._wanted[pattern] = count
@@ -136,16 +136,16 @@ class Hub:
     ) -> Published:
         """Give a value to the webhooks that want it, durably, and to the bus.
 
-        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError;
-        it went nowhere then. ClosedError, and LocalError for one to retain when the node retains
-        too much already: it may be stored for webhooks by then.
+        Raises InvalidTopicError, PayloadError, PayloadTooLargeError, BacklogFullError, StoreError:
+        then it went nowhere. Raises ClosedError, and LocalError if the node retains too much
+        already: then it may be stored for webhooks.
         """
         topic = jsonbus.check_topic(topic)
         webhooks = 0
         if self._ledger is not None and self._ledger.wants(topic):
             payload = to_json(value)
             limit_bytes = self._bus.config.value_bytes_max
-            if len(payload) > limit_bytes:  # the bus would refuse it, when it is stored already
+            if len(payload) > limit_bytes:  # the bus would refuse it after it was stored
                 raise PayloadTooLargeError(topic, len(payload), limit_bytes)
             webhooks = await self._ledger.accept(topic, payload)
         is_sent = await self._bus.publish(topic, value, retain=retain, reliable=reliable)
@@ -179,10 +179,10 @@ class Hub:
                 if not message.origin.is_retained or self._passes_first(message)
             ]
         waiting: list[Awaitable[None]] = []
-        for take in self._sinks:  # all of them, before any of them is waited for
+        for take in self._sinks:  # all of them, before any is awaited
             try:
                 taken = take(messages)
-            except Exception:  # a bug, which must not end the other sinks' messages
+            except Exception:  # a bug must not stop the other sinks
                 logger.exception("%d messages were not passed on", len(messages))
             else:
                 if taken is not None:
@@ -194,9 +194,9 @@ class Hub:
                 logger.exception("%d messages were not passed on", len(messages))
 
     async def _take_retained(self, pattern: str) -> list[jsonbus.Message]:
-        """What the bus has for a newcomer to a pattern that is subscribed to already.
+        """Return the retained values for a newcomer to a subscribed pattern.
 
-        Nothing here waits, though it is awaited: no message can come in between.
+        Nothing here really waits, so no message can come in between.
         """
         with self._bus.subscribe(pattern, maxsize=RETAINED_MAX) as newcomer:
             pending = newcomer.pending
@@ -206,10 +206,10 @@ class Hub:
         return messages
 
     def _passes_first(self, message: jsonbus.Message) -> bool:
-        """Whether a retained value has not been passed on before; it counts as passed on now."""
+        """Note that a retained value is passed on; return whether this is the first time."""
         passed = self._passed.setdefault(message.topic, {})
         self._passed.move_to_end(message.topic)
-        # Not by its sequence: one that nobody wanted when it was published has none.
+        # Not by its sequence: a value that nobody wanted when it was published has none.
         if passed.get(message.node) == message.sent_at:
             return False
         if len(passed) >= PASSED_NODES_MAX:

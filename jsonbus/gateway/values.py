@@ -10,7 +10,7 @@ from jsonbus.errors import PayloadError
 
 
 def parse_text(text: str | bytes) -> Any:
-    """A message text that parses as JSON is that value, else the text is."""
+    """Return the value of a text that parses as JSON, otherwise the text itself."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -18,7 +18,7 @@ def parse_text(text: str | bytes) -> Any:
 
 
 def to_json(value: Any) -> bytes:
-    """A value as compact JSON; raises PayloadError if it has none (nested too deeply, say)."""
+    """Return a value as compact JSON. Raises PayloadError, as for one nested too deeply."""
     try:
         return orjson.dumps(value)
     except TypeError as error:
@@ -26,12 +26,12 @@ def to_json(value: Any) -> bytes:
 
 
 def to_json_line(value: Any) -> bytes:
-    """A value of the gateway's own as a line of JSON: it looks well in a terminal."""
+    """Return a value as a line of JSON, which reads well in a terminal."""
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; raises PayloadError if it is none."""
+    """Return the value of a JSON text. Raises PayloadError if it is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""What the gateway knows in memory of its webhooks' subscribers: limits, counts, the last error."""
+"""Accounts: what is known of each webhook in memory: limits, counts, the last error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ log = logging.getLogger("jsonbus.gateway.store")
 
 
 class SubscriberView(NamedTuple):
-    """A subscriber as shown to people. Instants are seconds since 1970."""
+    """A subscriber as people see it. Instants are seconds since 1970."""
 
     name: str
     url: str
     patterns: tuple[str, ...]
     backlog: int  # messages stored and not delivered yet
     delivered: int  # messages, since the subscriber came
-    dropped: int  # messages from the bus without room or disk for them, since the start
+    dropped: int  # messages from the bus for lack of room or disk, since the start
     attempts_failed: int  # since the start
     last_error: str | None
     last_error_at: float | None
-    retry_at: float | None  # None: nothing failed, or the next attempt runs
+    retry_at: float | None  # None: nothing failed, or an attempt is running
     created_at: float
 
 
 class Account:
-    """One subscriber. `backlog` counts stored messages and those on their way into the store."""
+    """One subscriber. `backlog` counts messages in the store and on their way into it."""
 
     __slots__ = (
         "attempts_failed",
@@ -58,7 +58,7 @@ class Account:
         self.last_error: str | None = None
         self.last_error_at: float | None = None
         self.retry_at: float | None = None
-        self.has_warned = False  # of messages dropped for it, since it last had room
+        self.has_warned = False  # of dropped messages, since it last had room
 
     def view(self, patterns: tuple[str, ...]) -> SubscriberView:
         return SubscriberView(
@@ -77,7 +77,7 @@ class Account:
 
 
 class Accounts:
-    """All subscribers by number, and what may wait for one and for all. For one thread."""
+    """All subscribers by number, and the limits of their backlogs. Use it in one thread."""
 
     def __init__(self, backlog_max: int, total_backlog_max: int) -> None:
         self._backlog_max = backlog_max
@@ -96,11 +96,11 @@ class Accounts:
         return iter(self._accounts.items())
 
     def get(self, subscriber: int) -> Account | None:
-        """The account, or None if the subscriber is gone."""
+        """Return the account, or None if the subscriber is gone."""
         return self._accounts.get(subscriber)
 
     def find(self, name: str) -> int | None:
-        """The number of the subscriber of that name, or None."""
+        """Return the number of the subscriber of that name, or None."""
         return self._numbers.get(name)
 
     def add(self, subscriber: int, account: Account) -> None:
@@ -109,13 +109,13 @@ class Accounts:
         self.backlog += account.backlog
 
     def remove(self, subscriber: int) -> None:
-        """Forget a subscriber with its backlog, on its way into the store or there."""
+        """Forget a subscriber and its backlog."""
         account = self._accounts.pop(subscriber)
         del self._numbers[account.name]
         self.backlog -= account.backlog
 
     def reserve(self, subscribers: Sequence[int]) -> None:
-        """Count one message more for each; BacklogFullError, and no change, if one has no room."""
+        """Count one more message for each, or raise BacklogFullError if any has no room."""
         accounts = self._accounts
         limit = self._backlog_max
         for subscriber in subscribers:
@@ -130,7 +130,7 @@ class Accounts:
         self.backlog += len(subscribers)
 
     def reserve_or_drop(self, subscribers: Sequence[int]) -> Sequence[int]:
-        """Count one more for each that has room, and return those; for the others it is lost."""
+        """Count one more message for each that has room; return these. The others lose it."""
         with_room = []
         for subscriber in subscribers:
             account = self._accounts[subscriber]
@@ -151,7 +151,7 @@ class Accounts:
         return with_room
 
     def give_back(self, subscribers: Sequence[int], *, is_dropped: bool) -> None:
-        """A message was not stored; `is_dropped` if nobody will offer it again."""
+        """Undo `reserve`: a message was not stored. `is_dropped`: nobody will publish it again."""
         for subscriber in subscribers:
             account = self._accounts.get(subscriber)
             if account is None:
@@ -168,7 +168,7 @@ class Accounts:
         account.backlog -= count
         account.delivered += count
         self.backlog -= count
-        # Half of it, not one message less: a backlog at its limit would warn at every batch.
+        # At half the limit: a backlog that stays at its limit would warn at every batch.
         if account.has_warned and account.backlog <= self._backlog_max // 2:
             account.has_warned = False
         if self._has_warned and self.backlog <= self._total_backlog_max // 2:
@@ -191,13 +191,13 @@ class Accounts:
     def describe_total_full(self) -> str:
         return (
             f"{self.backlog:,} messages wait for webhooks, at most {self._total_backlog_max:,} are "
-            "kept in all: webhooks that do not answer must answer, or be unsubscribed"
+            "kept in all: make the webhooks answer, or unsubscribe them"
         )
 
     def _describe_full(self, account: Account) -> str:
         return (
             f"{account.backlog:,} messages wait for the webhook {account.name!r}, at most "
-            f"{self._backlog_max:,} are kept: it must answer, or be unsubscribed"
+            f"{self._backlog_max:,} are kept: make it answer, or unsubscribe it"
         )
 
     def _drop(self, account: Account) -> None:

@@ -1,21 +1,21 @@
-"""How long to wait before a webhook is tried again. Pure: the dice and the time are given."""
+"""The pause before a webhook is tried again. Pure: random numbers and time are arguments."""
 
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 from random import Random
 
-#: After the first failure: a receiver that restarts is back after about so long.
+#: The pause after the first failure: about what a receiver takes to restart.
 FIRST_S = 0.5
 
 
 def retry_delay_s(
     failures: int, retry_s_max: float, random: Random, retry_after_s: float | None = None
 ) -> float:
-    """The pause after so many failures in a row: doubling, capped, with jitter.
+    """Return the pause after so many failures in a row: doubling, capped, with jitter.
 
-    Half of it is fixed, half is diced: receivers that fail together are not tried together, and
-    none at once. `retry_after_s`, what the receiver asked for, is honoured up to the cap.
+    Half of it is fixed and half is random, so that receivers that fail together are not tried
+    together. `retry_after_s`, which the receiver asked for, is honoured up to the cap.
     """
     # The exponent is bounded, since 2.0 ** 1024 overflows: 60 doublings are past any cap.
     ceiling_s = min(retry_s_max, FIRST_S * 2.0 ** min(max(failures, 1) - 1, 60))
@@ -26,13 +26,13 @@ def retry_delay_s(
 
 
 def parse_retry_after(text: str, now: float) -> float | None:
-    """A `Retry-After` header, in seconds from `now` (since 1970), never negative; None if wrong.
+    """Return a `Retry-After` header as seconds from `now` (since 1970); None if it is invalid.
 
-    It is a number of seconds or an HTTP date.
+    The header is a number of seconds or an HTTP date; a past date gives 0.
     """
     text = text.strip()
     if text.isascii() and text.isdigit():
-        return float(text)  # infinite, if it has very many digits: the cap makes it finite
+        return float(text)  # infinite if it has very many digits; the caller caps it
     try:
         at = parsedate_to_datetime(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bodies: what deliveries post, in memory only while it is needed, and bounded for all of them.
+"""Bodies: the bodies of batches, in memory only while they are needed, and bounded for all.
 
 Theory of operation
 -------------------
@@ -8,12 +8,12 @@ Theory of operation
              v        |                  |
              +---> in the store <--------+
 
-A batch usually comes with its body, right out of the commit, and goes to its receiver at once. Ten
-thousand receivers that are down would otherwise keep a megabyte each, for days: so a body is
-dropped for the pause and read again from the store for the next attempt, which waits for room.
+A batch usually comes with its body, right out of the commit, and is posted at once. Ten thousand
+receivers that are down would keep a megabyte each, for days. So a body is dropped during a pause
+and read again from the store for the next attempt, which waits for room.
 
-Whoever has room has nothing else to wait for but a connection, and gives it back after the time of
-an attempt; so everybody gets some, in the order in which they asked.
+A delivery with room waits for nothing but a connection, and gives the room back after one attempt;
+so all deliveries get room, in the order in which they asked.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from collections.abc import Awaitable, Callable
 
 from .commands import Batch
 
-#: Of all bodies at hand. 64 receivers of the largest batches can hang at the same moment before
-#: others have to wait; since each hangs for one attempt and pauses for six, some 400 that always
-#: hang. 2,000 receivers that refuse 0.5 MB each keep the process at 140 MB, not at a gigabyte.
+#: For all bodies in memory. 64 receivers of the largest batches can hang at the same moment before
+#: others have to wait; each hangs for one attempt and pauses for six, so some 400 can always hang.
+#: 2,000 receivers that refuse 0.5 MB each keep the process at 140 MB, not at a gigabyte.
 BYTES_MAX = 64 << 20
 
 
@@ -35,22 +35,22 @@ ReadBody = Callable[[Batch], Awaitable[bytes | None]]
 
 
 class Bodies:
-    """See the head of this file. A batch's body is None, or its bytes are counted here.
+    """The memory for the bodies of all batches. Use it in one event loop.
 
-    Everything in one event loop.
+    A batch's body is None, or its bytes are counted here.
     """
 
     def __init__(self, read_body: ReadBody, bytes_max: int = BYTES_MAX) -> None:
         self._read_body = read_body
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        #: At hand, or about to be read.
+        #: Of bodies in memory or about to be read.
         self.bytes = 0
         #: Bodies that were read again.
         self.loaded = 0
 
     def keep(self, batch: Batch) -> None:
-        """Take a new batch into account; its body is dropped if there is no room for it."""
+        """Count the body of a new batch, or drop it if there is no room."""
         if batch.body is None:
             return
         if self._waiting or not self._has_room(batch.body_bytes):
@@ -59,7 +59,7 @@ class Bodies:
             self.bytes += batch.body_bytes
 
     async def load(self, batch: Batch) -> bool:
-        """Have the body at hand, read again if need be; False if the batch is gone.
+        """Read the body again unless it is in memory; return False if the batch is gone.
 
         Raises StoreError, ClosedError.
         """
@@ -75,7 +75,7 @@ class Bodies:
         return batch.body is not None
 
     def drop(self, batch: Batch) -> None:
-        """The body is not needed now; again is nothing."""
+        """Drop the body: it is not needed now. Idempotent."""
         if batch.body is not None:
             batch.body = None
             self._give_room(batch.body_bytes)
@@ -93,7 +93,7 @@ class Bodies:
         try:
             await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # it was given room in the same moment
+            if future.done() and not future.cancelled():  # it got room in the same moment
                 self._give_room(size_bytes)
             else:
                 self._wake()  # those behind it may fit

@@ -1,4 +1,4 @@
-"""What the webhooks' ledger asks of their store, and what comes back: plain data."""
+"""What the ledger asks of the store, and what the store answers: plain data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 @dataclass(slots=True)
 class Batch:
-    """Messages for one subscriber, to be delivered together until it takes them.
+    """Messages for one subscriber, delivered together until the subscriber takes them.
 
-    `delivery_id` and the body are the same at every try, over restarts too. The body is not always
-    in memory: whoever has the batch may drop it, and the ledger reads it again.
+    `delivery_id` and the body are the same at every attempt, also after a restart. The body is not
+    always in memory: the delivery may drop it, and the ledger reads it again.
     """
 
     subscriber: int
@@ -25,21 +25,21 @@ class Batch:
 
 
 class Accept(NamedTuple):
-    """Store messages: (topic, payload, subscribers). Gives how many deliveries were stored."""
+    """Store messages: (topic, payload, subscribers). The result is the number of deliveries."""
 
     messages: Sequence[tuple[str, bytes, Sequence[int]]]
-    is_from_bus: bool = False  # nobody will offer them again
+    is_from_bus: bool = False  # nobody will publish them again
 
 
 class Settle(NamedTuple):
-    """A batch was delivered. Gives how many messages; 0 if it is not the one in flight."""
+    """Delete a delivered batch. The result is its length; 0 if it is not the one in flight."""
 
     subscriber: int
     last: int
 
 
 class Subscribe(NamedTuple):
-    """Note a subscription, and the subscriber's present address. Gives Subscription."""
+    """Store a subscription and the subscriber's url. The result is a Subscription."""
 
     name: str
     pattern: str
@@ -47,22 +47,22 @@ class Subscribe(NamedTuple):
 
 
 class Unsubscribe(NamedTuple):
-    """End one subscription or all (None); with the last goes the backlog. Gives Ended."""
+    """End one subscription or all (None); the last takes the backlog along. Result: Ended."""
 
     name: str
     pattern: str | None
 
 
 class ReadBody(NamedTuple):
-    """Read the body of a batch in flight; gives None if it is not the one in flight."""
+    """Read the body of a batch. The result is None if it is not the one in flight."""
 
     subscriber: int
     last: int
 
 
-Work = Accept | Settle | Subscribe | Unsubscribe | ReadBody
+Command = Accept | Settle | Subscribe | Unsubscribe | ReadBody
 
-#: Those that store nothing new.
+#: Commands that store nothing new.
 FREEING = (Settle, Unsubscribe, ReadBody)
 
 
@@ -80,7 +80,7 @@ class Ended(NamedTuple):
 
 
 class Committed(NamedTuple):
-    results: list[Any]  # one for each work
+    results: list[Any]  # one per command
     batches: list[Batch]  # cut by this commit
 
 

@@ -1,12 +1,12 @@
-"""The thread that commits: whatever came while the last commit ran goes into the next one.
+"""The commit thread: commands that come while a commit runs go into the next one.
 
     event loop                              thread "jsonbus-gateway-store"
     submit() --- append, notify ----------> take all that wait (one group)
                                             store.commit(group): one transaction, one fsync
     on_commit(group) <-- call_soon_threadsafe --+     (one call for the whole group)
 
-`_waiting` and `_is_closing` are shared and guarded by `_changed`; nobody holds it during a commit.
-Groups form by themselves: an fsync takes about as long as dozens of publishes need to come in.
+`_changed` guards `_waiting` and `_is_closing`; it is not held during a commit. Groups form by
+themselves: an fsync takes about as long as the arrival of dozens of publishes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jsonbus.errors import ClosedError, StoreError
-from jsonbus.gateway.webhooks.commands import FREEING, Accept, Batch, Contents, Work
+from jsonbus.gateway.webhooks.commands import FREEING, Accept, Batch, Command, Contents
 from jsonbus.gateway.webhooks.store import WebhookStore
 
 log = logging.getLogger("jsonbus.gateway.store")
 
-#: A transaction takes at most so many messages, and stops after the one that goes beyond so many
-#: bytes: what waits then waits for two commits, but the WAL stays near its usual size.
+#: The messages of one transaction, and the bytes after which it takes no more. The rest waits for
+#: the next commit, but the WAL stays near its usual size.
 GROUP_MESSAGES_MAX = 1000
 GROUP_BYTES_MAX = 4 << 20
 
-#: So long the end of the store is waited for: a disk that hangs may never come back.
+#: How long to wait for the end of the store: a disk that hangs may never come back.
 CLOSE_S = 10.0
 
 
 class Task(NamedTuple):
-    work: Work
+    command: Command
     future: asyncio.Future[Any]
 
 
 class Outcome(NamedTuple):
-    """What became of a group: a result or a StoreError for each task, and the batches cut."""
+    """The result of a group: a result or a StoreError per task, and the batches cut."""
 
     results: list[Any]
     batches: list[Batch]
@@ -50,10 +50,10 @@ OnCommit = Callable[[list[Task], Outcome], None]
 
 
 class CommitThread:
-    """Runs a WebhookStore in its own thread. All methods are for the event loop that opened it."""
+    """Runs a WebhookStore in its own thread. Call it in the event loop that opened it."""
 
     def __init__(self, store: WebhookStore, on_commit: OnCommit) -> None:
-        """`on_commit` runs in the loop after each commit, before anybody who waited for it."""
+        """`on_commit` runs in the loop after each commit, before the callers that wait for it."""
         self._store = store
         self._on_commit = on_commit
         self._changed = threading.Condition()
@@ -69,20 +69,20 @@ class CommitThread:
         self._loop = asyncio.get_running_loop()
         self._opened = self._loop.create_future()
         self._closed = self._loop.create_future()
-        # A daemon: a program that dies without close() must not hang; nothing is lost by that.
+        # A daemon: a program that ends without close() must not hang, and loses nothing.
         thread = threading.Thread(target=self._run, name="jsonbus-gateway-store", daemon=True)
         thread.start()
         self._thread = thread
         return await self._opened
 
-    def submit(self, work: Work) -> asyncio.Future[Any]:
-        """Have a work done by the next commit; raises ClosedError.
+    def submit(self, command: Command) -> asyncio.Future[Any]:
+        """Queue a command for the next commit. Raises ClosedError.
 
-        The future gets its result once it is on disk, or a StoreError if it was not done.
+        The future gets the result once it is on disk, or a StoreError if nothing was done.
         """
         if self._loop is None or self._is_closing:
             raise ClosedError("the store of the webhooks is not open")
-        task = Task(work, self._loop.create_future())
+        task = Task(command, self._loop.create_future())
         with self._changed:
             self._waiting.append(task)
             if len(self._waiting) == 1:
@@ -90,9 +90,9 @@ class CommitThread:
         return task.future
 
     async def close(self) -> None:
-        """Commit what was submitted, then close the store; again waits for the same end.
+        """Commit what was submitted, then close the store. A second call waits for the same end.
 
-        Bounded: a disk that hangs is left to the thread, with what nobody was told is stored.
+        Gives up after CLOSE_S if the disk hangs; commands without a result may be lost.
         """
         if self._closed is None or self._thread is None:
             return
@@ -101,11 +101,11 @@ class CommitThread:
             self._changed.notify()
         await asyncio.wait([self._closed], timeout=CLOSE_S)
         if self._closed.done():
-            self._thread.join()  # its last act was to say so
+            self._thread.join()  # it resolves `_closed` last
         else:
             log.error(
-                "the disk of the webhooks' store did not answer for %g s: ending without it; what "
-                "was not stored was not acknowledged",
+                "the disk of the webhooks' store did not answer for %g s: ending without it; "
+                "messages that were not stored were not acknowledged",
                 CLOSE_S,
             )
 
@@ -113,7 +113,7 @@ class CommitThread:
 
     def _run(self) -> None:
         try:
-            self._work()
+            self._serve()
         except RuntimeError:
             log.debug("= the event loop ended before its store was closed", exc_info=True)
         finally:
@@ -121,9 +121,9 @@ class CommitThread:
             try:
                 self._call(_resolve, self._closed, None)
             except RuntimeError:
-                pass  # the loop is gone, and so is everybody who could wait
+                pass  # the loop is gone, and nobody waits
 
-    def _work(self) -> None:
+    def _serve(self) -> None:
         try:
             contents = self._store.open()
         except Exception as error:
@@ -134,19 +134,19 @@ class CommitThread:
             self._call(self._on_commit, group, self._commit(group))
 
     def _take(self) -> list[Task]:
-        """Wait for works, then take a group of them; none once the store is to be closed."""
+        """Wait for commands and take a group of them; empty once the store is closing."""
         group: list[Task] = []
         messages = size_bytes = 0
         with self._changed:
             while not self._waiting and not self._is_closing:
                 self._changed.wait()
             while self._waiting:
-                work = self._waiting[0].work
-                if isinstance(work, Accept):
-                    messages += len(work.messages)
+                command = self._waiting[0].command
+                if isinstance(command, Accept):
+                    messages += len(command.messages)
                     if group and messages > GROUP_MESSAGES_MAX:
                         break
-                    size_bytes += sum(len(payload) for _, payload, _ in work.messages)
+                    size_bytes += sum(len(payload) for _, payload, _ in command.messages)
                 group.append(self._waiting.popleft())
                 if size_bytes > GROUP_BYTES_MAX:
                     break
@@ -154,11 +154,11 @@ class CommitThread:
 
     def _commit(self, group: list[Task]) -> Outcome:
         try:
-            return Outcome(*self._store.commit([task.work for task in group]), None)
+            return Outcome(*self._store.commit([task.command for task in group]), None)
         except Exception as error:
             failure = _to_store_error(error)
-        # What is delivered or unsubscribed frees room and must not fail for the others' sake.
-        freeing = [task.work for task in group if isinstance(task.work, FREEING)]
+        # Commands that free room must not fail because the others do.
+        freeing = [task.command for task in group if isinstance(task.command, FREEING)]
         if not freeing or len(freeing) == len(group):
             return Outcome([failure] * len(group), [], failure)
         try:
@@ -168,7 +168,7 @@ class CommitThread:
             return Outcome([failure] * len(group), [], failure)
         done = iter(results)
         return Outcome(
-            [next(done) if isinstance(task.work, FREEING) else failure for task in group],
+            [next(done) if isinstance(task.command, FREEING) else failure for task in group],
             batches,
             failure,
         )
@@ -179,7 +179,7 @@ class CommitThread:
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:
-    if future.done():  # whoever waited was cancelled
+    if future.done():  # the caller was cancelled
         return
     if isinstance(result, Exception):
         future.set_exception(result)

@@ -1,4 +1,4 @@
-"""A delivery carries one subscriber's batches, one after the other, each until it is taken.
+"""Delivery: posts the batches of one subscriber, one after the other, until each is taken.
 
 Theory of operation
 -------------------
@@ -6,19 +6,19 @@ Theory of operation
                       ^  |
                       |  +----> anything else --> pause, which grows --+
                       +------------------------------------------------+
-A delivery has a task while it has a batch, and none while it is idle. It never has two batches: the
-ledger gives the next one when the last is settled. Nothing but its own receiver holds it up, apart
-from `slots`, which bound the connections of all deliveries together, and the room for bodies: a
-receiver that hangs holds them for `timeout_s` and then pauses longer and longer, so that hanging
-ones cannot keep all of it. Those that failed before share `retry_slots`, fewer than there are
-slots: however many receivers hang, those that answer find some free. In this order: retry slot,
-body, slot; who has a slot needs nothing more, so that nobody waits in a circle.
+A Delivery has a task while it has a batch, and none while it is idle. It never has two batches: the
+ledger announces the next one when the last is settled. It waits for its own receiver, and for two
+things that all deliveries share: `slots`, which bound the connections, and the memory for bodies. A
+receiver that hangs holds these for `timeout_s` and then pauses longer and longer, so that hanging
+receivers cannot keep all of them. Attempts after a failure also need one of `retry_slots`, fewer
+than `slots`: however many receivers hang, those that answer find free slots. The order is retry
+slot, body, slot. A delivery with a slot needs nothing more, so no deadlock is possible.
 
-From outside come `move` (another url: the request or pause is cut short and the new url tried at
-once) and `stop` (the subscriber is gone, or the gateway ends).
+`move` (another url) cuts the request or pause short, and the new url is tried at once. `stop` ends
+the delivery: the subscriber is gone, or the gateway ends.
 
 An address that has answered is used again for ADDRESS_FRESH_S without another look-up: its
-connection is open anyway, and it was checked. After a failure the name is looked up anew.
+connection is open anyway, and it was checked. After a failure the name is looked up again.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from .targets import Address, Targets, parse_url
 logger = logging.getLogger("jsonbus.gateway.webhooks.webhooks")
 
 ADDRESS_FRESH_S = 30.0
-#: A receiver that fails and recovers all the time is warned of so often, not each time.
+#: The shortest time between two warnings of a receiver that fails and recovers all the time.
 WARN_AGAIN_S = 60.0
-#: A store that cannot be read, which it logs itself, is asked again so much later.
+#: The pause before a store that could not be read is asked again. The store logs the failure.
 READ_AGAIN_S = 1.0
 #: Bounds the wait for a cancelled delivery, in case a library resists being cancelled.
 CANCEL_S = 5.0
@@ -56,7 +56,7 @@ CANCEL_S = 5.0
 
 @dataclass(slots=True)
 class Counts:
-    """What all deliveries of a gateway have done so far."""
+    """Counts of all deliveries of a gateway."""
 
     batches_delivered: int = 0
     messages_delivered: int = 0
@@ -67,7 +67,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
-    """What deliveries share."""
+    """What the deliveries of a gateway share."""
 
     ledger: WebhookLedger
     targets: Targets
@@ -82,7 +82,7 @@ class DeliveryContext:
 
 
 class _Failure(NamedTuple):
-    """What is left of an attempt's error: the error itself holds frames, and with them the body."""
+    """What is kept of an attempt's error: the error itself would keep the body in memory."""
 
     reason: str
     retry_after_s: float | None = None
@@ -90,11 +90,11 @@ class _Failure(NamedTuple):
 
 
 class Delivery:
-    """See the head of this file. Everything in the event loop."""
+    """The deliveries to one subscriber. Use it in one event loop."""
 
     def __init__(self, subscriber: int, name: str, context: DeliveryContext) -> None:
         self.subscriber = subscriber
-        #: Since when it has nothing to do, by the loop's clock; None while it has.
+        #: Since when it is idle, by the loop's clock; None while it has a batch.
         self.idle_at: float | None = None
         self._name = name
         self._context = context
@@ -112,7 +112,7 @@ class Delivery:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a connection, or had one a moment ago."""
+        """Whether it has a connection; the receiver may just have closed it."""
         return self._connection is not None
 
     def give(self, batch: Batch) -> None:
@@ -126,16 +126,16 @@ class Delivery:
             self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
 
     def move(self) -> None:
-        """The subscriber has another url: leave what goes on at the old one."""
+        """Leave the old url at once: the subscriber has another one."""
         self._fresh = None
         self._has_moved.set()
         if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def stop(self, grace_s: float = 0.0) -> None:
-        """End, and close the connection; a request that runs may still finish within `grace_s`.
+        """End, and close the connection; a running request may still finish within `grace_s`.
 
-        What was not settled stays in the ledger. Bounded, whatever the receiver does.
+        Batches that are not settled stay in the ledger. Bounded in time.
         """
         self._is_stopping = True
         task = self._task
@@ -149,12 +149,12 @@ class Delivery:
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Close the connection, if there is one; the next attempt opens another."""
+        """Close the connection, if any; the next attempt opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
                 await connection.close()
-            except Exception:  # of no use any more: nobody else may suffer
+            except Exception:  # the connection is given up anyway
                 logger.debug("! a connection to %r was not closed", self._name, exc_info=True)
 
     async def _run(self) -> None:
@@ -165,12 +165,12 @@ class Delivery:
                         return
                 finally:
                     self._context.bodies.drop(batch)
-                self._batch = None  # before settling, in which the next one is given
+                self._batch = None  # before settling, during which the next one is given
                 await self._context.ledger.settle(batch)
                 self._context.counts.batches_delivered += 1
                 self._context.counts.messages_delivered += batch.count
         except ClosedError:
-            pass  # the ledger is closed: whatever is not settled is delivered again next time
+            pass  # the ledger is closed: the batch is delivered again after the next start
         except Exception:  # a bug
             logger.exception("deliveries to %r stop until the gateway is restarted", self._name)
         finally:
@@ -178,7 +178,7 @@ class Delivery:
             self.idle_at = asyncio.get_running_loop().time()
 
     async def _deliver(self, batch: Batch) -> bool:
-        """Try until it is taken; False if the subscriber is gone, or the gateway ends."""
+        """Try until the batch is taken; return False if the subscriber or the gateway ended."""
         context = self._context
         attempts = failures = 0
         while not self._is_stopping:
@@ -220,7 +220,7 @@ class Delivery:
         return False
 
     async def _attempt(self, url: str, batch: Batch, number: int) -> _Failure | None:
-        """One POST from the look-up to the end of the answer; None if it was taken."""
+        """Post once, from the look-up to the end of the answer; return None if it was taken."""
         context = self._context
         context.counts.attempts += 1
         try:
@@ -231,12 +231,12 @@ class Delivery:
             failure = _Failure(error.reason, error.retry_after_s, error.is_stale)
         except TimeoutError:
             failure = _Failure(f"no answer within {context.timeout_s:g} s")
-        except Exception:  # a bug, here or below: the batch must not be stuck for it
+        except Exception:  # a bug must not block the batch for ever
             logger.exception("an attempt to deliver to %r failed", self._name)
             failure = _Failure("the gateway failed: see its log")
         finally:
             self._deadline = None
-        # Whatever state the connection is in, the next attempt had better begin with a new one.
+        # The connection may be in any state: begin the next attempt with a new one.
         self._fresh = None
         await self.disconnect()
         return failure
@@ -289,7 +289,7 @@ class Delivery:
     def _note_success(self, url: str) -> None:
         if self._is_failing:
             self._is_failing = False
-            logger.info("%r takes its webhooks again, at %s", self._name, _show(url))
+            logger.info("%r at %s takes its webhooks again", self._name, _show(url))
         self._context.ledger.note_attempt(self.subscriber, None, None)
 
     def _note_failure(self, url: str, reason: str, attempts: int, delay_s: float) -> None:
@@ -312,7 +312,7 @@ class Delivery:
 
 
 def _common_headers(name: str) -> list[Header]:
-    # Quoted so that unquoting always gives the name: a plain one is not changed.
+    # Quoted so that unquoting always gives the name; a plain name stays as it is.
     shown = quote(name, safe="!\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
     if shown != shown.strip():
         shown = quote(name, safe="")
@@ -327,5 +327,5 @@ def _common_headers(name: str) -> list[Header]:
 def _show(url: str) -> str:
     try:
         return str(parse_url(url))
-    except ValueError:  # stored by an earlier version that allowed it
+    except ValueError:  # an earlier version allowed it
         return "its url"

@@ -1,11 +1,11 @@
-"""WebhookLedger: the webhooks' store for the event loop: who wants what, limits, durable backlog.
+"""WebhookLedger: the webhooks' store as the event loop sees it.
 
 Theory of operation. The loop decides and the commit thread writes. A message is matched against the
-subscriptions and counted against the limits at once, in memory; what is counted is then given to
-the next commit, and is given back if that fails. Subscriptions change the other way round: first on
-disk, then, when the commit comes back, in memory. So the memory never promises what the file does
-not hold, and a message offered while an unsubscription is on its way is still stored, or found by
-the store to be for nobody.
+subscriptions and counted against the limits at once, in memory; then it goes into the next commit,
+and the count is undone if that fails. Subscriptions change the other way round: first on disk, and
+in memory when the commit is done. So memory never promises what the file does not hold. A message
+that is accepted while an unsubscription is on its way is still stored, or the store finds that
+nobody wants it.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ __all__ = ["Batch", "Subscribed", "SubscriberView", "WebhookLedger"]
 
 log = logging.getLogger("jsonbus.gateway.store")
 
-#: How long a delivered batch waits before it is settled again after the disk refused.
+#: The pause before a delivered batch is settled again after the disk refused.
 SETTLE_AGAIN_S = 1.0
 
 
 class Subscribed(NamedTuple):
-    """What a call of subscribe changed."""
+    """What a call of `subscribe` changed."""
 
     is_new: bool  # the pattern, for this subscriber
     has_moved: bool  # a known subscriber, to another url
 
 
 class WebhookLedger:
-    """Subscribers with their webhooks, and the messages that wait for them. For one event loop.
+    """Subscribers, and the messages that wait for them. Use it in one event loop.
 
     A message or subscription is on disk when `accept` or `subscribe` returns; a process killed at
-    any moment after that loses nothing of it.
+    any moment after that does not lose it.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class WebhookLedger:
         total_backlog_max: int = 100_000,
         subscriptions_max: int = 10_000,
     ) -> None:
-        """`path` is the folder of the store, made if need be; None keeps everything in memory.
+        """`path` is the folder of the store, made if it is missing; None: keep all in memory.
 
         At most `backlog_max` messages wait for one subscriber and `total_backlog_max` for all
         together, a message counted for each of its subscribers.
@@ -83,10 +83,10 @@ class WebhookLedger:
     async def open(self, on_batch: Callable[[Batch], None]) -> None:
         """Open the store; raises StoreError.
 
-        `on_batch` runs in the loop for every batch cut from now on, and before this returns for
-        those that were in flight when the store was last closed or killed. A batch comes once: it
-        is the receiver's to deliver until it is settled or its subscriber is gone (`url_of`). One
-        without its body is too large to be kept with all others: `body_of` reads it.
+        `on_batch` runs in the loop for every batch that is cut, and before this returns for those
+        that were in flight when the store was last closed or killed. A batch is announced once; the
+        callee delivers it until it is settled or its subscriber is gone (`url_of`). If it comes
+        without its body, `body_of` reads it.
         """
         contents = await self._commits.open()
         self._on_batch = on_batch
@@ -100,7 +100,7 @@ class WebhookLedger:
         self._announce(contents.batches)
 
     async def close(self) -> None:
-        """Commit what was accepted and close the store; whoever still settles gets ClosedError."""
+        """Commit what was accepted and close the store; a later `settle` raises ClosedError."""
         self._is_open = False
         self._closing.set()
         await self._commits.close()
@@ -110,11 +110,11 @@ class WebhookLedger:
         return bool(self._wanted.subscribers_of(topic))
 
     def patterns(self) -> list[str]:
-        """All patterns that a webhook wants, each once."""
+        """Return all patterns that webhooks want, each once."""
         return self._wanted.patterns()
 
     async def subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
-        """Note that the subscriber of that name wants a pattern, at an address; on disk then.
+        """Subscribe a name and url to a pattern; on disk when this returns.
 
         Another url than the known one moves the subscriber with its backlog. Raises
         InvalidTopicError, LocalError, BacklogFullError (too many subscriptions, or no room for
@@ -131,10 +131,10 @@ class WebhookLedger:
         return Subscribed(change.is_new, change.has_moved)
 
     async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]:
-        """End one subscription, or all; returns the patterns ended (none: it was not known).
+        """End one subscription, or all; return the patterns that ended.
 
-        With its last pattern a subscriber goes, and its backlog. Raises LocalError, StoreError,
-        ClosedError.
+        With its last pattern a subscriber is forgotten, and its backlog. Raises LocalError,
+        StoreError, ClosedError.
         """
         self._check_open()
         _check_text("the subscriber's name", name)
@@ -142,10 +142,10 @@ class WebhookLedger:
         return list(ended.patterns)
 
     async def accept(self, topic: str, payload: bytes) -> int:
-        """Store a message (JSON) for the webhooks that want it; on disk then. Returns how many do.
+        """Store a message (JSON) for the webhooks that want it; return how many do.
 
-        Raises BacklogFullError if any of them has no room, or StoreError, ClosedError: then it is
-        stored for nobody.
+        It is on disk when this returns. Raises BacklogFullError if any of them has no room,
+        StoreError, ClosedError: then it is stored for none.
         """
         self._check_open()
         subscribers = self._wanted.subscribers_of(topic)
@@ -158,8 +158,9 @@ class WebhookLedger:
     async def accept_from_bus(self, messages: Sequence[tuple[str, bytes]]) -> None:
         """Store messages (JSON) that were published elsewhere, for the webhooks that want them.
 
-        They cannot be refused: what has no room, or cannot be written, is lost for that subscriber,
-        counted, and warned of once per cause. Returns when the rest is on disk. Raises ClosedError.
+        They cannot be refused: a message without room, or one that cannot be written, is lost for
+        that subscriber, counted, and logged once per cause. Returns when the rest is on disk.
+        Raises ClosedError.
         """
         self._check_open()
         wanted = []
@@ -171,13 +172,13 @@ class WebhookLedger:
             try:
                 await self._commits.submit(Accept(wanted, is_from_bus=True))
             except StoreError:
-                pass  # counted and warned of where the commit failed
+                pass  # counted and logged where the commit failed
 
     async def settle(self, batch: Batch) -> None:
-        """A batch was delivered: forget it; on disk then. The next one comes by `on_batch`.
+        """Delete a delivered batch; on disk when this returns. The next one comes by `on_batch`.
 
-        While the disk refuses it tries again. A batch that is not in flight (its subscriber is
-        gone, it was settled before) is nothing. Raises ClosedError.
+        Tries again while the disk refuses. Does nothing if the batch is not in flight: its
+        subscriber is gone, or it was settled before. Raises ClosedError.
         """
         while True:
             self._check_open()
@@ -192,7 +193,7 @@ class WebhookLedger:
                 pass
 
     async def body_of(self, batch: Batch) -> bytes | None:
-        """Read the body of a batch in flight again; None if it is not (settled, subscriber gone).
+        """Read the body of a batch again; None if it is no longer in flight.
 
         Raises StoreError, ClosedError.
         """
@@ -201,23 +202,23 @@ class WebhookLedger:
         return body
 
     def url_of(self, subscriber: int) -> str | None:
-        """Where a subscriber's batches go now; None if it is gone."""
+        """Return the present url of a subscriber; None if it is gone."""
         account = self._accounts.get(subscriber)
         return None if account is None else account.url
 
     def note_attempt(self, subscriber: int, error: str | None, retry_at: float | None) -> None:
-        """Show in the views how an attempt to deliver ended: None is well."""
+        """Note the end of an attempt for the views; `error` None: it succeeded."""
         self._accounts.note_attempt(subscriber, error, retry_at)
 
     def subscribers(self) -> list[SubscriberView]:
-        """All subscribers with their present state, oldest first."""
+        """Return all subscribers with their present state, oldest first."""
         return [
             account.view(self._wanted.patterns_of(subscriber))
             for subscriber, account in self._accounts
         ]
 
     def stats(self) -> dict[str, int]:
-        """Gauges of now, and counts since the start: messages for each of their subscribers."""
+        """Return gauges, and counts since the start; a message counts once per subscriber."""
         return {
             "subscribers": len(self._accounts),
             "subscriptions": self._subscriptions,
@@ -231,22 +232,22 @@ class WebhookLedger:
     # ---- After a commit, in the loop
 
     def _on_commit(self, tasks: list[Task], outcome: Outcome) -> None:
-        is_storing = not all(isinstance(task.work, FREEING) for task in tasks)
+        is_storing = not all(isinstance(task.command, FREEING) for task in tasks)
         self._note_state(outcome.error, is_storing=is_storing)
-        for (work, future), result in zip(tasks, outcome.results, strict=True):
+        for (command, future), result in zip(tasks, outcome.results, strict=True):
             error = result if isinstance(result, StoreError) else None
-            if isinstance(work, Accept):
+            if isinstance(command, Accept):
                 if error is None:
                     self._counts["accepted"] += result
                 else:
-                    for _, _, subscribers in work.messages:
-                        self._accounts.give_back(subscribers, is_dropped=work.is_from_bus)
+                    for _, _, subscribers in command.messages:
+                        self._accounts.give_back(subscribers, is_dropped=command.is_from_bus)
             else:
-                if isinstance(work, Subscribe):
+                if isinstance(command, Subscribe):
                     self._subscribing -= 1
-                if error is None and not isinstance(work, ReadBody):
-                    self._apply(work, result)
-            if future.done():  # whoever waited was cancelled
+                if error is None and not isinstance(command, ReadBody):
+                    self._apply(command, result)
+            if future.done():  # the caller was cancelled
                 continue
             if error is None:
                 future.set_result(result)
@@ -254,25 +255,25 @@ class WebhookLedger:
                 future.set_exception(error)
         self._announce(outcome.batches)
 
-    def _apply(self, work: Settle | Subscribe | Unsubscribe, result: Any) -> None:
-        """Do in memory what is now on disk."""
-        if isinstance(work, Settle):
+    def _apply(self, command: Settle | Subscribe | Unsubscribe, result: Any) -> None:
+        """Repeat in memory what is now on disk."""
+        if isinstance(command, Settle):
             self._counts["delivered"] += result
-            self._accounts.note_delivered(work.subscriber, result)
-        elif isinstance(work, Subscribe):
-            self._apply_subscribe(work, result)
+            self._accounts.note_delivered(command.subscriber, result)
+        elif isinstance(command, Subscribe):
+            self._apply_subscribe(command, result)
         else:
             self._apply_unsubscribe(result)
 
-    def _apply_subscribe(self, work: Subscribe, change: Subscription) -> None:
+    def _apply_subscribe(self, command: Subscribe, change: Subscription) -> None:
         account = self._accounts.get(change.subscriber)
         if account is None:
-            account = Account(work.name, work.url, change.created_at)
+            account = Account(command.name, command.url, change.created_at)
             self._accounts.add(change.subscriber, account)
-        account.url = work.url
+        account.url = command.url
         if change.is_new:
             self._subscriptions += 1
-            self._wanted.subscribe(work.pattern, change.subscriber)
+            self._wanted.subscribe(command.pattern, change.subscriber)
 
     def _apply_unsubscribe(self, ended: Ended) -> None:
         self._subscriptions -= len(ended.patterns)
@@ -282,15 +283,15 @@ class WebhookLedger:
             self._accounts.remove(ended.subscriber)
 
     def _note_state(self, error: StoreError | None, *, is_storing: bool) -> None:
-        """Log when the store begins to refuse and when it works again, not each time between.
+        """Log when the store begins to refuse and when it recovers, not each time in between.
 
-        Only a commit that stored something shows that it works: a full disk still settles.
+        Only a commit that stored something shows recovery: a full disk still settles.
         """
         self._counts["commits"] += 1
         if error is not None:
             self._counts["commits_failed"] += 1
             if self._error is None:
-                log.warning("what webhooks should get cannot be stored: %s", error)
+                log.warning("messages for webhooks cannot be stored: %s", error)
             self._error = error
         elif is_storing and self._error is not None:
             log.info("messages for webhooks can be stored again")
@@ -301,7 +302,7 @@ class WebhookLedger:
             try:
                 self._on_batch(batch)
             except Exception:
-                log.exception("batch %s cannot be given to its deliverer", batch.delivery_id)
+                log.exception("batch %s was not handed to its delivery", batch.delivery_id)
 
     # ---- Helpers
 
@@ -315,7 +316,7 @@ class WebhookLedger:
     def _check_room_to_subscribe(self) -> None:
         if self._subscriptions + self._subscribing >= self._subscriptions_max:
             raise BacklogFullError(
-                f"{self._subscriptions:,} subscriptions are here, at most "
+                f"there are {self._subscriptions:,} subscriptions, at most "
                 f"{self._subscriptions_max:,} are kept: unsubscribe those no longer needed"
             )
         if self._accounts.is_full:

@@ -1,12 +1,12 @@
 """One POST to a webhook: pinned to a checked address, bounded, over a connection that is kept.
 
-Of httpx the connection is used that its client is built on (httpcore's), not the client: that would
-add redirects, cookies and environment proxies (all unwanted), and a line at INFO with the whole url
-for every request. Nor the pool in between, which does nothing for a single connection but cost:
-0.75 ms of processor time for a small POST with httpx's transport, 0.38 with the connection.
+This uses httpcore's connection, on which httpx is built. The client of httpx would add redirects,
+cookies and environment proxies (all unwanted), and log the whole url of every request at INFO. The
+pool in between does nothing for a single connection but cost: a small POST takes 0.75 ms of
+processor time with httpx's transport, 0.38 ms with the connection.
 
-A connection belongs to one subscriber: those with different names on one machine must not share,
-since the name in the TLS handshake was one of them.
+A connection belongs to one subscriber: two names on one machine must not use the same connection,
+since the TLS handshake named only one of them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ import httpx
 from .backoff import parse_retry_after
 from .targets import Address, IpAddress
 
-#: What is read of an answer's body, so that the connection can be used again; then it is closed.
+#: An answer's body is read up to here, so that the connection can be used again; a longer one
+#: closes it.
 ANSWER_BYTES_MAX = 65_536
-#: Connections that the receiver keeps longer are closed by us. Longer than the pauses of a topic
-#: with some messages a minute.
+#: We close connections that were idle for longer. It exceeds the pauses of a topic with some
+#: messages a minute.
 KEEP_ALIVE_S = 60.0
 
 Header = tuple[bytes, bytes]
 
-#: What a connection raises. An answer that is none counts as well as a network that is down.
+#: What a connection raises: the network is down, or the answer is not HTTP.
 _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
 
-#: For connections without TLS, spared reading the authorities: it trusts nobody.
+#: For connections without TLS: trusts nobody, and need not read the authorities.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class NotDeliveredError(Exception):
-    """An attempt failed; `reason` may be shown and logged: it holds nothing of url or bodies."""
+    """An attempt failed. `reason` may be shown and logged: it has no part of the url or a body."""
 
     def __init__(
         self, reason: str, *, retry_after_s: float | None = None, is_stale: bool = False
@@ -49,13 +50,13 @@ class NotDeliveredError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
-        #: The receiver closed a connection that was kept, as it may at any time: no fault of his.
+        #: The receiver closed an idle connection, as it may at any time: not a failure.
         self.is_stale = is_stale
 
 
 @dataclass(slots=True)
 class ConnectionCounts:
-    """What all connections of a gateway have done so far."""
+    """Counts of all connections of a gateway."""
 
     opened: int = 0
 
@@ -73,17 +74,17 @@ class PostConnection:
         self._url: tuple[Address, IpAddress, httpcore.URL] | None = None
 
     def is_for(self, address: Address) -> bool:
-        """Whether it may be used: not for another name on the same machine, see above."""
+        """Whether it may be used for this address: not for another name on the same machine."""
         return _peer(address) == self._peer
 
     async def post(
         self, address: Address, headers: Sequence[Header], body: bytes, timeout_s: float
     ) -> None:
-        """Return if the answer is 200 and complete, or longer than anybody reads.
+        """Post, and return if the answer is 200 and complete, or longer than ANSWER_BYTES_MAX.
 
-        Raises NotDeliveredError for everything else. The caller bounds it in time; `timeout_s`
-        is for dividing: a name with several addresses is tried at each, and an address that
-        swallows everything must leave time for the next. After an error or a cancellation, close.
+        Raises NotDeliveredError otherwise. The caller bounds the time; `timeout_s` is divided
+        between the addresses of a name, so that one that swallows everything leaves time for the
+        next. After an error or a cancellation, call `close`.
         """
         ips = sorted(address.ips, key=lambda ip: ip != self._good)  # the one with a connection
         for position, ip in enumerate(ips):
@@ -153,7 +154,7 @@ class PostConnection:
             )
 
     def _make_url(self, ip: IpAddress, address: Address) -> httpcore.URL:
-        """The url with the address in place of the name; kept while both stay the same."""
+        """Return the url with the address in place of the name; cached while both stay the same."""
         known = self._url
         if known is not None and known[0] is address and known[1] is ip:
             return known[2]
@@ -184,7 +185,7 @@ def _peer(address: Address) -> tuple[str, str, int]:
 
 
 def _is_usable(connection: httpcore.AsyncHTTPConnection, url: httpcore.URL) -> bool:
-    """Whether it goes to that address, is between two requests, and the receiver has kept it."""
+    """Whether it goes to that address, is between two requests, and is still open."""
     return (
         connection.can_handle_request(url.origin)
         and connection.is_idle()
@@ -193,7 +194,7 @@ def _is_usable(connection: httpcore.AsyncHTTPConnection, url: httpcore.URL) -> b
 
 
 async def _read(response: httpcore.Response) -> None:
-    """Throw the body away, so that the connection is free again; a long one is not read whole."""
+    """Read and discard the body, so that the connection is free; stop if it is long."""
     size_bytes = 0
     async for part in response.aiter_stream():
         size_bytes += len(part)
@@ -209,7 +210,7 @@ def _retry_after_s(response: httpcore.Response) -> float | None:
 
 
 def _describe(error: Exception) -> str:
-    """What went wrong, in words that hold nothing of what was sent or answered."""
+    """Return what went wrong, without any part of the request or the answer."""
     cause = _deepest_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {cause.verify_message}"
@@ -227,7 +228,7 @@ def _describe(error: Exception) -> str:
 
 
 def _deepest_cause(error: BaseException) -> BaseException:
-    """httpcore wraps anyio, which wraps what the system said."""
+    """Return the system's error: httpcore wraps anyio's, which wraps it."""
     for _ in range(10):
         below = error.__cause__ or error.__context__
         if isinstance(below, BaseExceptionGroup):

@@ -1,11 +1,11 @@
-"""The file behind the webhooks: its folder, its lock, its connection and its schema steps.
+"""The file of the webhooks' store: its folder, its lock, its settings and its schema steps.
 
 The folder holds `jsonbus-gateway.db` (with SQLite's own `-wal` beside it), a reserve (see
-reserve.py) and `jsonbus-gateway.lock`, which one process locks for as long as it has the
-store open, so that a second gateway is told who is there instead of a file that it cannot open.
+database.py) and `jsonbus-gateway.lock`, which one process locks for as long as it has the
+store open, so that a second gateway can say which process has it.
 
-The schema's version is SQLite's `user_version`: how many of STEPS were taken. A step and its new
-version are one transaction, so a step that fails or is killed was never begun.
+The schema's version is SQLite's `user_version`: the number of STEPS taken. A step and its new
+version are one transaction, so a step that fails or is killed leaves no trace.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ LOCK_NAME = "jsonbus-gateway.lock"
 #: Tells our file from any other SQLite database: "jbgw".
 APPLICATION_ID = 0x6A626777
 
-#: After this many pages SQLite copies the WAL into the file, in the commit that went beyond:
-#: 4 MiB, some 10 ms of writing. There are no other readers, so the WAL starts over each time.
+#: After this many pages SQLite copies the WAL into the file, within a commit: 4 MiB, some 10 ms of
+#: writing. There are no other readers, so the WAL starts over each time.
 CHECKPOINT_PAGES = 1000
 #: A WAL that a long transaction made longer than this is cut when it starts over.
 WAL_BYTES_MAX = 8 << 20
 
-#: How long a program that reads or writes the file (a backup, say) when we open it is waited for.
+#: How long opening waits for a program that uses the file, such as a backup.
 BUSY_TIMEOUT_S = 5.0
 
-#: What makes each version out of the one before it. A released step is never edited.
+#: The statements that make each version out of the one before. A released step is never edited.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         # The name of this file's deliveries: another file counts from 1, too.
@@ -70,7 +70,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 
 def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqlite3.Connection:
-    """The database of a folder (None: in memory), brought to the newest version; StoreError."""
+    """Return the database of a folder (None: in memory) at the newest version; or StoreError."""
     path = None if folder is None else folder / FILE_NAME
     database: sqlite3.Connection | None = None
     try:
@@ -79,7 +79,7 @@ def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqli
         database = sqlite3.connect(
             ":memory:" if path is None else path,
             timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,  # transactions begin where the store says so
+            isolation_level=None,  # the store begins transactions itself
             cached_statements=512,
         )
         _set_up(database)
@@ -94,7 +94,7 @@ def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqli
 
 
 def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
-    """What went wrong with the file, as one sentence for whoever waits and whoever can help."""
+    """Return a StoreError that says in one sentence what went wrong and what to do."""
     name = "the store in memory" if path is None else str(path)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
@@ -104,7 +104,7 @@ def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
     if code == sqlite3.SQLITE_BUSY:
         return StoreError(f"another program has locked {name}: try again later, or stop it")
     if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{name} is no SQLite database: move it away, or use another folder")
+        return StoreError(f"{name} is not a SQLite database: move it away, or use another folder")
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreError(f"{name} is damaged ({error}): restore it, or move it away")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or (
@@ -118,10 +118,10 @@ def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
 
 
 class FolderLock:
-    """Keeps a folder for one process: the kernel frees the lock at any death."""
+    """Locks a folder for one process; the kernel releases the lock when the process dies."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the folder if need be, and lock it; StoreError if that fails or another has it."""
+        """Make the folder if it is missing, and lock it. Raises StoreError if that fails."""
         import fcntl  # not on Windows
 
         path = folder / LOCK_NAME
@@ -146,19 +146,19 @@ class FolderLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         except OSError:
-            pass  # A full disk: the lock holds without a name in it.
+            pass  # The disk is full: the lock works without a process number in it.
 
     def release(self) -> None:
-        """Give the folder free; again is nothing."""
+        """Release the folder. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class OpenFiles:
-    """Notices when a database in use loses its name: deleted, replaced, its disk unmounted.
+    """Notices when an open database was deleted or replaced, or its disk unmounted.
 
-    SQLite goes on writing to a file that nobody will find again. To look takes 4 µs.
+    SQLite would go on writing to a file that nobody will find again. A check takes 4 µs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -168,7 +168,7 @@ class OpenFiles:
         self.check()
 
     def check(self) -> None:
-        """Raise StoreError if a file is not the one that was there first."""
+        """Raise StoreError if a file is not the one that was opened."""
         for path, known in self._known.items():
             try:
                 found = os.stat(path)
@@ -185,9 +185,9 @@ class OpenFiles:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for their owner alone and on disk; nothing if it is there.
+    """Make a folder and its parents, readable by their owner only, and sync them to disk.
 
-    SQLite takes care of the names in it.
+    SQLite syncs the names inside it.
     """
     if folder.is_dir():
         return
@@ -201,23 +201,23 @@ def _make_folder(folder: Path) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file for its owner alone: it holds addresses with secrets, and messages.
+    """Create the file, readable by its owner only: it holds urls with secrets, and messages.
 
-    SQLite gives the WAL the same rights.
+    SQLite gives the WAL the same permissions.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.close(fd)
 
 
 def _set_up(database: sqlite3.Connection) -> None:
-    # No other program comes in until we close: none can hold up a commit, or the WAL's start over.
+    # No other program can open it until we close: none can delay a commit, or the WAL's restart.
     # SQLite then needs no `-shm` file, either, for which a full disk would have no room.
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
-    # Nor temporary files, which would stand elsewhere (/var/tmp), on a disk of whose state nobody
-    # here knows: what one statement changes is little.
+    # No temporary files, which would be on another disk (/var/tmp) that may be full: one statement
+    # changes little.
     database.execute("PRAGMA temp_store = MEMORY")
     if database.execute("PRAGMA page_count").fetchone() == (0,):
-        # Room that a backlog took can be given back to the disk. Only a new file heeds that.
+        # Pages of an old backlog can be returned to the disk. This takes effect in a new file only.
         database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns

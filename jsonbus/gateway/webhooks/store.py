@@ -1,8 +1,8 @@
-"""What waits for webhooks, in SQLite: subscribers, messages, and batches cut for delivery.
+"""WebhookStore: subscribers, messages and batches in SQLite.
 
 Theory of operation. A message is one row however many subscribers want it, and a row of two numbers
-(`deliveries`) for each of them; the message goes with its last delivery. `commit` takes a group of
-works and does them all in one transaction, or none.
+(`deliveries`) for each of them; the message is deleted with its last delivery. `commit` executes a
+group of commands in one transaction: all of them, or none.
 
 At most one batch of a subscriber is in flight. It is cut in the transaction that gave it something
 to deliver: the first messages of its backlog, up to BATCH_COUNT_MAX and BATCH_BYTES_MAX, but at
@@ -10,10 +10,10 @@ least one. The number of its last message is kept as `subscribers.cut`, and sinc
 have higher numbers, "the deliveries up to the cut" is the same batch, with the same body and id,
 after any restart, until it is settled.
 
-What a commit must know is kept in memory, so that it reads nothing but the next batch:
+What a commit must know is kept in memory, so that it reads only the next batch:
 - `_in_flight`: subscriber -> numbers of its batch in flight, empty if it has none;
-- `_shares`: message -> how many deliveries it has left, if it began with more than one.
-Every change of those goes through `_undo`; a transaction that fails takes them back, so memory and
+- `_left`: message -> the number of deliveries left, if it began with more than one.
+Every change of these goes through `_undo`, which reverts them when a transaction fails: memory and
 file always agree.
 """
 
@@ -30,6 +30,7 @@ from jsonbus.gateway.webhooks.commands import (
     FREEING,
     Accept,
     Batch,
+    Command,
     Committed,
     Contents,
     Ended,
@@ -38,26 +39,25 @@ from jsonbus.gateway.webhooks.commands import (
     StoredSubscriber,
     Subscribe,
     Subscription,
-    Work,
 )
 from jsonbus.gateway.webhooks.database import Database, UndoLog
 from jsonbus.gateway.webhooks.schema import STEPS
 
-#: One POST carries at most so many messages, and a body of so many bytes unless one message alone
-#: is larger. Enough to catch up quickly, and little to repeat when a webhook fails halfway.
+#: The messages and body bytes of one POST; a single message may be larger. Enough to catch up
+#: quickly, and little to repeat when a webhook fails halfway.
 BATCH_COUNT_MAX = 100
 BATCH_BYTES_MAX = 1 << 20
 
-#: Batches of one commit carry bodies of so many bytes together; the others are read when they are
-#: about to be sent. One message for ten thousand subscribers is as many bodies.
+#: The bytes of all bodies that one commit returns; the other bodies are read when they are about to
+#: be sent. One message for ten thousand subscribers makes ten thousand bodies.
 BODIES_BYTES_MAX = 8 << 20
 
 _ANY = (1 << 63) - 1  # no message has a higher number
 
-# Everything in one row: rows would be fetched one by one, each with a wait for the event loop to
-# pause (see database.py); with them, a batch of 100 took 0.5 s beside a busy loop. All
-# columns are gathered in the same pass, in the order of the inner query. Sizes come before the
-# payloads: SQLite tells the size of a value without reading it.
+# Everything in one row: rows are fetched one by one, and each fetch waits until the event loop
+# pauses (see database.py); with them, a batch of 100 took 0.5 s beside a busy loop. All
+# columns are collected in the same pass, in the order of the inner query. Sizes come before the
+# payloads: SQLite knows the size of a value without reading it.
 _INNER = "FROM deliveries JOIN messages USING (number) WHERE subscriber = ? AND number <= ?"
 _LIST = f"""
     SELECT group_concat(number), group_concat(hex(topic)), group_concat(size)
@@ -70,7 +70,7 @@ _PAYLOADS = f"""
 
 
 class WebhookStore:
-    """The store of one folder; None keeps everything in memory. Opened and used by one thread."""
+    """The store of one folder; None: in memory. Open and use it in one thread."""
 
     def __init__(self, folder: Path | None, *, steps: Sequence[Sequence[str]] = STEPS) -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class WebhookStore:
         self._identity = ""
         self._names: dict[int, str] = {}
         self._in_flight: dict[int, tuple[int, ...]] = {}
-        self._shares: dict[int, int] = {}
+        self._left: dict[int, int] = {}
         self._last_number = 0
         self._undo = UndoLog()
         # Of the transaction under way: flat rows to insert, subscribers that may get a batch.
@@ -90,7 +90,7 @@ class WebhookStore:
         self._now = 0.0
 
     def open(self) -> Contents:
-        """Lock the folder, open or make the file, and read what waits; raises StoreError."""
+        """Lock the folder, open or make the file, and return its contents. Raises StoreError."""
         self._opened = Database(self._folder, self._steps)
         try:
             return self._load()
@@ -103,25 +103,25 @@ class WebhookStore:
             raise
 
     def close(self) -> None:
-        """Close the file and give the folder free; again is nothing."""
+        """Close the file and release the folder. Idempotent."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
 
-    def commit(self, works: Sequence[Work]) -> Committed:
-        """Do the works in order, in one transaction that is on disk when this returns.
+    def commit(self, commands: Sequence[Command]) -> Committed:
+        """Execute commands in order, in one transaction that is on disk when this returns.
 
-        Raises StoreError: then none of them was done. On a full disk, works that store nothing
-        new may use the reserve.
+        Raises StoreError: then none was executed. On a full disk, commands that store nothing new
+        may use the reserve.
         """
-        needs_room = not all(isinstance(work, FREEING) for work in works)
+        needs_room = not all(isinstance(command, FREEING) for command in commands)
         try:
-            committed = self._commit(works, needs_room=needs_room)
+            committed = self._commit(commands, needs_room=needs_room)
         except (sqlite3.Error, OSError) as error:
             if needs_room or not self._database.has_made_room(error):
                 raise self._database.explain(error) from error
             try:
-                committed = self._commit(works)
+                committed = self._commit(commands)
             except sqlite3.Error as error:
                 raise self._database.explain(error) from error
         self._database.give_back_room()
@@ -129,12 +129,12 @@ class WebhookStore:
 
     # ---- The transaction
 
-    def _commit(self, works: Sequence[Work], *, needs_room: bool = False) -> Committed:
+    def _commit(self, commands: Sequence[Command], *, needs_room: bool = False) -> Committed:
         try:
             self._database.begin(needs_room=needs_room)
             self._now = time.time()
             self._bodies_bytes = 0
-            results = [self._do(work) for work in works]
+            results = [self._do(command) for command in commands]
             self._write_messages()
             batches = [batch for each in self._touched if (batch := self._cut(each)) is not None]
             self._database.commit()
@@ -145,16 +145,16 @@ class WebhookStore:
         self._touched.clear()
         return Committed(results, batches)
 
-    def _do(self, work: Work) -> Any:
-        if isinstance(work, Accept):
-            return self._accept(work.messages)
-        if isinstance(work, Settle):
-            return self._settle(work.subscriber, work.last)
-        if isinstance(work, Subscribe):
-            return self._subscribe(work.name, work.pattern, work.url)
-        if isinstance(work, ReadBody):
-            return self._read_body(work.subscriber, work.last)
-        return self._unsubscribe(work.name, work.pattern)
+    def _do(self, command: Command) -> Any:
+        if isinstance(command, Accept):
+            return self._accept(command.messages)
+        if isinstance(command, Settle):
+            return self._settle(command.subscriber, command.last)
+        if isinstance(command, Subscribe):
+            return self._subscribe(command.name, command.pattern, command.url)
+        if isinstance(command, ReadBody):
+            return self._read_body(command.subscriber, command.last)
+        return self._unsubscribe(command.name, command.pattern)
 
     def _roll_back(self) -> None:
         self._undo.undo()
@@ -167,7 +167,7 @@ class WebhookStore:
         in_flight = self._in_flight
         stored = 0
         for topic, payload, subscribers in messages:
-            # A subscriber may have gone after the message was given to it.
+            # A subscriber may have gone since the message was matched.
             alive = [each for each in subscribers if each in in_flight]
             if not alive:
                 continue
@@ -178,7 +178,7 @@ class WebhookStore:
                 self._new_deliveries += (each, number)
                 self._touched[each] = None
             if len(alive) > 1:
-                self._undo.set(self._shares, number, len(alive))
+                self._undo.set(self._left, number, len(alive))
             stored += len(alive)
         return stored
 
@@ -204,19 +204,19 @@ class WebhookStore:
         return len(numbers)
 
     def _release(self, numbers: Iterable[int]) -> None:
-        """One delivery less of each message; the messages that were for nobody else are deleted."""
+        """Count one delivery less for each message; delete the messages without deliveries."""
         gone = []
         for number in numbers:
-            left = self._shares.get(number, 1) - 1
+            left = self._left.get(number, 1) - 1
             if left:
-                self._undo.set(self._shares, number, left)
+                self._undo.set(self._left, number, left)
             else:
                 gone.append(number)
-                self._undo.forget(self._shares, number)
+                self._undo.forget(self._left, number)
         self._database.delete_messages(gone)
 
     def _cut(self, subscriber: int) -> Batch | None:
-        """The next batch of a subscriber that has none in flight, if it has a backlog."""
+        """Return the next batch of a subscriber with a backlog and no batch in flight, or None."""
         if self._in_flight.get(subscriber) != ():  # gone, or busy
             return None
         batch, numbers = self._gather(subscriber, None)
@@ -227,7 +227,7 @@ class WebhookStore:
         return batch
 
     def _gather(self, subscriber: int, cut: int | None) -> tuple[Batch | None, tuple[int, ...]]:
-        """The batch up to a cut, or (None) as much as one may hold, with its messages' numbers."""
+        """Return the batch up to a cut, or (None) as long as allowed, and its messages' numbers."""
         # A batch cut by an earlier version stays as it is, whatever the limits are now.
         up_to = (subscriber, _ANY, BATCH_COUNT_MAX) if cut is None else (subscriber, cut, -1)
         listed, topics_hex, sizes_listed = self._execute(_LIST, up_to).fetchone()
@@ -304,7 +304,7 @@ class WebhookStore:
 
     def _remove(self, subscriber: int) -> None:
         """Forget a subscriber with everything that waits for it."""
-        self._write_messages()  # what this very transaction accepted for it goes, too
+        self._write_messages()  # so that messages accepted in this transaction are deleted, too
         (listed,) = self._execute(
             "SELECT group_concat(number) FROM deliveries WHERE subscriber = ?", (subscriber,)
         ).fetchone()
@@ -321,7 +321,7 @@ class WebhookStore:
         (self._identity,) = self._execute("SELECT id FROM identity").fetchone()
         row = self._execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
         self._last_number = row[0] if row else 0
-        self._shares = dict(
+        self._left = dict(
             self._execute(
                 "SELECT number, count(*) FROM deliveries GROUP BY number HAVING count(*) > 1"
             )
@@ -347,7 +347,7 @@ class WebhookStore:
                 if batch is not None:
                     batches.append(batch)
             if backlog and not self._in_flight[subscriber]:
-                self._touched[subscriber] = None  # somebody else changed the file
+                self._touched[subscriber] = None  # another program changed the file
         if self._touched:
             batches += self._commit([]).batches
         return Contents(subscribers, batches)
@@ -374,12 +374,12 @@ _EMPTY_BODY_BYTES = len(b'{"message":[],"topic":[]}') - 2
 
 
 def _size_of(topic: bytes, payload_bytes: int) -> int:
-    """What a message, with its topic in JSON, takes in a body."""
+    """Return the bytes that a message and its topic (JSON) take in a body."""
     return len(topic) + payload_bytes + 2
 
 
 def _count_fitting(topics: Sequence[bytes], sizes: Sequence[int]) -> int:
-    """How many messages, with topics in JSON and payloads of these sizes, make one body."""
+    """Return how many messages, with topics (JSON) and payloads of these sizes, fit a body."""
     size_bytes = _EMPTY_BODY_BYTES
     for count, (topic, size) in enumerate(zip(topics, sizes, strict=True)):
         size_bytes += _size_of(topic, size)

@@ -1,17 +1,17 @@
-"""Which addresses webhooks may have: the gateway must not be made to post where it should not.
+"""Targets: the addresses to which webhooks may be posted.
 
 Theory of operation
 -------------------
-Whoever may subscribe a webhook makes this machine send requests. Without a rule these would reach
-what only this machine can reach: services on loopback, the private network, the metadata address
-of a cloud (169.254.169.254). So a url is judged twice:
+A client that subscribes a webhook makes this machine send requests. Without a rule they could reach
+services that only this machine can reach: on loopback, on the private network, or the metadata
+address of a cloud (169.254.169.254). So a url is checked twice:
 
 - `check`, at the subscription: spelling, scheme, and the address if it is written as one.
-- `resolve`, at the delivery: the name is looked up, every address that it has is judged, and the
+- `resolve`, at the delivery: the name is looked up, each of its addresses is checked, and the
   connection goes to exactly those that passed. A name that is harmless when it is subscribed and
   means loopback later (DNS rebinding) gains nothing, since no other look-up comes in between.
 
-The same parsed url serves the judgement and the request, so the two cannot read it differently.
+The same parsed url serves the check and the request, so the two cannot read it differently.
 
 What is allowed
 ---------------
@@ -22,7 +22,7 @@ What is allowed
                                             loopback address: not link-local, metadata ...
     with a list, *                          everything
 A list replaces what is allowed without one. An IPv6 address that carries an IPv4 address (mapped,
-6to4, NAT64) is no better than that one.
+6to4, NAT64) is treated like that one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
 
 URL_CHARACTERS_MAX = 1_024
-#: Of one name: the time of an attempt is shared between them.
+#: Addresses of one name that are tried: they divide the time of an attempt.
 ADDRESSES_MAX = 4
 
 #: Threads that may wait for silent name servers at the same time.
@@ -64,7 +64,7 @@ class Address:
     port: int
     #: Path and query, as they are sent.
     request_target: str
-    #: Those that are allowed, in the order to try them. Connections go here, and nowhere else.
+    #: The allowed addresses, in the order to try them. Connections go only here.
     ips: tuple[IpAddress, ...] = ()
     #: A name with a final dot is looked up with it: no search domain is added to it then.
     has_final_dot: bool = False
@@ -76,7 +76,7 @@ class Address:
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     def __str__(self) -> str:
-        """What of it may be logged: paths and queries of webhooks often hold secrets."""
+        """Return the part that may be logged: paths and queries of webhooks often hold secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -84,7 +84,7 @@ class Address:
 class Targets:
     """The rule for webhooks' addresses; see the head of this file.
 
-    Raises ValueError for an entry of `allow` that is none of: network, address, name, *.DOMAIN, *.
+    Raises ValueError for an entry of `allow` that is not a network, address, name, *.DOMAIN or *.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Targets:
             raise ValueError(self._not_named(address.host))
 
     async def resolve(self, url: str) -> Address:
-        """Where to connect to now. Raises ValueError if it is refused, OSError if unknown."""
+        """Return where to connect. Raises ValueError if it is refused, OSError if it is unknown."""
         address = parse_url(url)
         ip = _as_ip(address.host)
         if ip is not None:
@@ -127,13 +127,13 @@ class Targets:
         return replace(address, ips=tuple(found))
 
     def _choose(self, host: str, texts: Sequence[str]) -> list[IpAddress]:
-        """The allowed ones; raises ValueError if all are refused, OSError if there are none."""
+        """Return the allowed addresses. Raises ValueError if all are refused, OSError if none."""
         refusal = None
         allowed: list[IpAddress] = []
         for text in texts:
             ip = _as_ip(text)
             if ip is None:
-                continue  # with a zone ("fe80::1%eth0"): a url cannot have one either
+                continue  # with a zone ("fe80::1%eth0"), which a url cannot have either
             try:
                 self._check_ip(host, ip)
             except ValueError as error:
@@ -158,7 +158,7 @@ class Targets:
             if kind in ("public", "private", "shared", "loopback"):
                 return
             raise ValueError(
-                f"{shown} is a {kind} address, which a name is not allowed to mean: "
+                f"{shown} is a {kind} address, which an allowed name may not mean: "
                 f"--allow-webhook {ip} allows it"
             )
         if self._has_list:
@@ -193,7 +193,7 @@ class Targets:
                 self._names.add(_read_name(text))
         except ValueError:
             raise ValueError(
-                f"{entry!r} is none of the addresses that webhooks can be allowed: give a network "
+                f"{entry!r} cannot be allowed for webhooks: give a network "
                 "(10.0.0.0/8), an address, a host name, *.DOMAIN, or * for all"
             ) from None
 
@@ -254,12 +254,12 @@ class NameLookup:
 
 @lru_cache(maxsize=1_024)
 def parse_url(url: str) -> Address:
-    """Take a webhook's url apart, nothing resolved; raises ValueError with the reason."""
+    """Parse a webhook's url without a look-up. Raises ValueError with the reason."""
     if len(url) > URL_CHARACTERS_MAX:
         raise ValueError(
             f"the url has {len(url):,} characters, at most {URL_CHARACTERS_MAX:,} are allowed"
         )
-    # A backslash is a slash to browsers and a letter to others: nobody knows where the host ends.
+    # Some programs read a backslash as a slash, so the end of the host would be ambiguous.
     if not url.isprintable() or " " in url or "\\" in url:
         raise ValueError("the url has spaces, control characters or backslashes: encode them")
     try:
@@ -282,7 +282,7 @@ def parse_url(url: str) -> Address:
 
 
 def kind_of(ip: IpAddress) -> str:
-    """Its kind in a word, "public" or what makes it special."""
+    """Return the kind of an address in a word: "public", or what makes it special."""
     carried = _carried_ipv4(ip)
     if carried is not None:
         return kind_of(carried)
@@ -310,15 +310,15 @@ _PRIVATE = tuple(
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 )
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
-#: Where clouds hand out a machine's secrets, as far as it is not link-local: Amazon and Google over
-#: IPv6, Azure, Oracle.
+#: Where clouds hand out a machine's secrets, unless link-local: Amazon and Google over IPv6, Azure,
+#: Oracle.
 _METADATA = frozenset(
     ipaddress.ip_address(each)
     for each in ("fd00:ec2::254", "fd20:ce::254", "168.63.129.16", "192.0.0.192")
 )
-#: For protocols; the standard library took most of it for public before 3.12.4.
+#: For protocols; before 3.12.4 the standard library considered most of it public.
 _PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
-_SITE_LOCAL = ipaddress.ip_network("fec0::/10")  # private once, and to some routers still
+_SITE_LOCAL = ipaddress.ip_network("fec0::/10")  # deprecated, but still private to some routers
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 _AUTHORITY = re.compile(r"[^:/?#]+://([^/?#]*)")
@@ -337,7 +337,7 @@ def _carried_ipv4(ip: IpAddress) -> ipaddress.IPv4Address | None:
 
 
 def _as_ip(text: str) -> IpAddress | None:
-    """The address that is written here, in its one strict spelling."""
+    """Return the address in its one strict spelling, or None."""
     if "%" in text:
         return None
     try:
@@ -355,7 +355,7 @@ def _read_host(host: str) -> str:
 
 
 def _read_name(name: str) -> str:
-    """A host name in ASCII, lower case, without its final dot; raises ValueError if it is none."""
+    """Return a host name in ASCII, lower case, without its final dot, or raise ValueError."""
     if not name.isascii():
         try:
             name = httpx.URL(scheme="http", host=name).raw_host.decode("ascii")
@@ -365,7 +365,7 @@ def _read_name(name: str) -> str:
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError(f"{name[:80]!r} is not a host name")
-    # Resolvers take 2130706433, 0x7f.1 and 127.1 for addresses, each in its own way.
+    # Resolvers read 2130706433, 0x7f.1 and 127.1 as addresses, each in its own way.
     if _NUMBER.fullmatch(labels[-1]):
         raise ValueError(f"{name!r} is neither a host name nor an address written a.b.c.d")
     return name

@@ -1,13 +1,13 @@
-"""Webhooks: subscribers that get their messages by POST. Ties hub, ledger and deliveries together.
+"""Webhooks: ties hub, ledger and deliveries together.
 
-Messages come from the ledger in batches (`begin`) and go to the subscriber's delivery; messages of
-other nodes come from the hub (`take`) and go into the ledger. Those of this gateway's own clients
-do not: the hub has stored them before it published them. Other clients get messages of the bus
-through the same hub, so it need not wait for the disk until much is on its way there: then it does,
-rather than let what the bus brings pile up.
+The ledger announces batches (`begin`), which go to the subscriber's Delivery. The hub brings the
+messages of other nodes (`take`), which go into the ledger. Messages of this gateway's own clients
+are left out: the hub stored them before it published them. The hub serves other clients, too, so it
+does not wait for the disk until much is on its way there; then it waits, so that messages of the
+bus do not pile up.
 
-The hub is asked once for each pattern, however many webhooks want it; `_wishes` counts them, and
-`_granted` are those that the hub has room for: a stored one may be among too many at a start.
+Each pattern is wanted of the hub once, however many webhooks want it. `_wanted` counts them;
+`_granted` holds the patterns that the hub accepted: at a start, there may be too many.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ logger = logging.getLogger("jsonbus.gateway.webhooks.webhooks")
 
 T = TypeVar("T")
 
-#: Requests at a time, of all subscribers: each has a file descriptor, and clients need some, too.
-#: Half of those that a process may have, often 1,024, is the default.
+#: Requests at the same time, of all subscribers. Each takes a file descriptor, and clients need
+#: some, too: half of the limit of the process, which is often 1,024.
 CONNECTIONS_MAX = max(64, min(4_096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-#: Connections that are kept though nothing is sent, and for how long.
+#: Idle connections that are kept, and for how long.
 IDLE_CONNECTIONS_MAX = 100
 IDLE_S = 60.0
 SWEEP_S = 5.0
-#: So long a request may still run when the gateway ends: most receivers answer sooner, and are
-#: spared a repeat.
+#: How long a request may still run when the gateway ends: most receivers answer sooner, which
+#: spares them a repetition.
 GRACE_S = 1.0
-#: So long it waits for deliveries and changes in all; only a disk that hangs needs it.
+#: How long `close` waits for deliveries and changes in all; only a disk that hangs needs it.
 CLOSE_S = 10.0
-#: So long a subscription waits for the look-up of its url, to refuse at once what is not allowed.
+#: How long a subscription waits for the look-up of its url, to refuse a forbidden one at once.
 LOOK_UP_S = 2.0
 #: Messages of the bus on their way to the disk, and their bytes, before the hub has to wait. Far
-#: less than a webhook's backlog, of which they are a part: a disk that hangs should hold up the
-#: bus, which repeats what is reliable, rather than fill the backlog and have the rest dropped.
+#: less than a webhook's backlog, which includes them: a disk that hangs should delay the bus, which
+#: repeats reliable messages, rather than fill the backlog, so that messages are dropped.
 STORING_MAX = 2_000
 STORING_BYTES_MAX = 16 << 20
 
 
 class Webhooks:
-    """See the head of this file. Everything in the event loop.
+    """All webhooks of a gateway. Use it in one event loop.
 
-    `own_node` is the id of the gateway's node. `tls` is for receivers with certificates that this
+    `own_node` is the id of the gateway's node. `tls` is for receivers whose certificates this
     machine does not know.
     """
 
@@ -94,7 +94,7 @@ class Webhooks:
             retry_s_max=retry_s_max,
         )
         self._deliveries: dict[str, Delivery] = {}  # by the subscriber's name
-        self._wishes: Counter[str] = Counter()
+        self._wanted: Counter[str] = Counter()
         self._granted: set[str] = set()
         self._changes: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -103,27 +103,27 @@ class Webhooks:
         self._storing = self._storing_bytes = 0
 
     async def start(self) -> None:
-        """Ask the hub for what the stored webhooks want; the ledger must be open."""
+        """Subscribe to the patterns of the stored webhooks; the ledger must be open."""
         for view in self._ledger.subscribers():
-            self._wishes.update(view.patterns)
-        missed = await self._ask_for(list(self._wishes))
+            self._wanted.update(view.patterns)
+        missed = await self._ask_for(list(self._wanted))
         if missed:
-            # They stay wanted: what is published through this gateway arrives.
+            # They stay in `_wanted`: messages published through this gateway arrive.
             logger.error(
-                "webhooks miss what other nodes publish to %d topics or patterns, %r the first of"
-                " them: a node cannot announce so many; use patterns with wildcards",
+                "webhooks miss messages of other nodes to %d topics or patterns, the first is %r:"
+                " a node cannot announce so many; use patterns with wildcards",
                 len(missed),
                 missed[0],
             )
         self._sweeper = asyncio.create_task(self._sweep(), name="webhook connections")
 
     def begin(self, batch: Batch) -> None:
-        """Deliver a batch; called by the ledger for each one that it cuts."""
+        """Deliver a batch; the ledger calls this for each batch that it cuts."""
         if self._is_closed:
             return  # it is on disk
         delivery = self._deliveries.get(batch.name)
         if delivery is None or delivery.subscriber != batch.subscriber:
-            if delivery is not None:  # gone, and subscribed anew under the same name
+            if delivery is not None:  # gone, and subscribed again under the same name
                 self._begin_change(delivery.stop())
             delivery = self._deliveries[batch.name] = Delivery(
                 batch.subscriber, batch.name, self._context
@@ -131,7 +131,7 @@ class Webhooks:
         delivery.give(batch)
 
     def take(self, messages: list[jsonbus.Message]) -> Awaitable[None] | None:
-        """The hub's sink: keep what webhooks want of what other nodes published."""
+        """Store messages of other nodes that webhooks want: the hub's sink."""
         wants = self._ledger.wants
         wanted = []
         for message in messages:
@@ -150,12 +150,12 @@ class Webhooks:
         storing = self._begin_change(self._store(wanted, size_bytes))
         if self._storing <= STORING_MAX and self._storing_bytes <= STORING_BYTES_MAX:
             return None
-        return _wait_for(storing)  # the ledger stores in order: nothing is on its way then
+        return _wait_for(storing)  # the ledger stores in order, so nothing is left then
 
     async def subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
-        """Deliver what is published to the pattern to the url, from now on and for ever.
+        """Deliver messages of the pattern to the url from now on.
 
-        A subscriber has one url: another one moves all that it is subscribed to. Raises ValueError
+        A subscriber has one url: another one replaces it for all its patterns. Raises ValueError
         for a url that is not allowed, InvalidTopicError, LocalError, BacklogFullError, StoreError,
         ClosedError; nothing has changed then.
         """
@@ -169,9 +169,9 @@ class Webhooks:
         return await self._finish(self._subscribe(name, pattern, url))
 
     async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]:
-        """End a subscription, or all of a subscriber; returns the patterns ended.
+        """End one subscription of a subscriber, or all; return the patterns that ended.
 
-        With the last one, what waits for the subscriber goes, and a request is broken off. Raises
+        The last one deletes the backlog and breaks off a running request. Raises
         InvalidTopicError, StoreError, ClosedError.
         """
         if pattern is not None:
@@ -179,7 +179,7 @@ class Webhooks:
         return await self._finish(self._unsubscribe(name, pattern))
 
     async def close(self) -> None:
-        """Deliver no more; bounded, even while receivers hang. The ledger must still be open."""
+        """Stop delivering. Bounded in time, even if receivers hang. The ledger must be open."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -192,7 +192,7 @@ class Webhooks:
             await asyncio.wait(list(self._changes), timeout=CLOSE_S)
 
     def stats(self) -> dict[str, int]:
-        """Gauges of now, and counts since the start."""
+        """Return gauges, and counts since the start."""
         counts = self._context.counts
         deliveries = self._deliveries.values()
         return {
@@ -210,7 +210,7 @@ class Webhooks:
         }
 
     async def _ask_for(self, patterns: list[str]) -> list[str]:
-        """Have the hub want stored patterns; returns those for which there is no room."""
+        """Subscribe to stored patterns; return those for which the hub has no room."""
         count = len(patterns)
         while count:
             try:
@@ -231,21 +231,21 @@ class Webhooks:
         try:
             await self._ledger.accept_from_bus(messages)
         except ClosedError:
-            pass  # the gateway ends while the bus still brings something
+            pass  # the gateway ends while messages still come
         finally:
             self._storing -= len(messages)
             self._storing_bytes -= size_bytes
 
     async def _subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
-        # The wish comes first: what is published once the subscription is on disk must not miss.
-        await self._wish(pattern)
+        # The hub first: a message published once the subscription is on disk must arrive.
+        await self._want(pattern)
         try:
             subscribed = await self._ledger.subscribe(name, pattern, url)
         except BaseException:
-            self._unwish(pattern)
+            self._unwant(pattern)
             raise
         if not subscribed.is_new:
-            self._unwish(pattern)
+            self._unwant(pattern)
         delivery = self._deliveries.get(name)
         if subscribed.has_moved and delivery is not None:
             delivery.move()
@@ -254,42 +254,42 @@ class Webhooks:
     async def _unsubscribe(self, name: str, pattern: str | None) -> list[str]:
         ended = await self._ledger.unsubscribe(name, pattern)
         for each in ended:
-            self._unwish(each)
+            self._unwant(each)
         delivery = self._deliveries.get(name)
         if delivery is not None and self._ledger.url_of(delivery.subscriber) is None:
             del self._deliveries[name]
             await delivery.stop()
         return ended
 
-    async def _wish(self, pattern: str) -> None:
-        # The hub subscribes, or raises, before it waits for anything: the count is right by then.
-        self._wishes[pattern] += 1
+    async def _want(self, pattern: str) -> None:
+        # The hub subscribes or raises before it waits for anything, so the count stays right.
+        self._wanted[pattern] += 1
         if pattern not in self._granted:
             self._granted.add(pattern)
             try:
-                await self._hub.want(pattern)  # retained values are for those who come to look
+                await self._hub.want(pattern)  # retained values are not for webhooks
             except BaseException:
                 self._granted.discard(pattern)
                 self._forget(pattern)
                 raise
 
-    def _unwish(self, pattern: str) -> None:
+    def _unwant(self, pattern: str) -> None:
         if self._forget(pattern) and pattern in self._granted:
             self._granted.discard(pattern)
             self._hub.unwant(pattern)
 
     def _forget(self, pattern: str) -> bool:
-        """One wish less; whether it was the last."""
-        self._wishes[pattern] -= 1
-        if self._wishes[pattern] > 0:
+        """Count one webhook less; return whether it was the last."""
+        self._wanted[pattern] -= 1
+        if self._wanted[pattern] > 0:
             return False
-        del self._wishes[pattern]
+        del self._wanted[pattern]
         return True
 
     async def _finish(self, change: Coroutine[Any, Any, T]) -> T:
         """Await a change that goes on to its end even if the caller is cancelled.
 
-        Otherwise the ledger would hold a subscription of which the hub does not know.
+        Otherwise the ledger could hold a subscription that the hub does not know.
         """
         return await asyncio.shield(self._begin_change(change))
 
@@ -300,7 +300,7 @@ class Webhooks:
         return task
 
     async def _sweep(self) -> None:
-        """Close connections that nobody needs: those idle for long, and the oldest of too many."""
+        """Close connections that were idle for long, and the oldest ones of too many."""
         while True:
             await asyncio.sleep(SWEEP_S)
             now = asyncio.get_running_loop().time()
@@ -316,4 +316,4 @@ class Webhooks:
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])  # which goes on if whoever waits is cancelled
+    await asyncio.wait([task])  # the task goes on if the caller is cancelled

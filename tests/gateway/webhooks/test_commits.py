@@ -11,7 +11,7 @@ import pytest
 
 from jsonbus.errors import ClosedError, StoreError
 from jsonbus.gateway.webhooks import commits as webhook_commits
-from jsonbus.gateway.webhooks.commands import Accept, Committed, Subscribe, Unsubscribe, Work
+from jsonbus.gateway.webhooks.commands import Accept, Command, Committed, Subscribe, Unsubscribe
 from jsonbus.gateway.webhooks.commits import CommitThread, Outcome, Task
 from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.gateway.webhooks.ledgers import URL, wait_for
@@ -23,12 +23,12 @@ class HeldStore(WebhookStore):
     def __init__(self) -> None:
         super().__init__(None)
         self.leave = threading.Semaphore(0)
-        self.groups: list[list[Work]] = []
+        self.groups: list[list[Command]] = []
 
-    def commit(self, works: Sequence[Work]) -> Committed:
-        self.groups.append(list(works))
+    def commit(self, commands: Sequence[Command]) -> Committed:
+        self.groups.append(list(commands))
         assert self.leave.acquire(timeout=30)
-        return super().commit(works)
+        return super().commit(commands)
 
 
 def resolve(tasks: list[Task], outcome: Outcome) -> None:
@@ -43,32 +43,37 @@ def message(size_bytes: int = 1) -> Accept:
     return Accept([("a", b"1" * size_bytes, (1,))])
 
 
-async def submit_behind(store: HeldStore, commits: CommitThread, works: list[Work]) -> None:
-    """Submit works while a commit runs, then let everything run to its end."""
+async def submit_behind(store: HeldStore, commits: CommitThread, commands: list[Command]) -> None:
+    """Submit commands while a commit runs, then let everything run to its end."""
     first = commits.submit(Subscribe("anna", "a", URL))
     await wait_for(lambda: store.groups)
-    futures = [commits.submit(work) for work in works]
+    futures = [commits.submit(command) for command in commands]
     store.leave.release(1_000)
     await asyncio.gather(first, *futures)
     await commits.close()
 
 
-def groups_of(works: list[Work]) -> list[int]:
+def groups_of(commands: list[Command]) -> list[int]:
     store = HeldStore()
 
     async def run() -> None:
         commits = CommitThread(store, resolve)
         await commits.open()
-        await submit_behind(store, commits, works)
+        await submit_behind(store, commits, commands)
 
     asyncio.run(run())
-    assert [work for group in store.groups[1:] for work in group] == works
+    assert [command for group in store.groups[1:] for command in group] == commands
     return [len(group) for group in store.groups[1:]]
 
 
 def test_whatever_comes_while_a_commit_runs_goes_into_the_next() -> None:
-    works: list[Work] = [message(), Subscribe("ben", "b", URL), message(), Unsubscribe("ben", None)]
-    assert groups_of(works) == [4]
+    commands: list[Command] = [
+        message(),
+        Subscribe("ben", "b", URL),
+        message(),
+        Unsubscribe("ben", None),
+    ]
+    assert groups_of(commands) == [4]
 
 
 def test_a_group_has_at_most_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +159,7 @@ def test_a_bug_in_the_store_reaches_those_who_wait_and_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(WebhookStore):
-        def commit(self, works: Sequence[Work]) -> Committed:
+        def commit(self, commands: Sequence[Command]) -> Committed:
             raise ZeroDivisionError("a bug")
 
     async def run() -> None:

@@ -315,7 +315,7 @@ def test_logs_hold_no_path_query_or_body_and_one_warning_per_subscriber(
             f"'bob' at {address} did not take its webhook: the answer was"
         )
         infos = [each.getMessage() for each in ours if each.levelno == logging.INFO]
-        assert infos[0] == f"'bob' takes its webhooks again, at {address}"
+        assert infos[0] == f"'bob' at {address} takes its webhooks again"
 
     run(main())
 

@@ -99,7 +99,7 @@ def test_a_file_of_a_newer_gateway_is_refused_and_left_alone(tmp_path: Path) -> 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     text = b"Dear diary, this is not a database at all. " * 100
     (tmp_path / FILE_NAME).write_bytes(text)
-    with pytest.raises(StoreError, match="is no SQLite database: move it away"):
+    with pytest.raises(StoreError, match="is not a SQLite database: move it away"):
         WebhookStore(tmp_path).open()
     assert (tmp_path / FILE_NAME).read_bytes() == text
 

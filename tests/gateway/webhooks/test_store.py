@@ -125,10 +125,10 @@ def test_a_message_is_stored_once_for_many_and_goes_with_its_last_delivery(
         assert (rows_in(tmp_path)["messages"], rows_in(tmp_path)["deliveries"]) == (1, left)
     store.commit([Unsubscribe("subscriber 0", None)])
     assert (rows_in(tmp_path)["messages"], rows_in(tmp_path)["deliveries"]) == (0, 0)
-    assert store._shares == {}  # nor does memory keep anything: it would grow for months
+    assert store._left == {}  # nor does memory keep anything: it would grow for months
 
 
-def test_shares_of_a_message_are_counted_again_after_a_restart(
+def test_deliveries_of_a_message_are_counted_again_after_a_restart(
     store: WebhookStore, tmp_path: Path
 ) -> None:
     both = (subscribe(store, "anna", "a"), subscribe(store, "ben", "a"))

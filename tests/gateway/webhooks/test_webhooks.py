@@ -336,7 +336,7 @@ def test_a_stored_subscription_that_the_bus_has_no_room_for_works_without_it(
             store.commit([Subscribe("eve", each, receiver.url) for each in patterns])
             store.close()
             async with gateway(tmp_path) as parts:
-                assert "webhooks miss what other nodes publish to" in caplog.text
+                assert "webhooks miss messages of other nodes to" in caplog.text
                 await parts.publish(1, topic=patterns[-1])
                 await until(lambda: receiver.messages == [1])
                 with pytest.raises(LocalError):  # still no room

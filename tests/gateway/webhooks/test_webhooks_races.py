@@ -13,7 +13,7 @@ import pytest
 
 import jsonbus
 from jsonbus.gateway.webhooks import webhooks
-from jsonbus.gateway.webhooks.commands import Committed, Work
+from jsonbus.gateway.webhooks.commands import Command, Committed
 from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.gateway.receiver import Receiver, run, until
 from tests.gateway.webhooks.parts import Parts, gateway
@@ -155,16 +155,16 @@ class Disk:
     """What every commit has to wait for."""
 
     def __init__(self) -> None:
-        self.works = threading.Event()
-        self.works.set()
+        self.commands = threading.Event()
+        self.commands.set()
 
     @contextmanager
     def hangs(self) -> Iterator[None]:
-        self.works.clear()
+        self.commands.clear()
         try:
             yield
         finally:
-            self.works.set()
+            self.commands.set()
 
 
 @pytest.fixture
@@ -172,9 +172,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
     commit = WebhookStore.commit
 
-    def commit_when_it_works(store: WebhookStore, works: Sequence[Work]) -> Committed:
-        assert disk.works.wait(60)
-        return commit(store, works)
+    def commit_when_it_works(store: WebhookStore, commands: Sequence[Command]) -> Committed:
+        assert disk.commands.wait(60)
+        return commit(store, commands)
 
     monkeypatch.setattr(WebhookStore, "commit", commit_when_it_works)
     return disk
