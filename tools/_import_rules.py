@@ -104,6 +104,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "spark_bridge.rows",
         "spark_bridge.sink.rows",
     ),
+    # For type checkers alone: a TypeVar with a default.
+    "typing_extensions": ("jsonbus.core.message",),
     "msgspec": ("jsonbus.core.values.typed",),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from jsonbus.aio.loop import Loop
 from jsonbus.aio.publishing import PUBLISHED_MAX
@@ -21,11 +21,18 @@ from jsonbus.frontend.watch import GapEvent, NodeEvent
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import UnionType
+    from typing import Literal, Unpack, _SpecialForm
+
     from jsonbus.aio.channel import Channel
     from jsonbus.aio.channels import Binding, Channels  # noqa: F401 - in the base class
+    from jsonbus.core.message import Message
+    from jsonbus.frontend.bus import T
+    from jsonbus.frontend.subscription import Handler, SubscribeKeywords
 
 
-class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "Binding"]):
+class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel", "Binding"]):
     """A node of the bus, for programs with asyncio.
 
         async with jsonbus.AsyncBus(name="kitchen") as bus:
@@ -46,6 +53,40 @@ class AsyncBus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel
     _may_be_async = True
     _loop: Loop
     _requests: Requests
+
+    if TYPE_CHECKING:
+
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Callable[[Message[T]], Any] | None = None,
+            *,
+            as_type: type[T],
+            in_batches: Literal[False] = False,
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[T]: ...
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Callable[[list[Message[T]]], Any],
+            *,
+            as_type: type[T],
+            in_batches: Literal[True],
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[T]: ...
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Handler | None = None,
+            *,
+            as_type: UnionType | _SpecialForm | None = None,
+            in_batches: bool = False,
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[Any]: ...
+        def subscribe(self, *arguments: Any, **options: Any) -> Any: ...
 
     async def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None

@@ -10,11 +10,11 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.workers import current_subscription
-from jsonbus.core.message import Message
+from jsonbus.core.message import Message, V_co
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.limits import READER_CHECK_S
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HANDLED_MAX = 256
 
 
-class Subscription(BaseSubscription):
+class Subscription(BaseSubscription[V_co]):
     """Messages to one topic or pattern, in the order each node sent them.
 
         with bus.subscribe("sensors/*") as subscription:
@@ -55,7 +55,10 @@ class Subscription(BaseSubscription):
         self._pop_for_handler = self._pop_batch if options.in_batches else self._pop
         self._turns = 1 if options.in_batches else HANDLED_MAX
 
-    async def get(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109 - as in Bus
+    async def get(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
+    ) -> Message[V_co]:
         """Return the next message; wait for one at most `timeout` seconds.
 
         Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
@@ -77,7 +80,7 @@ class Subscription(BaseSubscription):
         self,
         count_max: int,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
-    ) -> list[Message]:
+    ) -> list[Message[V_co]]:
         """Return the pending messages, at most `count_max`; wait for the first as `get` does.
 
         Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
@@ -86,11 +89,11 @@ class Subscription(BaseSubscription):
         check_count(count_max)
         return self._fill([await self.get(timeout)], count_max)
 
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Self:
         self._check_readable()
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[V_co]:
         try:
             return self._pop()
         except IndexError:

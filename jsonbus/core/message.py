@@ -1,15 +1,25 @@
-"""What a handler gets."""
+"""Message: what handlers and readers get."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # With a default, `Message` alone means `Message[Any]`. Python has that from 3.13 on.
+    V_co = TypeVar("V_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    V_co = TypeVar("V_co", covariant=True)
 
 
 class Origin:
-    """What all messages of one datagram have in common; made once per datagram.
+    """What all messages of one datagram have in common. Made once per datagram.
 
-    `Message` offers all of it under the same names (`is_retained` as `retained`). Programs that
-    handle very many messages may look here instead: once, while `message.origin` is the same.
+    `Message` has properties of the same names (`retained` for `is_retained`). A program that
+    handles very many messages may read them here, once for all messages with the same `origin`.
     """
 
     __slots__ = ("incarnation", "is_retained", "name", "node", "received_at", "sent_at")
@@ -31,59 +41,68 @@ class Origin:
         self.is_retained = is_retained
 
 
-class Message:
-    """A value that was published under a topic.
+class Message(Generic[V_co]):
+    """A value that was published to a topic.
 
-    Made for every message received, so: few attributes, what a datagram's messages share behind
-    `origin`, and no `__init__`, whose call would double the cost. `make_message` makes one.
+    `Message[Reading]` is a message whose value is a Reading, as `subscribe(…, as_type=Reading)`
+    delivers them; `Message` alone is a message of any JSON value.
     """
+
+    # One is made for every message received. So it has few attributes, reads the rest from
+    # `origin`, and has no `__init__`, whose call would double the cost: see `make_message`.
 
     __slots__ = ("origin", "sequence", "topic", "value")
 
+    #: The topic it was published to.
     topic: str
-    value: Any
-    #: The publisher's own count of its messages: (node, incarnation, sequence) names a message
-    #: for ever. None for a plain datagram, and for a message that never left this process.
+    #: The JSON value, or the instance that `as_type` asks for.
+    value: V_co
+    #: The publisher's count of its messages. (node, incarnation, sequence) identifies a message for
+    #: ever. None for a plain datagram, and for a message that never left this process.
     sequence: int | None
-    #: What the messages of its datagram have in common: one object for all of them.
+    #: What all messages of its datagram have in common; the same object for all of them.
     origin: Origin
 
     @property
     def node(self) -> str:
-        """The publisher's id; of a plain sender, "plain:ADDRESS:PORT"."""
+        """The id of the publisher; "plain:ADDRESS:PORT" for a plain sender."""
         return self.origin.node
 
     @property
     def name(self) -> str:
-        """The publisher's name as far as known, else its id."""
+        """The name of the publisher, or its id if the name is not known."""
         return self.origin.name
 
     @property
     def incarnation(self) -> int:
-        """When the publisher started, milliseconds since 1970; 0 for a plain sender."""
+        """When the publisher started, in milliseconds since 1970; 0 for a plain sender."""
         return self.origin.incarnation
 
     @property
     def sent_at(self) -> float:
-        """Seconds since 1970 by the publisher's clock; of a plain sender, `received_at`."""
+        """When it was sent, in seconds since 1970 by the publisher's clock.
+
+        For a plain sender, the same as `received_at`.
+        """
         return self.origin.sent_at
 
     @property
     def received_at(self) -> float:
-        """Seconds since 1970 by this machine's clock."""
+        """When it arrived, in seconds since 1970 by this machine's clock."""
         return self.origin.received_at
 
     @property
     def retained(self) -> bool:
-        """Whether it was published before this subscription, and given to it as the last value."""
+        """Whether it is the last retained value, published before this subscription began."""
         return self.origin.is_retained
 
     def __repr__(self) -> str:
         return f"Message(topic={self.topic!r}, value={self.value!r}, node={self.node!r})"
 
 
-def make_message(topic: str, value: Any, sequence: int | None, origin: Origin) -> Message:
-    message = Message()
+def make_message(topic: str, value: Any, sequence: int | None, origin: Origin) -> Message[Any]:
+    """Return a new message."""
+    message: Message[Any] = Message()
     message.topic = topic
     message.value = value
     message.sequence = sequence

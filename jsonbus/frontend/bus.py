@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
 
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.mailbox import Overflow
+from jsonbus.core.message import Message
 from jsonbus.errors import LocalError
 from jsonbus.frontend.checks import check_handler
 from jsonbus.frontend.lifetime import closed_error
@@ -23,16 +24,21 @@ from jsonbus.frontend.watch import GAPS, NODES, BaseWatch, EventHandler, GapEven
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
+    from types import UnionType
+    from typing import _SpecialForm
+
     from jsonbus.core.views import Explanation, NodeInfo
 
 #: The types of a front end: its subscriptions, its watches of nodes and of gaps, its channels and
 #: bindings.
-S = TypeVar("S", bound=BaseSubscription)
+S = TypeVar("S", bound=BaseSubscription[Any])
 NodeWatch = TypeVar("NodeWatch", bound=BaseWatch[NodeEvent])
 GapWatch = TypeVar("GapWatch", bound=BaseWatch[GapEvent])
 C = TypeVar("C")
 B = TypeVar("B")
 H = TypeVar("H", bound=Handler)
+T = TypeVar("T")  # the type of values
+R = TypeVar("R")  # the result of a handler
 
 
 class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
@@ -129,8 +135,10 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
                 and count them. "error" makes `get` raise QueueFullError at the place where messages
                 are missing. "block" stops receiving for the whole bus until there is room: what the
                 kernel drops meanwhile is in stats() as kernel_drops, and replies are late, too.
-            as_type: a type, such as a dataclass; `message.value` is then an instance of it.
-                Messages that do not fit are dropped, counted, and logged once.
+            as_type: a dataclass, TypedDict, NamedTuple, attrs class, msgspec Struct or pydantic
+                model, or a type of their fields; `message.value` is then an instance of it, and
+                type checkers know. Messages that do not fit are dropped, counted, and logged once
+                with the path of the field. Needs the extra `typed`.
             in_batches: call the handler with a list of at least one message: all that arrived
                 together. Use it when handling a batch is cheaper than handling messages one by one.
             passive: only look on. Messages arrive if they are sent for another subscriber anyway.
@@ -150,6 +158,24 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         self._loop.attach(subscription)
         return subscription
 
+    @overload
+    def on(
+        self,
+        pattern: str | Sequence[str],
+        *,
+        maxsize: int = MAXSIZE_DEFAULT,
+        overflow: Overflow = "drop_oldest",
+        as_type: type[T],
+    ) -> Callable[[Callable[[Message[T]], R]], Callable[[Message[T]], R]]: ...
+    @overload
+    def on(
+        self,
+        pattern: str | Sequence[str],
+        *,
+        maxsize: int = MAXSIZE_DEFAULT,
+        overflow: Overflow = "drop_oldest",
+        as_type: UnionType | _SpecialForm | None = None,
+    ) -> Callable[[H], H]: ...
     def on(
         self,
         pattern: str | Sequence[str],
@@ -157,7 +183,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         maxsize: int = MAXSIZE_DEFAULT,
         overflow: Overflow = "drop_oldest",
         as_type: Any = None,
-    ) -> Callable[[H], H]:
+    ) -> Any:
         """Subscribe the decorated function; see `subscribe`.
 
         @bus.on("alarm/**")

@@ -15,10 +15,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypedDict
 
 from jsonbus.core.mailbox import Mailbox, Overflow
-from jsonbus.core.message import Message, make_message
+from jsonbus.core.message import Message, V_co, make_message
 from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
 from jsonbus.frontend.limits import EXCESS_MAX, MAXSIZE_DEFAULT
@@ -58,7 +58,15 @@ class SubscribeOptions(NamedTuple):
     is_service: bool = False
 
 
-class BaseSubscription(ABC):
+class SubscribeKeywords(TypedDict, total=False):
+    """The keywords of `subscribe` that do not change the type of its result."""
+
+    maxsize: int
+    overflow: Overflow
+    passive: bool
+
+
+class BaseSubscription(ABC, Generic[V_co]):
     """The messages of one subscription; the base of `Subscription` in both front ends."""
 
     def __init__(self, options: SubscribeOptions, loop: BaseLoop[Any, Any], bus: object) -> None:
@@ -277,7 +285,7 @@ class BaseSubscription(ABC):
 
 
 def _make_converter(as_type: Any) -> Callable[[Any], Any]:
-    # Here, since most programs ask for no type, and need not wait for its reader at their start.
+    # Imported here: most programs ask for no type, and need not wait for msgspec at their start.
     from jsonbus.core.values.typed import make_converter
 
     return make_converter(as_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from jsonbus.core.wire.codec import dumps_plain
 from jsonbus.frontend.bus import BaseBus
@@ -17,11 +17,18 @@ from jsonbus.sync.watch import Watch
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import UnionType
+    from typing import Literal, Unpack, _SpecialForm
+
+    from jsonbus.core.message import Message
+    from jsonbus.frontend.bus import T
+    from jsonbus.frontend.subscription import Handler, SubscribeKeywords
     from jsonbus.sync.channel import Channel
     from jsonbus.sync.channels import Binding, Channels  # noqa: F401 - in the base class
 
 
-class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "Binding"]):
+class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel", "Binding"]):
     """A node of the bus, for programs with threads.
 
         with jsonbus.Bus(name="kitchen") as bus:
@@ -43,6 +50,40 @@ class Bus(BaseBus[Subscription, Watch[NodeEvent], Watch[GapEvent], "Channel", "B
     _may_be_async = False
     _loop: Loop
     _requests: Requests
+
+    if TYPE_CHECKING:
+
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Callable[[Message[T]], Any] | None = None,
+            *,
+            as_type: type[T],
+            in_batches: Literal[False] = False,
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[T]: ...
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Callable[[list[Message[T]]], Any],
+            *,
+            as_type: type[T],
+            in_batches: Literal[True],
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[T]: ...
+        @overload
+        def subscribe(
+            self,
+            pattern: str | Sequence[str],
+            handler: Handler | None = None,
+            *,
+            as_type: UnionType | _SpecialForm | None = None,
+            in_batches: bool = False,
+            **options: Unpack[SubscribeKeywords],
+        ) -> Subscription[Any]: ...
+        def subscribe(self, *arguments: Any, **options: Any) -> Any: ...
 
     def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None

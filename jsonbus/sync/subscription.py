@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from jsonbus.core.message import Message
+from jsonbus.core.message import Message, V_co
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.lifetime import forked_error
@@ -36,7 +36,7 @@ SLOW_COSTS = 3
 CREDIT_MAX = 8
 
 
-class Subscription(BaseSubscription):
+class Subscription(BaseSubscription[V_co]):
     """Messages to one topic or pattern, in the order each node sent them.
 
         with bus.subscribe("sensors/*") as subscription:
@@ -65,7 +65,7 @@ class Subscription(BaseSubscription):
         self._last_reader: threading.Thread | None = None
         self._is_cut_off = False
 
-    def get(self, timeout: float | None = None) -> Message:
+    def get(self, timeout: float | None = None) -> Message[V_co]:
         """Return the next message; wait for one at most `timeout` seconds.
 
         Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
@@ -80,7 +80,7 @@ class Subscription(BaseSubscription):
             if message is not None:
                 return message
 
-    def get_many(self, count_max: int, timeout: float | None = None) -> list[Message]:
+    def get_many(self, count_max: int, timeout: float | None = None) -> list[Message[V_co]]:
         """Return the pending messages, at most `count_max`; wait for the first as `get` does.
 
         Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
@@ -98,10 +98,10 @@ class Subscription(BaseSubscription):
             if batch:
                 return batch
 
-    def __iter__(self) -> Subscription:
+    def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[V_co]:
         try:
             return self.get()
         except ClosedError:

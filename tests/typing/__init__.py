@@ -1,0 +1,1 @@
+"""What type checkers know of the public API: `program.py` is checked, not run."""
