@@ -1,4 +1,4 @@
-"""SubscriptionStore for programs: who wants what, written by any thread and read without a lock."""
+"""SubscriptionStore for programs: who subscribes to what. Reading takes no lock."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ S = TypeVar("S", bound=Hashable)
 
 
 class SubscriptionStore(subscriptions.SubscriptionStore[S]):
-    """Pattern to subscribers and subscriber to patterns, each found by one look-up.
+    """Subscribers by pattern, and patterns by subscriber, each found by one look-up.
 
-    A subscriber is any hashable object. All methods may be called from any thread. Those who
-    change something wait for each other; `subscribers_of`, asked for every message, waits for
-    nobody: it returns a tuple of exactly those who want the topic at that moment, which later
-    changes do not touch. Each change, `remove` with all its patterns included, happens for all
-    topics at once. A pattern is forgotten with its last subscriber, and so is a subscriber with its
-    last pattern.
+        store = jsonbus.SubscriptionStore()
+        store.subscribe("sensors/*", "display")
+        store.subscribers_of("sensors/kitchen")     # ("display",)
 
-    A signal handler or a `__del__` may call `subscribers_of` alone: it may come while the same
-    thread holds the writers' lock.
+    A subscriber is any hashable object. A pattern is forgotten with its last subscriber, and a
+    subscriber with its last pattern.
 
-    It is the store that the bus itself dispatches with, plus a lock for its writers.
+    All methods may be called from any thread. Writers wait for each other; `subscribers_of` never
+    waits: it returns a tuple of exactly the subscribers of the topic at that moment, which later
+    changes do not affect. Each change, `remove` with all its patterns included, takes effect for
+    all topics at once. A signal handler or a `__del__` may call only `subscribers_of`: it may run
+    while the same thread holds the writers' lock.
+
+    The bus itself uses the same store, without the lock.
     """
 
     __slots__ = ("_lock",)
@@ -35,7 +38,7 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
         self._lock = threading.Lock()
 
     def subscribe(self, pattern: str, subscriber: S) -> bool:
-        """Note a subscription; False, and no change, if it is known already.
+        """Add a subscription to a topic or pattern; return False if it exists already.
 
         Raises InvalidTopicError.
         """
@@ -44,19 +47,26 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
             return super().subscribe(pattern, subscriber)
 
     def unsubscribe(self, pattern: str, subscriber: S) -> bool:
+        """End one subscription; return False if there is none."""
         with self._lock:
             return super().unsubscribe(pattern, subscriber)
 
     def remove(self, subscriber: S) -> tuple[str, ...]:
+        """End all subscriptions of one subscriber at once; return the patterns it had."""
         with self._lock:
             return super().remove(subscriber)
 
     def patterns_of(self, subscriber: S) -> tuple[str, ...]:
-        """What one subscriber asked for, oldest first."""
+        """Return the patterns of one subscriber, oldest first."""
         with self._lock:
             return super().patterns_of(subscriber)
 
     def patterns(self) -> list[str]:
-        """All patterns with a subscriber, oldest first."""
+        """Return all patterns that have a subscriber, oldest first."""
         with self._lock:
             return super().patterns()
+
+    def __repr__(self) -> str:
+        # Without the lock, so that a debugger may ask at any time.
+        counts = f"{len(self)} patterns, {len(self._patterns_of)} subscribers"
+        return f"<{type(self).__name__} {counts}>"

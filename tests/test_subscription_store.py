@@ -230,3 +230,10 @@ def test_both_directions_take_as_many_steps_in_a_large_store_as_in_a_small_one()
     small, large = steps_among(10), steps_among(1_000)
     assert large == small
     assert small[1][1] == 0  # a message asks no subscriber anything
+
+
+def test_the_repr_counts_patterns_and_subscribers() -> None:
+    store = jsonbus.SubscriptionStore[str]()
+    store.subscribe("a/*", "x")
+    store.subscribe("b", "x")
+    assert repr(store) == "<SubscriptionStore 2 patterns, 1 subscribers>"

@@ -42,7 +42,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
         "jsonbus/core/wire: map",
         "jsonbus/core: map",
         "jsonbus/frontend/channels: map",
-        "jsonbus/queues: map",
         "jsonbus: map",
     }
 )

@@ -1,22 +1,21 @@
-"""What TopicQueue and AsyncTopicQueue have in common: messages and places, without any waiting.
+"""QueueState: the messages of a topic queue and each subscriber's position, without any waiting.
 
-Theory of operation
--------------------
-Messages are numbered as they come; the queue holds those from `first` to `end - 1`, without gaps.
-A subscriber's place is the number of the message it reads next, so what it has yet to read is
-counted by one subtraction. A place may lag behind `first` after messages were dropped; whoever
-uses it takes the larger of the two.
+Messages are numbered as they are put; the queue holds those from `first` to `end - 1`, without
+gaps. A subscriber's position is the number of the message it reads next, so one subtraction counts
+what it has yet to read. After messages were dropped, a position may lag behind `first`: the larger
+of the two is valid.
 
-A message knows how many subscribers have yet to read it. Who has not read a message has not read
-any later one either, so messages are done in the order in which they came: only the first is ever
-looked at, and to add or take one costs the same for one subscriber as for a thousand.
+A message knows how many subscribers have yet to read it. A subscriber that has not read a message
+has not read any later one either, so messages are done in the order in which they were put: only
+the first is ever checked, and adding or taking one costs the same for one subscriber as for a
+thousand.
 
 Invariants between calls: at most `maxsize` messages; none that everybody has read, so none at all
 without subscribers.
 
-There is no lock here: whoever calls keeps others out. No call runs code of the program, except to
-hash and compare subscribers, and to compare messages in `remove`. What is dropped is handed to
-the caller, so that a message's `__del__` does not run where it would meet a lock.
+There is no lock here: the caller keeps others out. No call runs code of the program, except to
+hash and compare subscribers, and to compare messages in `remove`. Dropped messages are returned to
+the caller, so that their `__del__` does not run while a lock is held.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ M = TypeVar("M")
 
 
 class _Caller:
-    """The default for a subscriber: None would not do, since it can be one."""
+    """The type of the default for a subscriber; None may be a subscriber itself."""
 
     def __repr__(self) -> str:
         return "<the caller>"
 
 
-#: Stands for the thread or task that calls.
+#: Stands for the calling thread or task.
 CALLER: Final = _Caller()
 
 
 class QueueState(Generic[M]):
-    """A bounded list of messages, and the place of each subscriber in it.
+    """A bounded list of messages, and the position of each subscriber in it.
 
     Raises ConfigError for a maxsize that is not a positive integer.
     """
@@ -54,7 +53,7 @@ class QueueState(Generic[M]):
         self.end = 0
         self.is_closed = False
         self._readers: dict[Hashable, Reader] = {}
-        self._slots: dict[int, _Slot[M]] = {}  # by number: any place is found at once
+        self._slots: dict[int, _Slot[M]] = {}  # by number
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -64,12 +63,12 @@ class QueueState(Generic[M]):
         return self.end - self.first < self.maxsize
 
     def check_open(self) -> None:
-        """Raises ClosedError."""
+        """Raise ClosedError if the queue is closed."""
         if self.is_closed:
             raise ClosedError("the topic queue is closed")
 
     def subscribe(self, subscriber: Hashable) -> bool:
-        """False, and no change, if it is subscribed already. Raises ClosedError."""
+        """Add a subscriber; return False if it is subscribed already. Raises ClosedError."""
         self.check_open()
         if subscriber in self._readers:
             return False
@@ -77,27 +76,31 @@ class QueueState(Generic[M]):
         return True
 
     def unsubscribe(self, subscriber: Hashable) -> list[M] | None:
-        """What nobody else has yet to read, and is dropped; None if it was not subscribed."""
+        """Remove a subscriber; return the messages dropped for it, None if it was unknown."""
         reader = self._readers.pop(subscriber, None)
         if reader is None:
             return None
         reader.is_subscribed = False
-        for number in range(max(reader.place, self.first), self.end):
+        for number in range(max(reader.position, self.first), self.end):
             self._slots[number].unread -= 1
         dropped = []
         while self.first < self.end and self._slots[self.first].unread == 0:
             dropped.append(self._drop_first())
         return dropped
 
+    @property
+    def subscriber_count(self) -> int:
+        return len(self._readers)
+
     def reader(self, subscriber: Hashable) -> Reader | None:
         return self._readers.get(subscriber)
 
     def unread(self, reader: Reader) -> int:
-        """How many messages a subscriber has yet to read."""
-        return self.end - max(reader.place, self.first)
+        """Return how many messages a subscriber has yet to read."""
+        return self.end - max(reader.position, self.first)
 
     def append(self, message: M) -> bool:
-        """Add a message, for which there must be room; False if there was nobody to read it."""
+        """Add a message, for which there must be room; return False if nobody is subscribed."""
         if not self._readers:
             return False
         self._slots[self.end] = _Slot(message, len(self._readers))
@@ -105,35 +108,35 @@ class QueueState(Generic[M]):
         return True
 
     def take(self, reader: Reader) -> M:
-        """The next message of a subscriber, which must have one to read."""
-        number = max(reader.place, self.first)
-        reader.place = number + 1
+        """Return the next message of a subscriber, which must have one to read."""
+        number = max(reader.position, self.first)
+        reader.position = number + 1
         slot = self._slots[number]
         slot.unread -= 1
-        if slot.unread == 0:  # then nobody has any earlier one to read
+        if slot.unread == 0:  # then all earlier ones are read, too
             self._drop_first()
         return slot.message
 
     def remove(self, message: M) -> list[M]:
-        """The oldest message that equals the given one, taken out; empty if there is none."""
+        """Remove the oldest message equal to the given one; return it in a list, empty if none."""
         for removed in range(self.first, self.end):
             held = self._slots[removed].message
             if held is message or held == message:
                 break
         else:
             return []
-        # The messages before it move up by one, and with them the places of those who have not
-        # read it.
+        # The messages before it move up by one, and with them the positions of the subscribers
+        # that have not read it.
         for number in range(removed, self.first, -1):
             self._slots[number] = self._slots[number - 1]
         for reader in self._readers.values():
-            if reader.place <= removed:
-                reader.place += 1
+            if reader.position <= removed:
+                reader.position += 1
         self._drop_first()
         return [held]
 
     def resize(self, maxsize: int) -> list[M]:
-        """The oldest messages that no longer fit, and are dropped. Raises ConfigError."""
+        """Change `maxsize`; return the oldest messages, dropped to fit. Raises ConfigError."""
         self.maxsize = _check_maxsize(maxsize)
         return [self._drop_first() for _ in range(self.end - self.first - maxsize)]
 
@@ -144,13 +147,13 @@ class QueueState(Generic[M]):
 
 
 class Reader:
-    """A subscriber's place: the number of the message it reads next."""
+    """A subscriber's position: the number of the message it reads next."""
 
-    __slots__ = ("is_subscribed", "place")
+    __slots__ = ("is_subscribed", "position")
 
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.is_subscribed = True  # somebody may still wait with it when it no longer is
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.is_subscribed = True  # a call of `get` may still wait when it no longer is
 
 
 class _Slot(Generic[M]):

@@ -1,22 +1,19 @@
 """AsyncTopicQueue: the awaitable twin of TopicQueue, for the tasks of one event loop.
 
-Theory of operation
--------------------
-core/queue_state.py has the messages and the places; here tasks wait for each other. Tasks take
-turns only where one awaits, so there is no lock, and nothing that is read before an `await` is
-trusted after it.
+state.py has the messages and positions; here tasks wait for each other. Tasks switch only where one
+awaits, so there is no lock, and nothing read before an `await` is trusted after it.
 
-Whoever waits does so on a future of its own, and looks again when it is woken: at a message for
-it, at room, at a close, at the clock. It takes a message, or adds one, only then and without
-another `await`. So a task that is cancelled while it waits, or when it was woken already, has
-neither taken a message nor left one behind.
+A waiting task awaits its own future, and checks again when it is woken: for a message, for room,
+for a close, for its timeout. It takes or adds a message only then, without another `await`. So a
+task that is cancelled, while it waits or when it was woken already, has neither taken a message nor
+left one behind.
 
-That is why, unlike in TopicQueue, whoever makes room does not put in the message of the first in
-line: it only wakes it. Nobody else gets in meanwhile: newcomers stand behind the line, however much
-room there is. When the first has left the line, in whatever way, it wakes the next one if there is
-room for it, too.
+That is why, unlike in TopicQueue, a task that makes room does not add the message of the first
+waiting writer, but only wakes it. Nobody overtakes meanwhile: new writers wait behind the others,
+however much room there is. When the first writer leaves, for whatever reason, it wakes the next one
+if there is still room.
 
-Readers that wait are all woken by a new message, which concerns every one of them.
+A new message wakes all waiting readers, since it concerns every one of them.
 """
 
 from __future__ import annotations
@@ -25,180 +22,130 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from contextlib import nullcontext
+from typing import TypeVar
 
 from jsonbus.errors import LocalError
-from jsonbus.queues.state import CALLER, QueueState
+from jsonbus.queues.base import BaseTopicQueue
+from jsonbus.queues.state import CALLER
 
 M = TypeVar("M")
 
 
-class AsyncTopicQueue(Generic[M]):
-    """A bounded list of messages that many subscribers read, each at its own pace.
+class AsyncTopicQueue(BaseTopicQueue[M]):
+    """A bounded queue of messages that many subscribers read, each at its own pace.
 
     Every subscriber gets every message that was put after it subscribed, in the same order. A
-    message is gone when the last of them has read it; the slowest subscriber holds up the writers.
+    message is gone when the last subscriber has read it, so the slowest one holds up the writers.
 
-    A subscriber is any hashable object; where none is given, it is the task that calls, and
-    LocalError is raised outside of one. A task that ends without `unsubscribe` stays subscribed,
-    and another one can unsubscribe it. Tasks that read for the same subscriber share its place,
-    and each message goes to one of them.
+        queue = jsonbus.AsyncTopicQueue(maxsize=100)
+        queue.subscribe("printer")
+        await queue.put({"page": 1})
+        await queue.get("printer")
 
-    Timeouts are in seconds: None waits for ever, 0 not at all. A `put` that is cancelled leaves no
-    message, a `get` that is cancelled loses none. All methods belong to one event loop and its
-    thread; whoever would wait in another loop gets LocalError. Raises ConfigError for a maxsize
-    that is not a positive integer.
+    A subscriber is any hashable object; by default it is the calling task, and LocalError is raised
+    outside of a task. A task that ends without `unsubscribe` stays subscribed; any task can
+    unsubscribe it. Tasks that read for the same subscriber share its position: each message goes to
+    one of them.
+
+    Timeouts are in seconds: None waits for ever, 0 not at all. A cancelled `put` leaves no message,
+    a cancelled `get` loses none. All methods belong to one event loop and its thread; a call that
+    would wait in another loop raises LocalError. Raises ConfigError for a maxsize that is not a
+    positive integer.
     """
 
     def __init__(self, maxsize: int) -> None:
-        self._state: QueueState[M] = QueueState(maxsize)
-        self._reading: set[asyncio.Future[None]] = set()  # of those who wait in `get`
-        self._line: OrderedDict[_Turn, None] = OrderedDict()  # whoever gives up leaves in O(1)
-        self._loop: asyncio.AbstractEventLoop | None = None  # of the first who waited
-
-    @property
-    def maxsize(self) -> int:
-        """How many messages fit."""
-        return self._state.maxsize
-
-    @property
-    def is_closed(self) -> bool:
-        return self._state.is_closed
-
-    def __len__(self) -> int:
-        """How many messages at least one subscriber has yet to read."""
-        return len(self._state)
-
-    def subscribe(self, subscriber: Hashable = CALLER) -> bool:
-        """Let a subscriber, by default this task, read what is put from now on.
-
-        False, and nothing changes, if it is subscribed already. Raises ClosedError.
-        """
-        return self._state.subscribe(_named(subscriber))
-
-    def unsubscribe(self, subscriber: Hashable = CALLER) -> bool:
-        """End a subscription; what the subscriber has not read counts as read.
-
-        Tasks that wait in `get` for it return None. False if it was not subscribed.
-        """
-        if self._state.unsubscribe(_named(subscriber)) is None:
-            return False
-        self._wake_readers()
-        self._wake_first_writer()
-        return True
+        super().__init__(maxsize, nullcontext())
+        self._reading: set[asyncio.Future[None]] = set()  # of calls that wait in `get`
+        self._writers: OrderedDict[_Writer, None] = OrderedDict()  # giving up costs O(1)
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the first call that waited
 
     async def put(
         self,
         message: M,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
     ) -> None:
-        """Add a message; waits while the queue is full, behind the writers that wait already.
+        """Add a message. Wait while the queue is full, behind the writers that wait already.
 
-        Without subscribers the message is gone at once. Raises TimeoutError if there was no room
-        in time, and ClosedError if the queue is closed before there is; the message is not in
-        the queue then.
+        Without subscribers the message is gone at once. Raises TimeoutError if there is no room in
+        time, and ClosedError if the queue is closed before there is; the message is not in the
+        queue then.
         """
         state = self._state
         state.check_open()
-        if state.has_room and not self._line:
+        if state.has_room and not self._writers:
             self._append(message)
             return
-        patience = _Patience(timeout)
-        turn = _Turn()
-        self._line[turn] = None
+        deadline = _Deadline(timeout)
+        writer = _Writer()
+        self._writers[writer] = None
         try:
-            while not (state.has_room and next(iter(self._line)) is turn):
-                if patience.is_over:
+            while not (state.has_room and next(iter(self._writers)) is writer):
+                if deadline.is_over:
                     raise TimeoutError(f"no room in the topic queue within {timeout:g} s")
-                turn.called = self._new_future()
-                await patience.wait(turn.called)
+                writer.future = self._new_future()
+                await deadline.wait(writer.future)
                 state.check_open()
             self._append(message)
         finally:
-            del self._line[turn]
-            self._wake_first_writer()
+            del self._writers[writer]
+            self._room_changed()
 
     async def get(
         self,
         subscriber: Hashable = CALLER,
         timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
     ) -> M | None:
-        """The next message of a subscriber, by default this task; waits while there is none.
+        """Return the next message of a subscriber, by default the calling task; wait for it.
 
-        None for who is not subscribed (any more). Raises TimeoutError if nothing came in time,
-        and ClosedError if the queue is closed and everything is read.
+        Returns None if it is not subscribed, or is unsubscribed meanwhile. Raises TimeoutError if
+        no message arrives in time, and ClosedError if the queue is closed and all is read.
         """
         state = self._state
-        reader = state.reader(_named(subscriber))
+        reader = state.reader(self._name(subscriber))
         if reader is None:
             return None
         if not state.unread(reader):
-            patience = _Patience(timeout)
+            deadline = _Deadline(timeout)
             while reader.is_subscribed and not state.unread(reader):
                 state.check_open()
-                if patience.is_over:
+                if deadline.is_over:
                     raise TimeoutError(f"no message in the topic queue within {timeout:g} s")
-                called = self._new_future()
-                self._reading.add(called)
+                future = self._new_future()
+                self._reading.add(future)
                 try:
-                    await patience.wait(called)
+                    await deadline.wait(future)
                 finally:
-                    self._reading.discard(called)
+                    self._reading.discard(future)
             if not reader.is_subscribed:
                 return None
         message = state.take(reader)
-        self._wake_first_writer()
+        self._room_changed()
         return message
 
-    def available(self, subscriber: Hashable = CALLER) -> int:
-        """How many messages a subscriber, by default this task, has yet to read.
-
-        0 for who is not subscribed.
-        """
-        reader = self._state.reader(_named(subscriber))
-        return 0 if reader is None else self._state.unread(reader)
-
-    def remove(self, message: M) -> bool:
-        """Take a message out, so that nobody reads it any more; False if it is not there.
-
-        Of equal messages the oldest goes.
-        """
-        removed = self._state.remove(message)
-        self._wake_first_writer()
-        return bool(removed)
-
-    def resize(self, maxsize: int) -> int:
-        """Change how many messages fit; returns how many of the oldest were dropped for it.
-
-        Raises ConfigError if maxsize is not a positive integer.
-        """
-        dropped = self._state.resize(maxsize)
-        self._wake_first_writer()
-        return len(dropped)
-
-    def close(self) -> None:
-        """Take no more messages. What is there can still be read.
-
-        Whoever waits in `put`, or in `get` with nothing to read, gets ClosedError. Closing twice
-        is fine.
-        """
-        self._state.is_closed = True
-        for turn in self._line:
-            _wake(turn.called)
-        self._wake_readers()
-
-    def _append(self, message: M) -> None:
-        if self._state.append(message):
-            self._wake_readers()
+    def _name(self, subscriber: Hashable) -> Hashable:
+        if subscriber is not CALLER:
+            return subscriber
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no event loop runs here
+            task = None
+        if task is None:
+            raise LocalError("no task calls, so nobody is known to subscribe: give a subscriber")
+        return task
 
     def _wake_readers(self) -> None:
-        for called in self._reading:
-            _wake(called)
+        for future in self._reading:
+            _wake(future)
         self._reading.clear()
 
-    def _wake_first_writer(self) -> None:
-        if self._line and self._state.has_room:
-            _wake(next(iter(self._line)).called)
+    def _wake_writers(self) -> None:
+        for writer in self._writers:
+            _wake(writer.future)
+
+    def _room_changed(self) -> None:
+        if self._writers and self._state.has_room:
+            _wake(next(iter(self._writers)).future)
 
     def _new_future(self) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
@@ -210,17 +157,17 @@ class AsyncTopicQueue(Generic[M]):
         return loop.create_future()
 
 
-class _Turn:
-    """A writer's turn, from standing in line until its message is in the queue or it gave up."""
+class _Writer:
+    """A call of `put` that waits for room."""
 
-    __slots__ = ("called",)
+    __slots__ = ("future",)
 
     def __init__(self) -> None:
-        self.called: asyncio.Future[None] | None = None  # before it first waits
+        self.future: asyncio.Future[None] | None = None  # before it first waits
 
 
-class _Patience:
-    """How long somebody waits in all, however often it is woken."""
+class _Deadline:
+    """The end of a timeout, however often the waiting call is woken before."""
 
     __slots__ = ("_loop", "_over_at")
 
@@ -237,30 +184,18 @@ class _Patience:
     def is_over(self) -> bool:
         return self._over_at is not None and self._loop.time() >= self._over_at
 
-    async def wait(self, called: asyncio.Future[None]) -> None:
-        """Until somebody calls, or patience is over: whoever waits looks for itself."""
+    async def wait(self, future: asyncio.Future[None]) -> None:
+        """Wait until the future is set or the time is over; the caller checks which."""
         if self._over_at is None:
-            await called
+            await future
             return
-        alarm = self._loop.call_at(self._over_at, _wake, called)
+        timer = self._loop.call_at(self._over_at, _wake, future)
         try:
-            await called
+            await future
         finally:
-            alarm.cancel()
+            timer.cancel()
 
 
-def _wake(called: asyncio.Future[None] | None) -> None:
-    if called is not None and not called.done():
-        called.set_result(None)
-
-
-def _named(subscriber: Hashable) -> Hashable:
-    if subscriber is not CALLER:
-        return subscriber
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs here
-        task = None
-    if task is None:
-        raise LocalError("no task calls, so nobody is known to subscribe: give a subscriber")
-    return task
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

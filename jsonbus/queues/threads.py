@@ -1,18 +1,16 @@
-"""TopicQueue: one bounded list of messages for many subscribers, each with its own place in it.
+"""TopicQueue: a bounded queue that many threads read, each at its own pace.
 
-Theory of operation
--------------------
-core/queue_state.py has the messages and the places; here threads wait for each other. Everything
-happens under one lock, and nothing under it waits.
+state.py has the messages and positions; here threads wait for each other. Everything happens under
+one lock, and nothing under it waits.
 
-Readers wait on one condition. A reader only waits when it has read everything, so a new message
-concerns every one that waits, and all are woken. Who does not wait costs a writer nothing.
+Readers share one condition. A reader waits only when it has read everything, so a new message
+concerns every waiting reader, and all are woken. Readers that do not wait cost a writer nothing.
 
-Writers that find the queue full stand in line, each with its message and a condition of its own.
-Whoever makes room puts the messages of the first in line into the queue for them and then wakes
-just those: a writer that comes later cannot slip in between, and nobody wakes up in vain.
+Writers that find the queue full wait in order, each with its message and its own condition. The
+thread that makes room puts the messages of the first writers into the queue for them, and then
+wakes just those: a later writer cannot overtake, and nobody is woken in vain.
 
-Invariant, whenever the lock is free and the queue open: nobody is in line while there is room.
+Invariant, whenever the lock is free and the queue open: no writer waits while there is room.
 """
 
 from __future__ import annotations
@@ -22,105 +20,73 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from jsonbus.queues.state import CALLER, QueueState
+from jsonbus.queues.base import BaseTopicQueue
+from jsonbus.queues.state import CALLER
 
 M = TypeVar("M")
 
 
-class TopicQueue(Generic[M]):
-    """A bounded list of messages that many subscribers read, each at its own pace.
+class TopicQueue(BaseTopicQueue[M]):
+    """A bounded queue of messages that many subscribers read, each at its own pace.
 
     Every subscriber gets every message that was put after it subscribed, in the same order. A
-    message is gone when the last of them has read it; the slowest subscriber holds up the writers.
+    message is gone when the last subscriber has read it, so the slowest one holds up the writers.
 
-    A subscriber is any hashable object; where none is given, it is the thread that calls, by its
-    `threading.Thread`. One that ends without `unsubscribe` stays subscribed, and another thread
-    can unsubscribe it. Threads that read for the same subscriber share its place, and each message
-    goes to one of them.
+        queue = jsonbus.TopicQueue(maxsize=100)
+        queue.subscribe("printer")
+        queue.put({"page": 1})
+        queue.get("printer")
+
+    A subscriber is any hashable object; by default it is the calling `threading.Thread`. A thread
+    that ends without `unsubscribe` stays subscribed; any thread can unsubscribe it. Threads that
+    read for the same subscriber share its position: each message goes to one of them.
 
     Timeouts are in seconds: None waits for ever, 0 not at all. All methods may be called from any
-    thread, though not from a signal handler or a `__del__`, which may come while the same thread
-    holds the queue's lock. Raises ConfigError for a maxsize that is not a positive integer.
+    thread, but not from a signal handler or a `__del__`, which may run while the same thread holds
+    the lock of the queue. Raises ConfigError for a maxsize that is not a positive integer.
     """
 
     def __init__(self, maxsize: int) -> None:
-        self._state: QueueState[M] = QueueState(maxsize)
-        self._lock = threading.Lock()
-        self._readable = threading.Condition(self._lock)
-        self._line: OrderedDict[_Turn[M], None] = OrderedDict()  # whoever gives up leaves in O(1)
-
-    @property
-    def maxsize(self) -> int:
-        """How many messages fit."""
-        return self._state.maxsize
-
-    @property
-    def is_closed(self) -> bool:
-        return self._state.is_closed
-
-    def __len__(self) -> int:
-        """How many messages at least one subscriber has yet to read."""
-        with self._lock:
-            return len(self._state)
-
-    def subscribe(self, subscriber: Hashable = CALLER) -> bool:
-        """Let a subscriber, by default this thread, read what is put from now on.
-
-        False, and nothing changes, if it is subscribed already. Raises ClosedError.
-        """
-        subscriber = _named(subscriber)
-        with self._lock:
-            return self._state.subscribe(subscriber)
-
-    def unsubscribe(self, subscriber: Hashable = CALLER) -> bool:
-        """End a subscription; what the subscriber has not read counts as read.
-
-        Threads that wait in `get` for it return None. False if it was not subscribed.
-        """
-        subscriber = _named(subscriber)
-        with self._lock:
-            dropped = self._state.unsubscribe(subscriber)
-            if dropped is None:
-                return False
-            self._admit()
-            self._readable.notify_all()
-        return True
+        self._mutex = threading.Lock()
+        super().__init__(maxsize, self._mutex)
+        self._readable = threading.Condition(self._mutex)
+        self._writers: OrderedDict[_Writer[M], None] = OrderedDict()  # giving up costs O(1)
 
     def put(self, message: M, timeout: float | None = None) -> None:
-        """Add a message; waits while the queue is full, behind the writers that wait already.
+        """Add a message. Wait while the queue is full, behind the writers that wait already.
 
-        Without subscribers the message is gone at once. Raises TimeoutError if there was no room
-        in time, and ClosedError if the queue is closed before there is; the message is not in
-        the queue then.
+        Without subscribers the message is gone at once. Raises TimeoutError if there is no room in
+        time, and ClosedError if the queue is closed before there is; the message is not in the
+        queue then.
         """
         with self._lock:
             self._state.check_open()
-            if self._state.has_room:  # then nobody is in line
+            if self._state.has_room:  # then no writer waits
                 self._append(message)
                 return
-            turn = _Turn(message, threading.Condition(self._lock))
-            self._line[turn] = None
+            writer = _Writer(message, threading.Condition(self._mutex))
+            self._writers[writer] = None
             try:
-                turn.condition.wait_for(
-                    lambda: turn.is_admitted or self._state.is_closed, _bounded(timeout)
+                writer.condition.wait_for(
+                    lambda: writer.is_admitted or self._state.is_closed, _bounded(timeout)
                 )
-            finally:  # also when interrupted: a message that nobody waits for must not get in
-                if not turn.is_admitted:
-                    del self._line[turn]
-            if not turn.is_admitted:
+            finally:  # also when interrupted: then the message must not be added later
+                if not writer.is_admitted:
+                    del self._writers[writer]
+            if not writer.is_admitted:
                 self._state.check_open()
                 raise TimeoutError(f"no room in the topic queue within {timeout:g} s")
 
     def get(self, subscriber: Hashable = CALLER, timeout: float | None = None) -> M | None:
-        """The next message of a subscriber, by default this thread; waits while there is none.
+        """Return the next message of a subscriber, by default the calling thread; wait for it.
 
-        None for who is not subscribed (any more). Raises TimeoutError if nothing came in time,
-        and ClosedError if the queue is closed and everything is read.
+        Returns None if it is not subscribed, or is unsubscribed meanwhile. Raises TimeoutError if
+        no message arrives in time, and ClosedError if the queue is closed and all is read.
         """
-        subscriber = _named(subscriber)
+        name = self._name(subscriber)
         with self._lock:
             state = self._state
-            reader = state.reader(subscriber)
+            reader = state.reader(name)
             if reader is None:
                 return None
             self._readable.wait_for(
@@ -133,68 +99,30 @@ class TopicQueue(Generic[M]):
                 state.check_open()
                 raise TimeoutError(f"no message in the topic queue within {timeout:g} s")
             message = state.take(reader)
-            self._admit()
+            self._room_changed()
             return message
 
-    def available(self, subscriber: Hashable = CALLER) -> int:
-        """How many messages a subscriber, by default this thread, has yet to read.
+    def _name(self, subscriber: Hashable) -> Hashable:
+        # The Thread, not its ident: a later thread may get the same ident.
+        return threading.current_thread() if subscriber is CALLER else subscriber
 
-        0 for who is not subscribed.
-        """
-        subscriber = _named(subscriber)
-        with self._lock:
-            reader = self._state.reader(subscriber)
-            return 0 if reader is None else self._state.unread(reader)
+    def _wake_readers(self) -> None:
+        self._readable.notify_all()
 
-    def remove(self, message: M) -> bool:
-        """Take a message out, so that nobody reads it any more; False if it is not there.
+    def _wake_writers(self) -> None:
+        for writer in self._writers:
+            writer.condition.notify()
 
-        Of equal messages the oldest goes. The queue stands still while they are compared.
-        """
-        with self._lock:
-            removed = self._state.remove(message)
-            self._admit()
-        return bool(removed)
-
-    def resize(self, maxsize: int) -> int:
-        """Change how many messages fit; returns how many of the oldest were dropped for it.
-
-        Raises ConfigError if maxsize is not a positive integer.
-        """
-        with self._lock:
-            dropped = self._state.resize(maxsize)
-            self._admit()
-        return len(dropped)
-
-    def close(self) -> None:
-        """Take no more messages. What is there can still be read.
-
-        Whoever waits in `put`, or in `get` with nothing to read, gets ClosedError. Closing twice
-        is fine.
-        """
-        with self._lock:
-            self._state.is_closed = True
-            for turn in self._line:
-                turn.condition.notify()
-            self._readable.notify_all()
-
-    # The lock is held in these.
-
-    def _append(self, message: M) -> None:
-        if self._state.append(message):
-            self._readable.notify_all()
-
-    def _admit(self) -> None:
-        """Let those at the head of the line in, as far as there is room."""
-        while self._line and self._state.has_room and not self._state.is_closed:
-            turn, _ = self._line.popitem(last=False)
-            turn.is_admitted = True
-            self._append(turn.message)
-            turn.condition.notify()
+    def _room_changed(self) -> None:
+        while self._writers and self._state.has_room and not self._state.is_closed:
+            writer, _ = self._writers.popitem(last=False)
+            writer.is_admitted = True
+            self._append(writer.message)
+            writer.condition.notify()
 
 
-class _Turn(Generic[M]):
-    """A writer's turn, from standing in line until its message is in the queue."""
+class _Writer(Generic[M]):
+    """A call of `put` that waits until its message is in the queue."""
 
     __slots__ = ("condition", "is_admitted", "message")
 
@@ -204,11 +132,6 @@ class _Turn(Generic[M]):
         self.is_admitted = False
 
 
-def _named(subscriber: Hashable) -> Hashable:
-    # The Thread, not its ident: a thread that starts after another has ended may get the same one.
-    return threading.current_thread() if subscriber is CALLER else subscriber
-
-
 def _bounded(timeout: float | None) -> float | None:
-    """Locks refuse to wait longer than some centuries; infinity is one way to say for ever."""
+    """Bound a timeout, such as infinity, by the longest that locks accept: some centuries."""
     return None if timeout is None else min(timeout, threading.TIMEOUT_MAX)

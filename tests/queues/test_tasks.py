@@ -333,7 +333,7 @@ async def test_whoever_gave_up_or_was_cancelled_leaves_nothing_behind() -> None:
         await queue.put("y", timeout=0.001)
     await rest()
     assert not queue._reading
-    assert not queue._line
+    assert not queue._writers
 
 
 def test_an_alarm_goes_with_who_set_it() -> None:

@@ -390,3 +390,12 @@ QueueAgainstLists.TestCase.settings = settings(
     stateful_step_count=40,
 )
 test_the_queue_agrees_with_a_list_per_subscriber = QueueAgainstLists.TestCase
+
+
+def test_the_repr_says_how_full_it_is_and_who_reads() -> None:
+    queue: TopicQueue[str] = TopicQueue(9)
+    queue.subscribe("reader")
+    queue.put("x")
+    assert repr(queue) == "<TopicQueue 1 of 9 messages, 1 subscribers>"
+    queue.close()
+    assert repr(queue) == "<TopicQueue closed, 1 of 9 messages, 1 subscribers>"

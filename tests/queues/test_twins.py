@@ -104,7 +104,7 @@ class Threads:
         def is_settled() -> bool:
             # Whoever is woken leaves its condition at once, and the queue only when it runs.
             with self.queue._lock:
-                conditions: list[Any] = [turn.condition for turn in self.queue._line]
+                conditions: list[Any] = [turn.condition for turn in self.queue._writers]
                 conditions.append(self.queue._readable)
                 waiting = sum(len(condition._waiters) for condition in conditions)
             return waiting == sum(not call.is_done for call in self._calls.values())
@@ -138,8 +138,8 @@ class Tasks:
         async def take_turns() -> None:
             for _ in range(TURNS_MAX):
                 await asyncio.sleep(0)
-                called = [turn.called for turn in self.queue._line]
-                waiting = [each for each in called if each and not each.done()]
+                futures = [writer.future for writer in self.queue._writers]
+                waiting = [each for each in futures if each and not each.done()]
                 pending = [call for call in self._calls.values() if not call.done()]
                 if len(waiting) + len(self.queue._reading) == len(pending):
                     return

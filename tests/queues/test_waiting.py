@@ -57,9 +57,9 @@ class Background:
 
 def put_and_wait_in_line(queue: TopicQueue[Any], message: Any) -> Background:
     """A writer that is known to wait. Only the queue's own line can tell that."""
-    place = len(queue._line) + 1
+    place = len(queue._writers) + 1
     writer = Background(queue.put, message)
-    assert wait_until(lambda: len(queue._line) == place)
+    assert wait_until(lambda: len(queue._writers) == place)
     return writer
 
 
@@ -134,7 +134,7 @@ def test_a_writer_that_gives_up_costs_the_others_no_turn() -> None:
     last = Background(queue.put, 3)
     with pytest.raises(TimeoutError):
         given_up.result()
-    assert wait_until(lambda: len(queue._line) == 2)
+    assert wait_until(lambda: len(queue._writers) == 2)
     assert [queue.get("ann") for _ in range(3)] == [0, 1, 3]
     first.result()
     last.result()
@@ -242,7 +242,7 @@ def test_a_timeout_may_be_longer_than_any_lock_can_wait(timeout: float) -> None:
     assert reader.result() == "x"
     queue.put("y")
     writer = Background(queue.put, "z", timeout)
-    assert wait_until(lambda: queue._line or writer.is_done)
+    assert wait_until(lambda: queue._writers or writer.is_done)
     assert read_all(queue, "ann") == ["y"]
     writer.result()
 
@@ -286,7 +286,7 @@ def test_who_waits_is_not_woken_until_there_is_something_for_it() -> None:
     ]
 
     def count_waiting() -> int:
-        return len(full._line) + len(empty._readable._waiters)  # type: ignore[attr-defined]
+        return len(full._writers) + len(empty._readable._waiters)  # type: ignore[attr-defined]
 
     assert wait_until(lambda: count_waiting() == len(calls))
     before = [call.count_sleeps() for call in calls]
@@ -358,4 +358,4 @@ def test_coming_and_going_subscribers_and_new_sizes_never_leave_anybody_stuck() 
         background.result()
     stop.set()
     meddler.result()
-    assert not queue._line
+    assert not queue._writers

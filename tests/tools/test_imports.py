@@ -21,7 +21,7 @@ NOT_FOR_OPENING = """
     jsonbus.aio jsonbus.cli jsonbus.core.values.typed msgspec
     jsonbus.core.views jsonbus.doctor
     jsonbus.sim jsonbus.queues.threads
-    jsonbus.queues.tasks jsonbus.queues.state jsonbus.subscription_store
+    jsonbus.queues.tasks jsonbus.queues.state jsonbus.queues.base jsonbus.subscription_store
     jsonbus.transport.memory jsonbus.core.channel.end jsonbus.core.channel.budget
     jsonbus.core.channel.limits jsonbus.core.channel.ports jsonbus.core.channel.wire
     jsonbus.core.channel.connecting jsonbus.frontend.channels.binding
