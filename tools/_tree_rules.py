@@ -34,9 +34,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
     {
         "jsonbus/cli/commands/replay.py: command too long",
         "jsonbus/core/node.py: too long",
-        "jsonbus/core/receiver.py: Receiver.__init__ has too many parameters",
-        "jsonbus/core/receiver.py: Receiver.receive_messages too long",
-        "jsonbus/core/receiver.py: too long",
         "jsonbus/core/routing: map",
         "jsonbus/core/rpc: map",
         "jsonbus/core/wire: map",

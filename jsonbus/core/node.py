@@ -13,7 +13,7 @@ The parts of a node; front ends use the public ones directly:
 - Membership: which nodes are here and what they want (list, joining, sharing, liveness);
 - Router: per topic, whether to send a message and which subscriptions get it;
 - Publisher: takes a value to the outbox, to the join queue, or nowhere;
-- Receiver: takes a datagram to whichever of these it concerns.
+- FastReceive, Receiver, Batches: take a datagram to the parts that it concerns.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from jsonbus.core.batches import Batches
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.fast_publish import FastPublish
+from jsonbus.core.fast_receive import FastReceive
 from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
 from jsonbus.core.local_subscriptions import LocalSubscriptions
 from jsonbus.core.membership.directory import Directory
@@ -34,10 +36,10 @@ from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.message import Message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.publisher import Publisher
-from jsonbus.core.receiver import Receiver
+from jsonbus.core.receiver import Handler, Receiver
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.reliable.streams import Streams
-from jsonbus.core.roster import Roster
+from jsonbus.core.roster import Arrivals, Peer, Roster
 from jsonbus.core.routing.router import Router
 from jsonbus.core.rpc.pings import Pings
 from jsonbus.core.rpc.requests import Requests
@@ -45,7 +47,24 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments, LargeValues
 from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire.encode_messages import Stamp
-from jsonbus.core.wire.frames import Entry, Frame, Totals
+from jsonbus.core.wire.frames import (
+    BeatFrame,
+    ByeFrame,
+    Entry,
+    FragmentFrame,
+    Frame,
+    ListFrame,
+    NakFrame,
+    PingFrame,
+    PongFrame,
+    PresenceFrame,
+    RepairFrame,
+    ReplyFrame,
+    RequestFrame,
+    RetainedFrame,
+    Totals,
+    WhereFrame,
+)
 from jsonbus.errors import ClosedError
 
 if TYPE_CHECKING:
@@ -150,26 +169,49 @@ class Node:
         )
 
     def _build_receiver(self) -> None:
+        """Make the parts that datagrams meet, in reverse order."""
+        router, reliable, outbox = self._router, self.reliable, self.outbox
+        self._arrivals = Arrivals(self.counters, self._membership.hear, self._emit)
+        batches = Batches(router, self._arrivals, outbox, reliable, self._retained)
+        large_values = LargeValues(
+            self._fragments,
+            router=router,
+            touch=reliable.touch,
+            arrivals=self._arrivals,
+            deliver=batches.receive,
+        )
         self._receiver = Receiver(
             self.settings.node,
-            counters=self.counters,
-            roster=self._roster,
+            self._roster,
+            self._arrivals,
+            batches,
             membership=self._membership,
-            router=self._router,
-            outbox=self.outbox,
-            requests=self.requests,
-            pings=self._pings,
-            large_values=LargeValues(
-                self._fragments,
-                router=self._router,
-                counters=self.counters,
-                touch=self.reliable.touch,
-            ),
-            reliable=self.reliable,
-            retained=self._retained,
             directory=self.directory,
-            emit=self._emit,
+            outbox=outbox,
+            handlers=self._make_handlers(large_values),
         )
+        self._fast_receive = FastReceive(
+            self._roster, router, self._arrivals, batches, large_values, self._receiver
+        )
+
+    def _make_handlers(self, large_values: LargeValues) -> dict[type[Any], Handler]:
+        """Return which part handles which frame."""
+        membership, reliable = self._membership, self.reliable
+        return {
+            PresenceFrame: lambda frame, peer, now: membership.receive_presence(frame, now),
+            ListFrame: lambda frame, peer, now: membership.receive_list(frame, now),
+            ByeFrame: lambda frame, peer, now: membership.receive_bye(frame, now),
+            WhereFrame: lambda frame, peer, now: self.directory.receive_where(frame, now),
+            PingFrame: self._pings.receive_ping,
+            PongFrame: self._pings.receive_pong,
+            RequestFrame: self.requests.receive_request,
+            ReplyFrame: self.requests.receive_reply,
+            FragmentFrame: large_values.receive_frame,
+            RetainedFrame: self._retained.receive,
+            BeatFrame: reliable.receive_beat,
+            NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),
+            RepairFrame: self._receive_repair,
+        }
 
     # --- Being driven ---------------------------------------------------------------------------
 
@@ -184,14 +226,14 @@ class Node:
     def receive_datagram(self, data: bytes, sender: tuple[str, int], now: float) -> None:
         """Take what the network brought; bad input is counted, never raised."""
         if not self._is_closed:
-            self._receiver.receive_datagram(data, sender, now)
+            self._fast_receive.receive(data, sender, now)
 
     def receive(
         self, data: bytes, sender: tuple[str, int], now: float
     ) -> list[tuple[object, list[Message]]]:
         """`receive_datagram`, and then `take_deliveries`."""
         if not self._is_closed:
-            self._receiver.receive_datagram(data, sender, now)
+            self._fast_receive.receive(data, sender, now)
         return self._deliveries.take() if self._deliveries.touched else []
 
     def receive_frame(
@@ -206,7 +248,7 @@ class Node:
 
         If not, `timer_at`, `take_events` and `datagrams_to_send` have nothing new to say.
         """
-        needs_attention, self._receiver.needs_attention = self._receiver.needs_attention, False
+        needs_attention, self._arrivals.needs_attention = self._arrivals.needs_attention, False
         return needs_attention
 
     @property
@@ -402,6 +444,13 @@ class Node:
         """The state, or somebody's subscriptions."""
         self._publisher.look_again(self._membership.state, now)
         self.requests.review(now)
+
+    def _receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> None:
+        missed = self.reliable.receive_repair(frame, peer, now)
+        for message, is_retained in missed:
+            self._retained.note_late(message, is_retained)
+        self.counters.messages_received += len(missed)
+        self.counters.messages_lost -= peer.find_again(len(missed))
 
     def _other_entries(self) -> list[Entry]:
         own = self.settings.node

@@ -1,15 +1,17 @@
-"""From a value to the outbox, the hold queue or nowhere: the long way.
+"""The long way of a publish: a value goes to the outbox, to the join queue, or nowhere.
 
-It leaves prefixes for the short one (fast_publish.py), which most messages of a flood take.
+It leaves prefixes for the short way (fast_publish.py), which most messages of a flood take.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.fast_publish import FastPublish
-from jsonbus.core.join_queue import Held, HoldQueue
+from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
 from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
 from jsonbus.core.outbox import Outbox
@@ -19,6 +21,8 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.retained import RetainedStore, RetainedValue
 from jsonbus.core.wire import codec
 from jsonbus.errors import ClosedError, PayloadTooLargeError
+
+Held = tuple[str, bytes, bool, bool]  # topic, payload, whether to be reliable, and retained
 
 
 class Publisher:
@@ -43,7 +47,7 @@ class Publisher:
         self._counters = counters
         self._reliable = reliable
         self._retained = retained
-        self._hold = HoldQueue()
+        self._queue = JoinQueue()
         self._state = JOINING
         # Nothing is withheld or held: mode basic, or doubt.
         self._sends_everything = settings.mode == "basic"
@@ -51,7 +55,7 @@ class Publisher:
 
     @property
     def held(self) -> int:
-        return len(self._hold)
+        return len(self._queue)
 
     def publish(
         self,
@@ -88,18 +92,18 @@ class Publisher:
         self._state = state
         self._sends_everything = self._settings.mode == "basic" or state == DOUBTING
         self._fast_publish.forget()
-        if not self._hold:
+        if not self._queue:
             return
         if state == DOUBTING:
-            self._send_held(self._hold.take_all(), now)
+            self._send_held(self._queue.take_all(), now)
             return
-        self._send_held(self._hold.take_where(self._router.is_wanted_elsewhere), now)
+        self._send_held(self._queue.take_where(self._router.is_wanted_elsewhere), now)
         if state == SURE:
-            self._counters.held_suppressed += len(self._hold.take_all())
+            self._counters.held_suppressed += len(self._queue.take_all())
 
     def close(self, now: float) -> None:
         """Send what is held: nobody will be asked any more who wants it."""
-        self._send_held(self._hold.take_all(), now)
+        self._send_held(self._queue.take_all(), now)
         self._is_closed = True
         self._fast_publish.forget()
 
@@ -122,7 +126,7 @@ class Publisher:
             self._deliver_own(route.subscribers, route.topic, payload, None, now)
         if is_joining:
             self._counters.messages_held += 1
-            self._send_held(self._hold.put(route.topic, payload, is_reliable, is_retained), now)
+            self._send_held(self._queue.put(route.topic, payload, is_reliable, is_retained), now)
         else:
             self._counters.messages_local += 1
         return True
@@ -172,3 +176,52 @@ class Publisher:
         if len(payload) > self._settings.value_bytes_max:
             raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
         return payload
+
+
+class JoinQueue:
+    """Messages that wait until the node is sure whether anybody wants them.
+
+    Bounded in messages and bytes. If it is full, the oldest messages are sent: the queue may cost
+    packets, never data. Messages of one topic keep their order, because the publisher sends the
+    queued ones of a topic before any other.
+    """
+
+    __slots__ = ("_bytes", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: deque[Held] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(
+        self, topic: str, payload: bytes, is_reliable: bool = False, is_retained: bool = False
+    ) -> list[Held]:
+        """Hold a message; what has to be sent instead, oldest first."""
+        self._messages.append((topic, payload, is_reliable, is_retained))
+        self._bytes += len(payload)
+        overflow: list[Held] = []
+        while len(self._messages) > HOLD_MESSAGES_MAX or self._bytes > HOLD_BYTES_MAX:
+            oldest = self._messages.popleft()
+            self._bytes -= len(oldest[1])
+            overflow.append(oldest)
+        return overflow
+
+    def take_all(self) -> list[Held]:
+        held = list(self._messages)
+        self._messages.clear()
+        self._bytes = 0
+        return held
+
+    def take_where(self, is_wanted: Callable[[str], bool]) -> list[Held]:
+        """Messages of topics that are wanted by now, in order."""
+        held = self.take_all()
+        wanted = []
+        for message in held:
+            if is_wanted(message[0]):
+                wanted.append(message)
+            else:
+                self._messages.append(message)
+                self._bytes += len(message[1])
+        return wanted

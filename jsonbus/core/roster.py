@@ -7,8 +7,17 @@ were lost; one that comes late is taken back from the count.
 
 from __future__ import annotations
 
-from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW, MARKS_MAX, PEERS_MAX
-from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_pattern
+from collections.abc import Callable
+
+from jsonbus.core.counters import Counters
+from jsonbus.core.events import DatagramRejected, Event, MessagesLost
+from jsonbus.core.limits import (
+    COUNTER_JUMP,
+    DUPLICATE_WINDOW,
+    MARKS_MAX,
+    PEERS_MAX,
+    REJECTS_REPORTED_MAX,
+)
 from jsonbus.core.wire.frames import UNTOLD, About, Header, Totals
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
@@ -19,7 +28,6 @@ class Peer:
 
     __slots__ = (
         "_first_message",
-        "_header",
         "_jumped_to",
         "_messages_jumped_to",
         "_run",
@@ -43,7 +51,6 @@ class Peer:
     def __init__(self, header: Header, address: tuple[str, int]) -> None:
         self.node = header.node
         self.incarnation = header.incarnation
-        self._header = header_pattern(header.node, header.incarnation)
         self.address = address
         self.name = header.node
         self.about = UNTOLD
@@ -134,18 +141,6 @@ class Peer:
         self.received += count
         return found
 
-    def admit_next(self, data: bytes) -> bool:
-        """Whether this datagram, of one message, is the very next one; then it is admitted.
-
-        Told by how its last bytes look, which is exact for datagrams of ours; of others, and of
-        any but the next one, nothing is said.
-        """
-        header = self._header % (self.top + 1, self.next_message)
-        if not data.startswith(header, len(data) - len(header) - HEADER_END_BYTES):
-            return False
-        self.go_on(1)
-        return True
-
     def count_messages(self, first: int, count: int) -> int:
         """Note that messages first … first + count - 1 came; how many more are missing now.
 
@@ -173,12 +168,10 @@ class Peer:
 class Roster:
     """Peers by node id; bounded."""
 
-    __slots__ = ("peers", "by_address")
+    __slots__ = ("peers",)
 
     def __init__(self) -> None:
         self.peers: dict[str, Peer] = {}
-        #: Who was last heard from an address, if that matters to somebody. Bounded, too.
-        self.by_address: dict[tuple[str, int], Peer] = {}
 
     def __len__(self) -> int:
         return len(self.peers)
@@ -216,3 +209,67 @@ class Roster:
         del self.peers[node]  # so that the new one stands last
         self.peers[node] = challenger
         return challenger
+
+
+class Arrivals:
+    """The one place where a datagram is counted and its sender is heard.
+
+    `hear` is `Membership.hear`. Every way in, and every part that refuses a message, reports here.
+    """
+
+    __slots__ = ("_emit", "_hear", "_reported", "counters", "needs_attention")
+
+    def __init__(
+        self,
+        counters: Counters,
+        hear: Callable[[str, int, float], bool],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.counters = counters
+        self._hear = hear
+        self._emit = emit
+        self._reported: set[tuple[str, str]] = set()  # (cause, address)
+        #: Something came in that may have changed timers or caused output. Messages of known nodes
+        #: do not, and a flood of them should not make a front end look at timers each time.
+        self.needs_attention = True
+
+    def count(self, size_bytes: int) -> None:
+        """Count a datagram, whatever it is."""
+        self.counters.datagrams_received += 1
+        self.counters.bytes_received += size_bytes
+
+    def hear(self, peer: Peer, now: float) -> bool:
+        """Note a sign of life; return whether the node is in the subscription list."""
+        if self._hear(peer.node, peer.incarnation, now):
+            return True
+        self.needs_attention = True
+        return False
+
+    def take_next(self, peer: Peer, count: int, size_bytes: int, now: float) -> None:
+        """Count the very next datagram of a peer, with so many messages, and hear the peer."""
+        counters = self.counters
+        counters.datagrams_received += 1
+        counters.bytes_received += size_bytes
+        peer.go_on(count)
+        if not self._hear(peer.node, peer.incarnation, now):
+            self.needs_attention = True
+
+    def count_messages(self, peer: Peer, first: int, count: int) -> None:
+        """Note that messages first … first + count - 1 of a node came; count what is missing."""
+        missing = peer.count_messages(first, count)
+        if missing:
+            self.counters.messages_lost += missing
+            if missing > 0:
+                self.needs_attention = True
+                self._emit(MessagesLost(peer.node, peer.name, missing))
+
+    def reject(self, cause: str, sender: tuple[str, int], detail: str) -> None:
+        """Count a refused datagram; report it the first time per cause and sender."""
+        self.counters.reject(cause)
+        key = (cause, sender[0])
+        # Beyond the bound, a sender of many addresses is only counted.
+        if key in self._reported or len(self._reported) >= REJECTS_REPORTED_MAX:
+            return
+        self._reported.add(key)
+        self.needs_attention = True
+        self._emit(DatagramRejected(cause, f"{sender[0]}:{sender[1]}", detail))

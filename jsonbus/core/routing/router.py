@@ -111,7 +111,6 @@ class Router:
         "local",
         "passive",
         "routes",
-        "unwanted",
         "wanted",
     )
 
@@ -125,10 +124,9 @@ class Router:
         self.generation = 0
         #: By topic, for the hot paths to look in; keyed by whatever comes, found only if a topic.
         self.routes: dict[Any, Route] = {}
-        #: Until subscriptions change: routes that need no filling, and how datagrams begin whose
-        #: one message nobody here wants, or somebody does.
+        #: Until subscriptions change: routes that need no filling, and the first bytes of datagrams
+        #: whose one message somebody here wants.
         self.current: dict[Any, Route] = {}
-        self.unwanted: set[bytes] = set()
         self.wanted: set[bytes] = set()
         self._fast_publish = fast_publish
         self._others = others
@@ -180,7 +178,6 @@ class Router:
         """Subscriptions changed: nothing that was found out before holds."""
         self.generation += 1
         self.current.clear()
-        self.unwanted.clear()
         self.wanted.clear()
         self._fast_publish.forget()
 

@@ -23,9 +23,8 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from jsonbus.core.counters import Counters
 from jsonbus.core.limits import (
     FRAGMENT_AGE_S,
     FRAGMENTS_DONE_MAX,
@@ -33,9 +32,10 @@ from jsonbus.core.limits import (
     FRAGMENTS_SENDERS_MAX,
     SLICE_OVERHEAD_BYTES,
 )
-from jsonbus.core.roster import Peer
+from jsonbus.core.roster import Arrivals, Peer
 from jsonbus.core.routing.router import Router
 from jsonbus.core.wire.codec import dumps_plain, loads, nests_too_deeply
+from jsonbus.core.wire.frames import FragmentFrame
 from jsonbus.core.wire.limits import NESTING_LEVELS_MAX, SLICES_MAX
 
 _BACKSLASH = ord("\\")
@@ -248,18 +248,8 @@ class Slice:
         self.sent_us = sent_us
 
 
-class Whole(Protocol):
-    """The receiver, which counts messages and takes those that are whole."""
-
-    needs_attention: bool
-
-    def count_more(self, peer: Peer, first: int, count: int) -> None: ...
-
-    def receive_messages(
-        self, items: list[Any], first: int, sent_us: int, peer: Peer, now: float, size_bytes: int
-    ) -> None: ...
-
-    def reject(self, cause: str, sender: tuple[str, int], detail: str) -> None: ...
+#: Delivers messages, as `Batches.receive` does.
+Deliver = Callable[[list[Any], int, int, Peer, float, int], None]
 
 
 class LargeValues:
@@ -274,23 +264,26 @@ class LargeValues:
         fragments: Fragments,
         *,
         router: Router,
-        counters: Counters,
+        arrivals: Arrivals,
+        deliver: Deliver,
         touch: Callable[[Peer, str | None, int, Key, float], None],
     ) -> None:
         self._fragments = fragments
         self._router = router
-        self._counters = counters
+        self._arrivals = arrivals
+        self._counters = arrivals.counters
+        self._deliver = deliver
         self._touch = touch
 
-    def receive(self, piece: Slice, peer: Peer, now: float, then: Whole) -> None:
-        """Take a slice; `then` gets the message if it was the last one missing."""
+    def receive(self, piece: Slice, peer: Peer, now: float) -> None:
+        """Take a slice; deliver the message if it was the last one missing."""
         self._counters.fragments_received += 1
         key = (peer.node, peer.incarnation, piece.number)
         if piece.index == 0:
             if self._is_unwanted(piece.text):
-                self._ignore(key, peer, then)
+                self._ignore(key, peer)
                 return
-            then.needs_attention = True  # it may have set a timer
+            self._arrivals.needs_attention = True  # it may have set a timer
         try:
             whole = self._fragments.add(key, piece.index, piece.count, piece.text, now)
             if whole is None:
@@ -301,18 +294,25 @@ class LargeValues:
                 return
             item = loads(whole)
         except ValueError as error:
-            then.reject("bad_fields", peer.address, str(error))
+            self._arrivals.reject("bad_fields", peer.address, str(error))
             return
-        then.count_more(peer, piece.number, 1)
+        self._arrivals.count_messages(peer, piece.number, 1)
         if _nests_too_deeply(whole, item):
             self._counters.messages_malformed += 1
-            then.reject("too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels")
+            self._arrivals.reject(
+                "too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels"
+            )
             return
-        then.receive_messages([item], piece.number, piece.sent_us, peer, now, len(whole))
+        self._deliver([item], piece.number, piece.sent_us, peer, now, len(whole))
 
-    def _ignore(self, key: Key, peer: Peer, then: Whole) -> None:
+    def receive_frame(self, frame: FragmentFrame, peer: Peer, now: float) -> None:
+        """Take a slice that was decoded in full."""
+        place = (frame.number, frame.index, frame.count)
+        self.receive(Slice(*place, frame.text, frame.sequence, frame.header.sent_us), peer, now)
+
+    def _ignore(self, key: Key, peer: Peer) -> None:
         if self._fragments.ignore(key):
-            then.count_more(peer, key[2], 1)
+            self._arrivals.count_messages(peer, key[2], 1)
             self._counters.messages_received += 1
             self._counters.messages_unwanted += 1
 

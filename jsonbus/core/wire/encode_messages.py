@@ -44,17 +44,6 @@ class Stamp:
         return _TAIL % (self.start, counter, first_message, sent_us)
 
 
-def header_pattern(node: str, incarnation: int) -> bytes:
-    """How the header of that node's datagrams begins: fill in the counter and the first message.
-
-    After it come the instant, always so long in this century and the next, and two braces.
-    """
-    start = _TAIL_START % (node.encode().replace(b"%", b"%%"), incarnation)
-    return start + b'%%d,"%b":%%d,"%b":' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
-
-
-HEADER_END_BYTES = len(b"1731715200123456}}")
-
 _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
     KEY_NODE.encode(),
     KEY_INCARNATION.encode(),

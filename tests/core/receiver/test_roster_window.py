@@ -1,8 +1,6 @@
-"""The window of repeats, and the short ways to the next datagram, against a plain set."""
+"""The window of repeats, and the short way to the next datagram, against a plain set."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 
 from jsonbus.core.limits import DUPLICATE_WINDOW
 from jsonbus.core.roster import Peer
-from jsonbus.core.wire.encode_messages import Stamp, encode_message
 from jsonbus.core.wire.frames import Header
 from tests.core.generated import unhurried
 
@@ -24,14 +21,6 @@ def make_peer(node: str = "k3v9", incarnation: int = 7, first: int = FIRST) -> P
     assert peer.admit(first)
     peer.count_messages(first, 1)
     return peer
-
-
-def datagram(
-    counter: int, first: int, *, node: str = "k3v9", incarnation: int = 7, payload: bytes = b"1"
-) -> bytes:
-    stamp = Stamp(node, incarnation)
-    stamp.counter = counter - 1
-    return encode_message(stamp, b'"t"', payload, first, SENT_US)
 
 
 class Model:
@@ -49,7 +38,7 @@ class Model:
         return is_new
 
 
-ways = st.sampled_from(["admit", "go_on", "admit_next"])
+ways = st.sampled_from(["admit", "go_on"])
 distances = (
     st.integers(-5, 5)
     | st.integers(-1_100, 1_100)
@@ -86,8 +75,6 @@ def test_every_datagram_is_admitted_once_by_whichever_way_the_next_ones_come(
 def take_next(peer: Peer, way: str) -> bool:
     if way == "admit":
         return peer.admit(peer.top + 1)
-    if way == "admit_next":
-        return peer.admit_next(datagram(peer.top + 1, peer.next_message))
     peer.go_on(1)
     return True
 
@@ -95,7 +82,7 @@ def take_next(peer: Peer, way: str) -> bool:
 @settings(unhurried, max_examples=100)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["count", "go_on", "admit_next", "lose"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["count", "go_on", "lose"]), st.integers(0, 9)),
         max_size=40,
     )
 )
@@ -111,10 +98,7 @@ def test_messages_are_counted_alike_by_whichever_way_they_come(
             number += count
             lost += count
             count = 1
-        if step == "admit_next":
-            count = 1
-            assert peer.admit_next(datagram(counter, number))
-        elif step == "go_on":
+        if step == "go_on":
             peer.go_on(count)
         else:  # something is missing, perhaps: only the long way tells
             assert peer.admit(counter)
@@ -123,59 +107,3 @@ def test_messages_are_counted_alike_by_whichever_way_they_come(
         received += count
         assert (peer.top, peer.next_message) == (counter, number)
         assert (peer.received, peer.lost) == (received, lost)
-
-
-# --- The next one, told by its last bytes ---------------------------------------------------------
-
-
-def look(peer: Peer) -> list[Any]:
-    return [peer.top, peer.next_message, peer.received, peer.lost]
-
-
-@pytest.mark.parametrize("node", ["k3v9", "a%d", "%", "%%b%s", "50%,", "{}", "n" * 64])
-@pytest.mark.parametrize("incarnation", [0, 7, 1_731_715_200_123])
-def test_next_datagram_is_told_by_its_last_bytes_whatever_the_node_is_called(
-    node: str, incarnation: int
-) -> None:
-    peer = make_peer(node, incarnation, 1)
-    for number in range(2, 120):
-        data = datagram(number, number, node=node, incarnation=incarnation)
-        assert peer.admit_next(data)
-        assert not peer.admit_next(data)
-    assert (peer.top, peer.next_message, peer.received) == (119, 120, 119)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        datagram(FIRST, FIRST + 1),
-        datagram(FIRST + 2, FIRST + 1),
-        datagram(FIRST + 1, FIRST),
-        datagram(FIRST + 1, FIRST + 2),
-        datagram(FIRST + 1, FIRST + 10),
-        datagram(FIRST + 1, 10 * FIRST + 10),
-        datagram(FIRST + 1, FIRST + 1, node="k3v"),
-        datagram(FIRST + 1, FIRST + 1, node="k3v99"),
-        datagram(FIRST + 1, FIRST + 1, node="xk3v9"),
-        datagram(FIRST + 1, FIRST + 1, incarnation=8),
-        datagram(FIRST + 1, FIRST + 1, incarnation=77),
-        datagram(FIRST + 1, FIRST + 1)[:-1],
-        datagram(FIRST + 1, FIRST + 1) + b" ",
-        datagram(FIRST + 9, FIRST + 9, payload=datagram(FIRST + 1, FIRST + 1)),
-        b"",
-        b"}}",
-    ],
-)
-def test_anything_but_the_next_datagram_is_left_alone(data: bytes) -> None:
-    peer = make_peer()
-    before = look(peer)
-    assert not peer.admit_next(data)
-    assert look(peer) == before
-    assert peer.admit_next(datagram(FIRST + 1, FIRST + 1))
-
-
-def test_payload_does_not_matter_to_the_next_datagram() -> None:
-    peer = make_peer()
-    payload = datagram(FIRST + 5, FIRST + 5)
-    assert peer.admit_next(datagram(FIRST + 1, FIRST + 1, payload=payload))
-    assert look(peer) == [FIRST + 1, FIRST + 2, 2, 0]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jsonbus.core.join_queue import HoldQueue
 from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
+from jsonbus.core.publisher import JoinQueue
 
 
 def test_messages_wait_in_order() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     for number in range(3):
         assert hold.put("t", b"%d" % number) == []
     assert len(hold) == 3
@@ -20,7 +20,7 @@ def test_messages_wait_in_order() -> None:
 
 
 def test_overflow_of_messages_pushes_out_the_oldest() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     for number in range(HOLD_MESSAGES_MAX):
         assert hold.put("t", b"%d" % number) == []
     assert hold.put("u", b"x") == [("t", b"0", False, False)]
@@ -29,7 +29,7 @@ def test_overflow_of_messages_pushes_out_the_oldest() -> None:
 
 
 def test_overflow_of_bytes_pushes_out_as_many_as_it_takes() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     for _ in range(4):
         assert hold.put("small", bytes(HOLD_BYTES_MAX // 4)) == []
     pushed = hold.put("large", bytes(HOLD_BYTES_MAX // 2))
@@ -38,14 +38,14 @@ def test_overflow_of_bytes_pushes_out_as_many_as_it_takes() -> None:
 
 
 def test_message_larger_than_the_queue_is_not_held_at_all() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     hold.put("t", b"1")
     assert [topic for topic, *_ in hold.put("huge", bytes(HOLD_BYTES_MAX + 1))] == ["t", "huge"]
     assert len(hold) == 0
 
 
 def test_what_is_wanted_leaves_and_the_rest_stays_in_order() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     held = [
         ("a", b"1", True, False),
         ("b", b"2", False, False),
@@ -59,7 +59,7 @@ def test_what_is_wanted_leaves_and_the_rest_stays_in_order() -> None:
 
 
 def test_room_is_free_again_after_taking() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     hold.put("a", bytes(HOLD_BYTES_MAX))
     hold.take_where(lambda topic: True)
     assert hold.put("b", bytes(HOLD_BYTES_MAX)) == []
@@ -68,7 +68,7 @@ def test_room_is_free_again_after_taking() -> None:
 
 
 def test_what_stays_keeps_its_weight() -> None:
-    hold = HoldQueue()
+    hold = JoinQueue()
     hold.put("stays", bytes(HOLD_BYTES_MAX // 2))
     hold.put("leaves", bytes(HOLD_BYTES_MAX // 2))
     hold.take_where(lambda topic: topic == "leaves")
