@@ -32,13 +32,17 @@ class Deadlines(Generic[T]):
     def __contains__(self, item: T) -> bool:
         return item in self._at
 
-    def at(self, item: T) -> float:
-        return self._at.get(item, math.inf)
-
     def set(self, item: T, at: float) -> None:
         self._at[item] = at
         if at < self._queued.get(item, math.inf):
-            self._push(item, at)
+            self._queued[item] = at
+            self._serial += 1
+            heapq.heappush(self._heap, (at, self._serial, item))
+
+    def bring_forward(self, item: T, at: float) -> None:
+        """Set the deadline, unless it is earlier already."""
+        if at < self._at.get(item, math.inf):
+            self.set(item, at)
 
     def remove(self, item: T) -> None:
         """Its entry stays until it comes up, and serves again if a deadline is set before."""
@@ -57,18 +61,15 @@ class Deadlines(Generic[T]):
             if is_valid:
                 del self._queued[item]
                 if at is not None:
-                    self._push(item, at)
+                    self.set(item, at)
         return math.inf
 
     def pop(self, due: float) -> T | None:
         """One whose deadline is not after `due`, earliest first; it is removed."""
-        if self.next_at() > due:
+        heap = self._heap
+        # A deadline is never before its entry in the heap: often one look is enough.
+        if not heap or heap[0][0] > due or self.next_at() > due:
             return None
         item = heapq.heappop(self._heap)[2]
         del self._at[item], self._queued[item]
         return item
-
-    def _push(self, item: T, at: float) -> None:
-        self._queued[item] = at
-        self._serial += 1
-        heapq.heappush(self._heap, (at, self._serial, item))

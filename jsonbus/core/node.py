@@ -83,6 +83,8 @@ class Node:
         self._view: BusView | None = None
         self._sending_fails = False
         self._is_closed = False
+        #: Of each part, as of the last call of `timer_at`; empty after `handle_timer`.
+        self._deadlines: tuple[float, ...] = ()
         self.fast_publish = FastPublish()
         stamp = Stamp(settings.node, settings.incarnation)
         self.outbox = Outbox(
@@ -140,7 +142,7 @@ class Node:
             router=router,
             roster=self._roster,
             counters=counters,
-            streams=Streams(lambda: len(membership.list) - 1, rng),
+            streams=Streams(lambda: membership.list.digest.nodes - 1, rng),
             fragments=self._fragments,
             emit=self._emit,
         )
@@ -260,7 +262,7 @@ class Node:
         """When to call `handle_timer` next."""
         if self._is_closed:
             return None
-        at = min(
+        self._deadlines = deadlines = (
             self._membership.timer_at(),
             self._pings.timer_at(),
             self.requests.timer_at(),
@@ -268,18 +270,32 @@ class Node:
             self.reliable.timer_at(),
             self._retained.timer_at(),
         )
+        at = min(deadlines)
         return None if at == math.inf else at
 
     def handle_timer(self, now: float) -> None:
+        """Do what was due when `timer_at` was last called; later changes show in the next call."""
         if self._is_closed:
             return
+        if not self._deadlines:
+            self.timer_at()
+        membership_at, pings_at, requests_at, fragments_at, reliable_at, retained_at = (
+            self._deadlines
+        )
+        self._deadlines = ()
         due = now + TIMER_SLACK_S
-        self._membership.handle_timer(now)
-        self._pings.handle_timer(due, now)
-        self.requests.handle_timer(due, now)
-        self._fragments.handle_timer(due)
-        self.reliable.handle_timer(due, now)
-        self._retained.handle_timer(due, now)
+        if membership_at <= due:
+            self._membership.handle_timer(now)
+        if pings_at <= due:
+            self._pings.handle_timer(due, now)
+        if requests_at <= due:
+            self.requests.handle_timer(due, now)
+        if fragments_at <= due:
+            self._fragments.handle_timer(due)
+        if reliable_at <= due:
+            self.reliable.handle_timer(due, now)
+        if retained_at <= due:
+            self._retained.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)

@@ -84,7 +84,6 @@ class _Gap:
 
 
 _first_of = attrgetter("first")
-_ready_at_of = attrgetter("ready_at")
 
 
 class Waiting:
@@ -264,8 +263,3 @@ class Stream(Generic[T]):
             else:
                 asked.append((gap.first, gap.last))
         return asked, hopeless
-
-    def ready_at(self) -> float:
-        """When the first gap may be asked for, or given up."""
-        at: float = min(map(_ready_at_of, self.gaps))
-        return at

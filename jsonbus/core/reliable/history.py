@@ -351,4 +351,4 @@ class History:
         at = now + BEAT_MIN_S
         if is_urgent:  # but only once for all who ask
             at = max(now, state.beaten_at + REPAIR_IGNORE_S)
-        self._beats.set(state, min(at, self._beats.at(state)))
+        self._beats.bring_forward(state, at)

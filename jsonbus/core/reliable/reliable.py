@@ -310,7 +310,9 @@ class Reliable:
         for node, incarnation, topics in naks:
             missing = []
             for topic, ranges in topics:
-                slices = self._missing_slices(node, incarnation, topic, ranges)
+                slices: list[MissingSlices] = []
+                if self._partial:
+                    slices = self._missing_slices(node, incarnation, topic, ranges)
                 missing.append(MissingOfTopic(topic, ranges, slices))
             self._outbox.put_aside(
                 encode_nak, now, node=node, incarnation=incarnation, topics=missing
@@ -320,8 +322,6 @@ class Reliable:
         self, node: str, incarnation: int, topic: str, ranges: list[tuple[int, int]]
     ) -> list[MissingSlices]:
         """Return what is missing of one message that came in part, if there is one."""
-        if not self._partial:
-            return []
         for first, last in ranges:
             # Of a message whose first slice is missing, only the sequence is known. Another topic
             # may be at the same sequence: then the next round will ask for the right slices.

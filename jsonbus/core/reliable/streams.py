@@ -27,6 +27,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from jsonbus.core.deadlines import Deadlines
@@ -45,6 +46,8 @@ from jsonbus.core.reliable.gaps import Key, Range, Stream, Waiting
 from jsonbus.core.timers import suppression_delay_s
 
 T = TypeVar("T")
+
+_ready_at_of = attrgetter("ready_at")
 
 _CHANCES = 16  # streams in use that are passed over when one must make room
 
@@ -132,15 +135,43 @@ class Streams(Generic[T]):
 
     def receive(self, stream: Stream[T], sequence: int, item: T, size: int, now: float) -> bool:
         """Take a message. True: deliver it, there is nothing else. False: see what is `ready`."""
-        if sequence != stream.top or stream.gaps:
-            self._receive_out_of_turn(stream, sequence, item, size, now)
-            return False
-        stream.top = sequence + 1
+        gaps = stream.gaps
+        if sequence == stream.top and not gaps and not self.ready:
+            stream.top = sequence + 1
+            stream.heard_at = now
+            return True
+        distance = sequence - (gaps[0].first if gaps else stream.top)
+        if abs(distance) >= STREAM_JUMP:
+            if not self._jump(stream, sequence, stream.far, now):
+                self.dropped += 1
+                return False
+            distance = sequence - stream.next
         stream.heard_at = now
-        if self.ready:
+        if distance == 0:
             self.ready.append(item)
-            return False
-        return True
+            if not gaps:
+                stream.top += 1
+                return False
+            stream.fill(0, sequence)
+            stream.release(sequence + 1, self.ready)
+            if not gaps:
+                self._timers.remove(stream)
+        elif sequence >= stream.top:
+            if not stream.add(sequence, item, size):
+                self.dropped += 1
+                return False
+            if sequence > stream.top:
+                self._miss(stream, sequence - 1, now)
+            stream.top = sequence + 1
+        else:
+            index = stream.find(sequence)
+            if index < 0:
+                self.repeated += 1
+            elif not stream.add(sequence, item, size):
+                self.dropped += 1
+            else:
+                stream.fill(index, sequence)
+        return False
 
     def hear_beat(self, stream: Stream[T], last: int, first: int, now: float) -> None:
         """The publisher's last message was `last`; `first` and later ones can still be repaired."""
@@ -230,41 +261,6 @@ class Streams(Generic[T]):
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _receive_out_of_turn(
-        self, stream: Stream[T], sequence: int, item: T, size_bytes: int, now: float
-    ) -> None:
-        gaps = stream.gaps
-        distance = sequence - (gaps[0].first if gaps else stream.top)
-        if abs(distance) >= STREAM_JUMP:
-            if not self._jump(stream, sequence, stream.far, now):
-                self.dropped += 1
-                return
-            distance = sequence - stream.next
-        stream.heard_at = now
-        if distance == 0:
-            self.ready.append(item)
-            if not gaps:
-                stream.top += 1
-                return
-            stream.fill(0, sequence)
-            stream.release(sequence + 1, self.ready)
-            self._disarm(stream)
-        elif sequence >= stream.top:
-            if not stream.add(sequence, item, size_bytes):
-                self.dropped += 1
-                return
-            if sequence > stream.top:
-                self._miss(stream, sequence - 1, now)
-            stream.top = sequence + 1
-        else:
-            index = stream.find(sequence)
-            if index < 0:
-                self.repeated += 1
-            elif not stream.add(sequence, item, size_bytes):
-                self.dropped += 1
-            else:
-                stream.fill(index, sequence)
-
     def _jump(self, stream: Stream[T], sequence: int, start: int | None, now: float) -> bool:
         """Whether to believe a sequence that far away; then the stream goes on at `start`."""
         far = stream.far
@@ -305,7 +301,8 @@ class Streams(Generic[T]):
         delay_s = 0.0
         if count > 1:
             delay_s = suppression_delay_s(NAK_DELAY_MAX_S, count, self._rng.random())
-        self._timers.set(stream, max(now, stream.ready_at()) + delay_s)
+        ready_at: float = min(map(_ready_at_of, stream.gaps))
+        self._timers.set(stream, max(now, ready_at) + delay_s)
 
     def _disarm(self, stream: Stream[T]) -> None:
         if not stream.gaps:

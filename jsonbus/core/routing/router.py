@@ -53,7 +53,9 @@ class Deliveries:
 
     def add_to_all(self, inboxes: tuple[Inbox, ...], message: Message) -> None:
         for inbox in inboxes:
-            self.add(inbox, message)
+            if not inbox.messages:
+                self.touched.append(inbox)
+            inbox.messages.append(message)
 
     def take(self) -> list[tuple[object, list[Message]]]:
         touched = self.touched
