@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.helpers import wait_until
 
@@ -22,6 +23,10 @@ os.environ["JSONBUS_INTERFACE"] = "lo"
 # tests interrupt: commands leave ignored what their caller ignores.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# An example that takes long shows a busy machine, not a fault.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 FOLDERS_WITH_MARKER = ("simulation", "netns", "end_to_end", "spark", "browser")
 #: Markers of what plain `pytest` leaves out: it needs more than Python, or takes long.
