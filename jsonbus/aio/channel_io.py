@@ -1,4 +1,4 @@
-"""Looks after all channels of a bus, in its event loop."""
+"""ChannelIO: reads and writes all channels of a bus, in its event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jsonbus.frontend.log import BusLog
 
 
 class ChannelIO:
-    """See frontend/manager.py. All methods are for the event loop's thread."""
+    """See frontend/channels/manager.py. All methods belong to the thread of the event loop."""
 
     def __init__(
         self, manager: ChannelManager, event_loop: asyncio.AbstractEventLoop, log: BusLog
@@ -30,7 +30,7 @@ class ChannelIO:
         manager.start(self)
 
     async def close(self, deadline: float) -> None:
-        """Close all channels; what did not arrive by then is given up."""
+        """Close all channels; drop what was not delivered by the deadline."""
         manager = self._manager
         try:
             manager.post(manager.close)
@@ -43,16 +43,16 @@ class ChannelIO:
             self.end_now()
 
     def end_now(self) -> None:
-        """Close them without waiting."""
+        """Drop all channels without waiting."""
         if not self._manager.is_over:
             self._manager.finish()
             self._timer.cancel()
             self._stepped.fire()
 
-    # What the manager calls.
+    # For the manager:
 
     def wake(self) -> None:
-        """Have `tend` called in the next turn of the event loop."""
+        """Have `tend` called in the next iteration of the event loop."""
         if not self._is_woken and not self._event_loop.is_closed():
             self._is_woken = True
             self._event_loop.call_soon(self._tend)
@@ -87,7 +87,7 @@ class ChannelIO:
         try:
             self._manager.listener.accept(sock)
         except Exception:
-            self._log.fail("a caller could not be answered: this is a bug")
+            self._log.fail("a connection could not be accepted: this is a bug")
 
     def _read(self, connection: Connection) -> None:
         try:
@@ -107,7 +107,7 @@ class ChannelIO:
 
     def _fail(self, connection: Connection) -> None:
         self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
-        self._manager.drop(connection, "of a bug at this end")
+        self._manager.drop(connection, "a bug at this end")
 
     def _tend(self) -> None:
         self._is_woken = False
@@ -118,5 +118,5 @@ class ChannelIO:
             if at != math.inf:
                 self._timer.set(at)
         except Exception:
-            self._log.fail("channels failed, and go on: this is a bug")
+            self._log.fail("channels failed and continue: this is a bug")
         self._stepped.fire()

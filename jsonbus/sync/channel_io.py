@@ -1,7 +1,7 @@
-"""The thread that looks after all channels of a bus: one, however many there are.
+"""ChannelIO: the one thread that reads and writes all channels of a bus.
 
-It sleeps in a selector until a connection is ready, the manager's next time has come, or the waker
-rings. It runs no code of the application: the thread pool runs handlers.
+It sleeps in a selector until a connection is ready, a timer of the manager is due, or the waker
+wakes it. It runs no code of the application: the thread pool runs handlers.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from jsonbus.frontend.channels.manager import ChannelManager
 from jsonbus.frontend.log import BusLog
 from jsonbus.sync.waker import Waker
 
-#: The pause after an error that would come again at once.
+#: The pause after an unexpected error, which might repeat at once.
 TROUBLE_PAUSE_S = 0.1
 
-#: How much longer than it was given `close` may wait for the thread, which then ends at once.
+#: How much longer than its deadline `close` waits for the thread, which ends at the deadline.
 END_GRACE_S = 0.5
 
 
 class ChannelIO:
-    """See the head of this file, and frontend/manager.py."""
+    """See the head of this file, and frontend/channels/manager.py."""
 
     def __init__(self, manager: ChannelManager, name: str, log: BusLog) -> None:
         """Raises TransportError if the system has no thread left."""
@@ -46,26 +46,26 @@ class ChannelIO:
         except RuntimeError as error:
             self._release()
             raise TransportError(f"no thread for channels can be started: {error}") from error
-        except BaseException:  # of a signal's handler: nobody will know of the thread
+        except BaseException:  # a signal's handler raised: nobody will end the thread
             manager.is_over = True
             self._waker.wake()
             raise
 
     def close(self, deadline: float) -> None:
-        """Close all channels; what did not arrive by then is given up. Any thread."""
+        """Close all channels; drop what was not delivered by the deadline. Any thread."""
         self._ends_at = deadline
         self._manager.post(self._manager.close)
         self._thread.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
 
     def cut_off(self) -> None:
-        """This is a forked child: there is no thread."""
-        # The kernel's object behind a selector is the parent's, too: it is closed, not changed.
+        """Release the descriptors in a forked child, which has no such thread."""
+        # The parent shares the kernel's object behind the selector: close it, do not change it.
         self._release()
 
-    # What the manager calls.
+    # For the manager:
 
     def wake(self) -> None:
-        """Have the thread look what there is to do. Any thread."""
+        """Have the thread call `tend`. Any thread."""
         self._waker.wake()
 
     def watch(
@@ -91,7 +91,7 @@ class ChannelIO:
             try:
                 self._step(manager)
             except Exception:
-                self._log.fail("channels failed, and go on: this is a bug")
+                self._log.fail("channels failed and continue: this is a bug")
                 time.sleep(TROUBLE_PAUSE_S)
         self._release()
 
@@ -118,7 +118,7 @@ class ChannelIO:
                 self._manager.readable(connection)
         except Exception:
             self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
-            self._manager.drop(connection, "of a bug at this end")
+            self._manager.drop(connection, "a bug at this end")
 
     def _release(self) -> None:
         self._selector.close()
