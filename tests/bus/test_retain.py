@@ -1,4 +1,4 @@
-"""The last value of a topic for who comes later, with threads."""
+"""The last value of a topic, for subscribers that come later."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import jsonbus
 from jsonbus.core.values import retained
 from jsonbus.errors import LocalError
 from jsonbus.transport import MemoryNetwork
+from tests.bus.conftest import OpenBus
 from tests.helpers import wait_until
-from tests.sync.conftest import OpenBus
 from tests.sync.transports import LosingTransport, first_tries
 
 
@@ -41,7 +41,7 @@ def test_a_late_subscriber_gets_the_last_value_flagged_and_then_fresh_ones(
 
 
 @pytest.mark.slow
-def test_who_restarts_gets_it_again(open_bus: OpenBus) -> None:
+def test_a_node_that_restarts_gets_it_again(open_bus: OpenBus) -> None:
     publisher = open_bus()
     assert publisher.wait_until_sure(timeout=30)
     publisher.publish("door", "open", retain=True)
@@ -96,7 +96,7 @@ def test_none_ends_it_and_is_a_message_itself(open_bus: OpenBus) -> None:
     assert publisher.stats()["values_retained"] == 1
 
 
-def test_what_is_not_retained_is_not_given(open_bus: OpenBus) -> None:
+def test_a_value_that_is_not_retained_is_not_given(open_bus: OpenBus) -> None:
     publisher, reader = open_bus(), open_bus()
     subscription = reader.subscribe("**")
     assert publisher.wait_for_subscribers("a", timeout=30)
@@ -124,7 +124,7 @@ def test_retained_and_reliable_go_together(
         assert (value[0], is_retained) == (2, True)  # type: ignore[index]
 
 
-def test_a_full_store_is_told_to_the_publisher(
+def test_a_full_store_is_reported_to_the_publisher(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retained, "RETAINED_TOPICS_MAX", 2)

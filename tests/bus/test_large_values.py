@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.errors import PayloadTooLargeError
-from tests.sync.conftest import OpenBus
+from tests.bus.conftest import OpenBus
 
 MB = 1_000_000
 

@@ -1,11 +1,11 @@
-"""Looking on without asking for anything, with threads."""
+"""Looking on without asking for anything."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.bus.conftest import OpenBus
 from tests.helpers import wait_until
-from tests.sync.conftest import OpenBus
 
 
 @pytest.mark.slow
