@@ -102,7 +102,6 @@ async def site(
     *,
     tokens: Sequence[str] = (),
     data: Path | None = None,
-    parser: str | None = None,
     origins: Origins | None = None,
     ledger_options: Mapping[str, int] | None = None,
     stream_options: Mapping[str, Any] | None = None,
@@ -146,7 +145,7 @@ async def site(
                 room=room or BodyRoom(),
             )
         )
-        server = HttpServer(app, parser=parser, on_close=streams.close, **(server_options or {}))
+        server = HttpServer(app, on_close=streams.close, **(server_options or {}))
         await ledger.open(webhooks.begin)
         await webhooks.start()
         await server.start()

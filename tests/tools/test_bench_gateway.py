@@ -41,7 +41,7 @@ def test_durable_publishes_are_counted(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_every_kind_of_request_is_answered() -> None:
-    figures = measure_http(0.1, "h11")
+    figures = measure_http(0.1)
     assert set(figures) == {"query", "form", "json", "value"}
     assert "value" in make_report([{"http": figures}])
 

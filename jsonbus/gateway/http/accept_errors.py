@@ -1,10 +1,10 @@
-"""AcceptErrors: connections that cannot be accepted, for want of descriptors, are no flood of logs.
+"""AcceptErrors: limits the log when connections cannot be accepted for want of file descriptors.
 
-While accept() fails so, asyncio stops to listen for a second at a time, which is all that can be
-done: clients wait in the kernel meanwhile. But up to Python 3.12 it then tries as often as the
-listening socket's backlog is long, and reports each failure with a traceback: a thousand a second,
-until the disk is full as well. All of them come to the loop's exception handler, where this one
-takes them out, counts one for each pause, and warns seldom.
+When accept() fails like this, asyncio stops listening for a second at a time; meanwhile clients
+wait in the kernel. But up to Python 3.12 it then tries as often as the socket's backlog is long and
+reports each failure with a traceback: a thousand per second, until the disk is full, too. All
+reports go through the loop's exception handler, where this class takes them out, counts one for
+each pause, and warns at most once a minute.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..rate_limited_log import RateLimitedLog
 
 logger = logging.getLogger("jsonbus.gateway")
 
-#: asyncio's pauses take a second; failures that come closer together belong to the same one.
+#: asyncio pauses for a second; failures closer together belong to the same pause.
 PAUSE_S_MIN = 0.5
 
 _MESSAGE = "socket.accept() out of system resource"
-#: What listens again after a pause fails if the server was closed meanwhile.
+#: Listening again after a pause fails if the server was closed meanwhile.
 _LISTEN_AGAIN = "_start_serving"
 
 
 class AcceptErrors:
-    """Stands before the exception handler of the running loop, from `begin` to `end`."""
+    """Replaces the exception handler of the running loop, from `begin` to `end`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -42,7 +42,7 @@ class AcceptErrors:
         self._loop.set_exception_handler(self._handle)
 
     def end(self) -> None:
-        """Put the handler back that was there; again is nothing."""
+        """Restore the previous handler. Idempotent."""
         if self._loop is not None and self._loop.get_exception_handler() == self._handle:
             self._loop.set_exception_handler(self._before)
         self._loop = None
@@ -56,7 +56,7 @@ class AcceptErrors:
         if message == _MESSAGE and isinstance(error, OSError):
             self._note(loop.time(), error)
         elif _LISTEN_AGAIN in message and isinstance(error, ValueError):
-            logger.debug("! a port is closed, and not listened to again")
+            logger.debug("! a port was closed during a pause, and is not listened to again")
         elif self._before is not None:
             self._before(loop, context)
         else:

@@ -1,50 +1,46 @@
-"""One HTTP connection: uvicorn's, with what neither of its parsers brings.
+"""One HTTP connection: uvicorn's protocol, with limits that it does not have.
 
-- The head of a request is bounded in size and in time; so is what else is no content: a chunked
-  body's extensions and trailers, of which the parser would keep gigabytes, and a body that nobody
-  reads since its request is answered already.
+- The head of a request is bounded in size and time. So is everything else that is no content: the
+  extensions and trailers of a chunked body, of which the parser would keep gigabytes, and a body
+  that nobody reads because its request is already answered.
 - Requests that wait behind another one on the same connection are bounded.
-- Head and body of an answer leave in one packet: uvicorn writes them one by one, and each write is
-  a system call that wakes the client. Together they save a fifth of a /publish (46 µs, not 58).
-- A client that does not read can be noticed and cut off: `scope["state"]["connection"]`.
-- What is answered before there is a request to route is JSON, like all other errors.
+- Head and body of an answer leave in one packet. uvicorn writes them one by one, and each write is
+  a system call that wakes the client; one write saves a fifth of a /publish (46 µs, not 58).
+- `scope["state"]["connection"]` is the transport, to notice and cut off a client that does not
+  read.
+- Errors before there is a request to route are JSON, like all other errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
 from ..values import to_json_line
 
-#: A request's line and headers: twice what browsers and proxies send at most.
+#: A request's line and headers: twice the limit of common browsers and proxies.
 HEAD_BYTES_MAX = 65_536
 
-#: A byte of content pays for so many bytes around it: a chunk of one byte takes six.
+#: Bytes of framing allowed for each byte of content: a chunk of one byte takes six.
 FRAMING_BYTES_MAX = 16
 
-#: Requests sent before the first one is answered. Each takes 2 KB here for some 20 bytes of its
-#: client, and a first one that is an event stream is never done. Programs send ten or so.
+#: Requests that a client may send before the first one is answered. Each takes 2 KB here and costs
+#: its client 20 bytes, and an event stream as the first one never ends. Programs send about ten.
 PIPELINED_MAX = 100
 
-#: A client has this long to say what it wants, from its first byte, or from its connection.
+#: The time for a head to arrive, from its first byte, or from the start of the connection.
 HEAD_S_MAX = 10.0
 
 CONNECTIONS_MAX = 10_000
 
 
-@lru_cache
-def protocol_class(parser: str) -> type[asyncio.Protocol]:
-    """uvicorn's protocol with that parser, "httptools" or "h11", and what is added here."""
-    return _make_httptools_class() if parser == "httptools" else _make_h11_class()
-
-
 class _OneWrite:
-    """A transport that keeps the head of an answer until the first of its body comes.
+    """A transport that keeps the head of an answer until the first piece of its body comes.
 
-    ASGI asks for that anyway: a server must not begin to answer before there is some body.
+    ASGI demands that anyway: a server must not begin to answer before there is a body.
     """
 
     __slots__ = ("_head", "_transport", "is_closing")
@@ -74,38 +70,45 @@ class _OneWrite:
         self._transport.close()
 
 
-class _Guarded:
-    """What is added to uvicorn's connection, whichever parser it has."""
+class GuardedConnection(HttpToolsProtocol):
+    """One connection: uvicorn's protocol with the limits that are listed above.
 
+    uvicorn takes a protocol class as `Config.http`, but has no hooks for what this one adds: it
+    neither measures a head nor lets anybody set a time for it, and keeps its transport to itself.
+    """
+
+    # uvicorn declares neither: `_OneWrite` is no Transport, and `_Server` adds the time of a head.
     transport: Any
-    app_state: dict[str, Any]
     server_state: Any
-    connections: set[Any]
-    cycle: Any
-    loop: asyncio.AbstractEventLoop
     _head_timer: asyncio.TimerHandle | None = None
     _is_head_too_large = False
+    # Bytes of the message under way that are not content: its head and the framing of its body,
+    # with whatever came before it in the same piece. httptools itself has no limit.
+    _bytes_given = 0
+    _is_in_head = False
+    _is_in_message = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: Any) -> None:
         self.app_state = {**self.app_state, "connection": transport}
-        super().connection_made(_OneWrite(transport))  # type: ignore[misc]
+        one_write: Any = _OneWrite(transport)
+        super().connection_made(one_write)
         self._await_head()
-        if len(self.connections) > CONNECTIONS_MAX:  # those who are here already are served
+        if len(self.connections) > CONNECTIONS_MAX:  # those already connected are served
             transport.write(_raw_answer(503, "try again later: too many connections are open"))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        super().connection_lost(exc)  # type: ignore[misc]
+        super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         self.transport.flush()  # an answer without a body
-        super().on_response_complete()  # type: ignore[misc]
+        super().on_response_complete()
 
     def handle_websocket_upgrade(self, *arguments: Any) -> None:
         self._stop_waiting()
-        self.transport = self.transport._transport  # its first answer has no body at all
-        super().handle_websocket_upgrade(*arguments)  # type: ignore[misc]
+        self.transport = self.transport._transport  # the first answer has no body
+        super().handle_websocket_upgrade(*arguments)
 
     def send_400_response(self, msg: str) -> None:
         if self._is_head_too_large:
@@ -116,7 +119,7 @@ class _Guarded:
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(_raw_answer(status, reason))
             self.transport.close()
-        else:  # in the middle of an answer, nothing else can be said
+        else:  # in the middle of an answer, no error can be sent
             self.transport.abort()
 
     def _await_head(self) -> None:
@@ -128,7 +131,7 @@ class _Guarded:
     def _give_up_head(self) -> None:
         self._head_timer = None
         if self.cycle is not None and not self.cycle.response_complete:
-            self._await_head()  # its next request waits for our answer to the last one
+            self._await_head()  # the next request waits for our answer to the last one
         else:
             self.transport.close()
 
@@ -137,83 +140,52 @@ class _Guarded:
             self._head_timer.cancel()
             self._head_timer = None
 
-
-def _make_httptools_class() -> type[asyncio.Protocol]:
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    class GuardedHttpTools(_Guarded, HttpToolsProtocol):  # type: ignore[misc]
-        """httptools has no bound for a head: what it is given is counted here."""
-
-        # Of the message under way, if there is one: all of its head, and what of its body is no
-        # content; whatever came before it in the same piece included.
-        _bytes_given = 0
-        _is_in_head = False
-        _is_in_message = False
-
-        def data_received(self, data: bytes) -> None:
-            self._bytes_given = self._bytes_given + len(data) if self._is_in_message else len(data)
-            super().data_received(data)
-            if self._is_in_message:
-                if self._bytes_given > HEAD_BYTES_MAX and not self.transport.is_closing():
-                    self._is_head_too_large = True
-                    self.send_400_response("")
-                is_answered = self.cycle is not None and self.cycle.response_complete
-                if self._is_in_head or is_answered:  # the rest of a body must come soon as well
-                    self._await_head()
-                    return
-            if self._head_timer is not None:
-                self._stop_waiting()
-
-        def on_message_begin(self) -> None:
-            self._is_in_head = self._is_in_message = True
-            super().on_message_begin()
-
-        def on_headers_complete(self) -> None:
-            # Most heads come in one small piece, and need not be measured.
-            if self._bytes_given > HEAD_BYTES_MAX and self._measure_head() > HEAD_BYTES_MAX:
+    def data_received(self, data: bytes) -> None:
+        self._bytes_given = self._bytes_given + len(data) if self._is_in_message else len(data)
+        super().data_received(data)
+        if self._is_in_message:
+            if self._bytes_given > HEAD_BYTES_MAX and not self.transport.is_closing():
                 self._is_head_too_large = True
-                raise ValueError("head too large")  # the parser stops, and an error is answered
-            self._is_in_head = False
-            self._bytes_given = 0
-            super().on_headers_complete()
-            if self.parser.should_upgrade():
-                if self._should_upgrade():
-                    return
-                self.cycle.keep_alive = False  # the parser drops what is behind such a request
-            # Trailers go here, and to nobody: a proxy in front may not have looked at them.
-            self.headers = []
-            if len(self.pipeline) > PIPELINED_MAX:
-                self.transport.abort()
-                raise ValueError("too many requests in line")
-
-        def on_body(self, body: bytes) -> None:
-            self._bytes_given = max(0, self._bytes_given - FRAMING_BYTES_MAX * len(body))
-            super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self._is_in_message = False
-            super().on_message_complete()
-
-        def _measure_head(self) -> int:
-            return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    return GuardedHttpTools
-
-
-def _make_h11_class() -> type[asyncio.Protocol]:
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class GuardedH11(_Guarded, H11Protocol):  # type: ignore[misc]
-        """h11 bounds a head by itself, by h11_max_incomplete_event_size."""
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.cycle is None or self.cycle.response_complete:
+                self.send_400_response("")
+            is_answered = self.cycle is not None and self.cycle.response_complete
+            if self._is_in_head or is_answered:  # the rest of a body must come soon, too
                 self._await_head()
-            else:
-                self._stop_waiting()
+                return
+        if self._head_timer is not None:
+            self._stop_waiting()
 
-    return GuardedH11
+    def on_message_begin(self) -> None:
+        self._is_in_head = self._is_in_message = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        # Most heads come in one small piece and need not be measured.
+        if self._bytes_given > HEAD_BYTES_MAX and self._measure_head() > HEAD_BYTES_MAX:
+            self._is_head_too_large = True
+            raise ValueError("head too large")  # the parser stops, and 431 is answered
+        self._is_in_head = False
+        self._bytes_given = 0
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            if self._should_upgrade():
+                return
+            self.cycle.keep_alive = False  # the parser drops whatever follows such a request
+        # Trailers go here, and are ignored: a proxy in front may not have checked them.
+        self.headers = []
+        if len(self.pipeline) > PIPELINED_MAX:
+            self.transport.abort()
+            raise ValueError("too many requests in line")
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_given = max(0, self._bytes_given - FRAMING_BYTES_MAX * len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_message = False
+        super().on_message_complete()
+
+    def _measure_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
 
 def _raw_answer(status: int, reason: str) -> bytes:

@@ -1,20 +1,20 @@
-"""Which web pages may reach the gateway through the browser of somebody who can.
+"""Which web pages may call the gateway through a user's browser.
 
-A browser sends requests for any page to any address that its machine reaches, a gateway on
-loopback included. Nobody but the owner of a page should publish, so:
+A browser sends requests of any page to any address that its machine reaches, including a gateway
+on loopback. Pages of strangers must not publish, so:
 
 - `Origin` must be the gateway's own or an allowed one; such an allowed page may read the answers
   (CORS), which others may not.
-- `Sec-Fetch-Site`, by which newer browsers tell of requests without an Origin (an image's, say),
-  must not name another site. It does no harm to follow a link to a page that only shows something.
-- `Host` must be a name of this machine while only this machine can connect: a name of the
-  attacker's that suddenly resolves to 127.0.0.1 (DNS rebinding) makes his page our own origin. An
-  address cannot be made to point elsewhere, so it is checked only as far as it is loopback.
+- `Sec-Fetch-Site`, which newer browsers send with requests without an Origin (for an image, say),
+  must not name another site. Following a link to a page that only shows something is harmless.
+- `Host` must be a name of this machine while only this machine can connect: an attacker's name
+  that suddenly resolves to 127.0.0.1 (DNS rebinding) would make his page our own origin. An address
+  cannot be made to point elsewhere, so only whether it is loopback is checked.
 
-Programs send none of these but Host. All of it is for HTTP and for WebSockets alike.
+Programs send none of these but Host. The rules hold for HTTP and WebSockets.
 
-Webhooks are turned away as well, whosever they are: one that posts to `/v1/topics/…` would publish
-what it delivers, and if it subscribes to that, for ever and faster than anybody can read.
+Deliveries of webhooks are refused, too, of any gateway: a webhook that posts to `/v1/topics/…`
+would publish what it delivers, and if it subscribes to that topic, in an endless loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .answers import refuse
 from .request import Refusal
 
-#: Pages that show something and do nothing: a link elsewhere may lead here.
+#: Pages that only show something: links on other sites may lead here.
 HARMLESS_PATHS = frozenset({"/", "/docs", "/health", "/openapi.json"})
 
 _ALLOWED_METHODS = b"GET, POST"
@@ -36,7 +36,7 @@ _PREFLIGHT_S = b"600"
 
 
 class Origins:
-    """The rules, for one gateway. `allow_origins` may hold "*": every page is welcome then."""
+    """The rules of one gateway. "*" in `allow_origins` allows every page."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Origins:
         allow_hosts: Sequence[str] = (),
         allow_origins: Sequence[str] = (),
     ) -> None:
-        """Raises ValueError for an origin that is none."""
+        """Raises ValueError for a malformed origin."""
         self._is_loopback = is_loopback
         self._hosts = frozenset(host.lower() for host in allow_hosts)
         self._checks_hosts = is_loopback or bool(self._hosts)
@@ -53,7 +53,7 @@ class Origins:
         self._hosts_passed: set[bytes] = set()
 
     def check(self, scope: Scope) -> bytes | None:
-        """The origin that may read the answer, if one asks; raises Refusal 403."""
+        """Return the foreign origin that may read the answer, if any; raises Refusal 403."""
         host = origin = site = None
         for name, value in scope["headers"]:
             if name == b"host":
@@ -109,7 +109,7 @@ class Origins:
 
 
 class OriginsMiddleware:
-    """Keeps `Origins`' rules for everything in an application, mounted parts included."""
+    """Applies the rules of `Origins` to all of an application, including mounted parts."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         self._app = app
@@ -142,7 +142,7 @@ def _is_harmless_visit(scope: Scope) -> bool:
 
 
 def _host_name(host: bytes) -> str:
-    """The name or address in a Host header, without its port, in lower case."""
+    """Return the name or address in a Host header, without its port, in lower case."""
     text = host.decode("latin-1").lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]

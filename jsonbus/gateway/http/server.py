@@ -1,9 +1,7 @@
-"""Serves the application: uvicorn inside an event loop that runs already.
+"""Serves the application with uvicorn, inside an event loop that is already running.
 
-Of uvicorn this takes the HTTP protocols (see connection.py) and its listener, not its ways of
-a process: signals, log files and the end are the gateway's.
-
-`close` is bounded: requests that run get some seconds, then their connections are aborted.
+Signals, log files and the end of the process stay with the gateway. `close` is bounded: running
+requests get some seconds, then their connections are aborted.
 """
 
 from __future__ import annotations
@@ -13,32 +11,31 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from jsonbus.errors import TransportError
 
-from .connection import HEAD_BYTES_MAX, HEAD_S_MAX, protocol_class
+from .connection import HEAD_S_MAX, GuardedConnection
 
 logger = logging.getLogger("jsonbus.gateway.http")
 
-#: Longer than the minute for which proxies keep connections: the client ends them, not we, so
-#: that no request meets a connection that is just being closed.
+#: Longer than the minute for which proxies keep connections: so the client closes them, and no
+#: request meets a connection that is just being closed.
 KEEP_ALIVE_S = 75
 
-#: What was sent and not acknowledged within this time ends a connection: its client is gone.
+#: A connection ends if sent data is not acknowledged within this time: its client is gone.
 UNACKNOWLEDGED_MS_MAX = 60_000
 
-#: The longest message of a browser: what somebody pastes into a field of the dashboard.
+#: The longest message of a browser: text pasted into a field of the dashboard.
 WEBSOCKET_BYTES_MAX = 1 << 20
 
 CLOSE_S = 3.0
 
 
 class HttpServer:
-    """An application on a TCP port. Everything in the event loop of `start`."""
+    """An application on a TCP port. Call everything from the event loop of `start`."""
 
     def __init__(
         self,
@@ -47,19 +44,15 @@ class HttpServer:
         port: int = 0,
         *,
         on_close: Callable[[], None] | None = None,
-        parser: str | None = None,
         has_websockets: bool = False,
         head_s_max: float = HEAD_S_MAX,
         close_s: float = CLOSE_S,
     ) -> None:
-        """`on_close` is to end answers without an end, event streams; `parser` is "httptools" or
-        "h11", by default the first that is installed.
-        """
+        """`on_close` must end endless answers, that is, event streams."""
         self._app = app
         self._host = host
         self._port = port
         self._on_close = on_close
-        self._parser = parser or ("httptools" if find_spec("httptools") else "h11")
         self._has_websockets = has_websockets
         self._head_s_max = head_s_max
         self._close_s = close_s
@@ -69,24 +62,23 @@ class HttpServer:
         self.address: tuple[str, int] = (host, port)
 
     async def start(self) -> None:
-        """Listen; raises TransportError if the address cannot be had."""
+        """Listen; raises TransportError if that is not possible at this address."""
         listener = await _bind(self._host, self._port)
         self.address = listener.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
-            http=protocol_class(self._parser),
+            http=GuardedConnection,
             ws="auto" if self._has_websockets else "none",
             ws_max_size=WEBSOCKET_BYTES_MAX,
             lifespan="off",
             log_config=None,
-            # What uvicorn has to say of a malformed request is said to the client.
+            # The client, not the log, is told of a malformed request.
             log_level=logging.ERROR,
             access_log=False,
             server_header=False,
-            # Nobody in front is trusted to say who the client is: nothing here depends on it.
+            # Nothing here depends on who the client is, so no proxy is trusted to say it.
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         )
         config.load()
         self._server = _Server(config, self._head_s_max, self._close_s)
@@ -119,14 +111,18 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, its polling, and its unbounded end."""
+    """uvicorn's server without its signal handlers, its polling and its unbounded end.
+
+    No option of uvicorn does that: its `serve` always takes over the signals of the main thread,
+    looks ten times a second whether it should end, and then waits for clients that do not read.
+    """
 
     def __init__(self, config: uvicorn.Config, head_s_max: float, close_s: float) -> None:
         super().__init__(config)
         self.is_listening = asyncio.Event()
         self.is_closing = asyncio.Event()
         self._close_s = close_s
-        # Connections find it here: uvicorn makes them, and gives them nothing of ours.
+        # Connections find it here: uvicorn makes them.
         self.server_state.head_s_max = head_s_max  # type: ignore[attr-defined]
 
     @contextlib.contextmanager
@@ -136,7 +132,7 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         self.is_listening.set()
         while not self.is_closing.is_set():
-            await self.on_tick(0)  # brings the Date header up to date
+            await self.on_tick(0)  # updates the Date header
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self.is_closing.wait()
@@ -152,10 +148,10 @@ class _Server(uvicorn.Server):
         tasks = set(self.server_state.tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=self._close_s)
-        # A client that does not read keeps its connection from closing, and its answer from ending.
+        # A client that does not read keeps its connection and its answer from ending.
         for connection in list(connections):
             connection.transport.abort()
-        for _ in range(10):  # they learn of it in the loop's next round
+        for _ in range(10):  # they notice it in the next round of the loop
             await asyncio.sleep(0)
         tasks = set(self.server_state.tasks)
         if tasks:
@@ -169,7 +165,7 @@ async def _bind(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # Of a name with both, such as localhost, the address that most programs try.
+        # Prefer IPv4 for a name with both, such as localhost: most programs try it.
         found.sort(key=lambda each: each[0] != socket.AF_INET)
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
@@ -178,7 +174,7 @@ async def _bind(host: str, port: int) -> socket.socket:
     try:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # What is accepted inherits these.
+        # Accepted connections inherit these.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):

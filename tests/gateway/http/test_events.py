@@ -138,11 +138,10 @@ async def test_a_disconnect_gives_its_patterns_up() -> None:
         assert here.streams.stats()["streams_opened"] == 2
 
 
-@pytest.mark.parametrize("parser", ["httptools", "h11"])
 @asynctest
-async def test_a_client_that_does_not_read_is_cut_off_and_counted(parser: str) -> None:
+async def test_a_client_that_does_not_read_is_cut_off_and_counted() -> None:
     options = {"backlog_events_max": 50}
-    async with site(parser=parser, stream_options=options) as here, listening(here, "**") as good:
+    async with site(stream_options=options) as here, listening(here, "**") as good:
         stalled = socket.socket()
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         stalled.connect(here.server.address)

@@ -20,8 +20,6 @@ from jsonbus.gateway.http.server import HttpServer
 from tests.aio.running import asynctest, until
 from tests.gateway.site import end, read_answer, site
 
-PARSERS = pytest.mark.parametrize("parser", ["httptools", "h11"])
-
 
 async def answer_ok(scope: Any, receive: Any, send: Any) -> None:
     headers = [(b"content-length", b"2")]
@@ -87,11 +85,10 @@ async def test_signals_and_loggers_stay_as_they_are() -> None:
     await server.close()
 
 
-@PARSERS
 @asynctest
-async def test_an_answer_leaves_in_one_piece(parser: str) -> None:
+async def test_an_answer_leaves_in_one_piece() -> None:
     """Two small packets would cost two system calls here and two wake-ups there."""
-    async with site(parser=parser) as here:
+    async with site() as here:
         reader, writer = await here.connect()
         for method, path in (("GET", "/health"), ("HEAD", "/health"), ("GET", "/nothing")):
             writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -102,10 +99,9 @@ async def test_an_answer_leaves_in_one_piece(parser: str) -> None:
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_accepted_connections_do_not_wait_to_fill_packets(parser: str) -> None:
-    async with site(parser=parser) as here:
+async def test_accepted_connections_do_not_wait_to_fill_packets() -> None:
+    async with site() as here:
         _, writer = await here.connect()
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         state: Any = here.server._server.server_state  # type: ignore[union-attr]
@@ -118,7 +114,6 @@ async def test_accepted_connections_do_not_wait_to_fill_packets(parser: str) -> 
         await end(writer)
 
 
-@PARSERS
 @pytest.mark.parametrize(
     "request_head",
     [
@@ -129,10 +124,8 @@ async def test_accepted_connections_do_not_wait_to_fill_packets(parser: str) -> 
     ],
 )
 @asynctest
-async def test_what_is_no_request_is_answered_by_400_and_closed(
-    parser: str, request_head: bytes
-) -> None:
-    async with site(parser=parser) as here:
+async def test_what_is_no_request_is_answered_by_400_and_closed(request_head: bytes) -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(request_head)
         answer = await read_answer(reader)
@@ -143,11 +136,10 @@ async def test_what_is_no_request_is_answered_by_400_and_closed(
         assert (await here.http.get("/health")).status_code == 200
 
 
-@PARSERS
 @pytest.mark.parametrize("is_one_line", [True, False])
 @asynctest
-async def test_a_head_without_end_is_refused(parser: str, is_one_line: bool) -> None:
-    async with site(parser=parser) as here:
+async def test_a_head_without_end_is_refused(is_one_line: bool) -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
         piece = b"x" * 1_000 if is_one_line else b"x: " + b"y" * 1_000 + b"\r\n"
@@ -178,11 +170,10 @@ async def test_a_head_up_to_the_limit_is_read() -> None:
         assert answer.json == {"error": "the head takes more than 65,536 bytes: send less"}
 
 
-@PARSERS
 @pytest.mark.parametrize("start", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: lo"])
 @asynctest
-async def test_a_head_that_does_not_come_is_given_up(parser: str, start: bytes) -> None:
-    async with site(parser=parser, server_options={"head_s_max": 0.05}) as here:
+async def test_a_head_that_does_not_come_is_given_up(start: bytes) -> None:
+    async with site(server_options={"head_s_max": 0.05}) as here:
         reader, writer = await here.connect()
         writer.write(start)
         async with asyncio.timeout(30):
@@ -190,10 +181,9 @@ async def test_a_head_that_does_not_come_is_given_up(parser: str, start: bytes) 
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_an_idle_connection_is_kept_for_the_next_request(parser: str) -> None:
-    async with site(parser=parser, server_options={"head_s_max": 0.05}) as here:
+async def test_an_idle_connection_is_kept_for_the_next_request() -> None:
+    async with site(server_options={"head_s_max": 0.05}) as here:
         reader, writer = await here.connect()
         for _ in range(3):
             writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -202,11 +192,10 @@ async def test_an_idle_connection_is_kept_for_the_next_request(parser: str) -> N
         await end(writer)
 
 
-@PARSERS
 @pytest.mark.parametrize("path", ["/publish", "/v1/topics/a"])
 @asynctest
-async def test_a_body_that_says_it_is_too_long_is_not_read(parser: str, path: str) -> None:
-    async with site(parser=parser) as here:
+async def test_a_body_that_says_it_is_too_long_is_not_read(path: str) -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         writer.write(head.encode() + b"Content-Length: 10000000000\r\n\r\n")
@@ -219,10 +208,9 @@ async def test_a_body_that_says_it_is_too_long_is_not_read(parser: str, path: st
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_long(parser: str) -> None:
-    async with site(parser=parser) as here:
+async def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_long() -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(
             b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -241,21 +229,17 @@ async def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_long(parser: str
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_a_client_that_sends_all_of_a_long_body_can_read_why_it_was_refused(
-    parser: str,
-) -> None:
-    async with site(parser=parser, tokens=["publish=p"]) as here:
+async def test_a_client_that_sends_all_of_a_long_body_can_read_why_it_was_refused() -> None:
+    async with site(tokens=["publish=p"]) as here:
         for headers, status in (({}, 401), ({"authorization": "Bearer p"}, 413)):
             answer = await here.http.post("/publish", content=b"x" * 900_000, headers=headers)
             assert answer.status_code == status
 
 
-@PARSERS
 @asynctest
-async def test_who_waits_for_100_continue_is_told_before_it_sends(parser: str) -> None:
-    async with site(parser=parser) as here:
+async def test_who_waits_for_100_continue_is_told_before_it_sends() -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         head = (
             b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -272,12 +256,11 @@ async def test_who_waits_for_100_continue_is_told_before_it_sends(parser: str) -
         await end(writer)
 
 
-@PARSERS
 @asynctest
 async def test_a_client_that_goes_before_its_body_is_complete_publishes_nothing(
-    parser: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with site(parser=parser) as here:
+    async with site() as here:
         _, writer = await here.connect()
         writer.write(
             b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -310,12 +293,11 @@ async def test_closing_waits_for_requests_that_run() -> None:
         await closing
 
 
-@PARSERS
 @asynctest
 async def test_closing_gives_up_requests_and_clients_that_do_not_end(
-    parser: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with site(parser=parser, server_options={"close_s": 0.05}) as here:
+    async with site(server_options={"close_s": 0.05}) as here:
         is_waiting = asyncio.Event()
 
         async def hang(topic: str, value: Any) -> None:
@@ -338,14 +320,11 @@ async def test_closing_gives_up_requests_and_clients_that_do_not_end(
         assert record.getMessage() == "1 requests did not end in time and were given up"
 
 
-@PARSERS
 @asynctest
-async def test_a_body_that_does_not_come_is_given_up(
-    parser: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "BODY_S_MAX", 0.05)
     monkeypatch.setattr(endpoint, "DISCARDED_S_MAX", 0.05)
-    async with site(parser=parser) as here:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(
             b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -358,10 +337,9 @@ async def test_a_body_that_does_not_come_is_given_up(
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_a_second_head_behind_a_long_body_is_measured_for_itself(parser: str) -> None:
-    async with site(parser=parser) as here:
+async def test_a_second_head_behind_a_long_body_is_measured_for_itself() -> None:
+    async with site() as here:
         body = b'{"topic":"a","message":1,"x":"' + b"x" * 100_000 + b'"}'
         reader, writer = await here.connect()
         head = b"POST /publish HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -378,17 +356,15 @@ CHUNKED = (
 )
 
 
-@PARSERS
 @asynctest
-async def test_trailers_are_no_headers(parser: str) -> None:
+async def test_trailers_are_no_headers() -> None:
     """A proxy in front has checked or replaced headers, and let trailers pass."""
-    async with site(parser=parser, tokens=["publish=p"]) as here:
+    async with site(tokens=["publish=p"]) as here:
         trailers = b"Authorization: Bearer p\r\nHost: evil.example\r\n\r\n"
         answer = await here.raw(CHUNKED + b"1\r\n1\r\n0\r\n" + trailers)
         assert answer.status == 401
 
 
-@PARSERS
 @pytest.mark.parametrize(
     ("start", "piece"),
     [
@@ -399,10 +375,8 @@ async def test_trailers_are_no_headers(parser: str) -> None:
     ids=["trailer", "trailers", "extension"],
 )
 @asynctest
-async def test_what_is_no_content_of_a_body_is_bounded(
-    parser: str, start: bytes, piece: bytes
-) -> None:
-    async with site(parser=parser) as here:
+async def test_what_is_no_content_of_a_body_is_bounded(start: bytes, piece: bytes) -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(CHUNKED + start)
         ended = asyncio.create_task(reader.read())
@@ -429,13 +403,10 @@ async def test_a_body_in_tiny_chunks_is_read() -> None:
         assert here.hub.published == [("a", "x" * 40_000)]
 
 
-@PARSERS
 @pytest.mark.parametrize(("path", "host"), [("/nothing", "localhost"), ("/publish", "evil")])
 @asynctest
-async def test_a_body_behind_its_answer_cannot_hold_the_connection(
-    parser: str, path: str, host: str
-) -> None:
-    async with site(parser=parser, server_options={"head_s_max": 0.05}) as here:
+async def test_a_body_behind_its_answer_cannot_hold_the_connection(path: str, host: str) -> None:
+    async with site(server_options={"head_s_max": 0.05}) as here:
         reader, writer = await here.connect()
         head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\n"
         writer.write(head.encode())
@@ -460,10 +431,9 @@ async def test_requests_in_line_behind_one_that_does_not_end_are_bounded() -> No
         assert await until(lambda: here.server.stats()["connections_open"] == 0)
 
 
-@PARSERS
 @asynctest
-async def test_many_requests_at_once_are_answered_in_order(parser: str) -> None:
-    async with site(parser=parser) as here:
+async def test_many_requests_at_once_are_answered_in_order() -> None:
+    async with site() as here:
         reader, writer = await here.connect()
         paths = ["/health", "/nothing"] * 50
         writer.write(
@@ -474,13 +444,10 @@ async def test_many_requests_at_once_are_answered_in_order(parser: str) -> None:
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_a_wish_for_another_protocol_is_answered_and_the_connection_closed(
-    parser: str,
-) -> None:
+async def test_a_wish_for_another_protocol_is_answered_and_the_connection_closed() -> None:
     """The parser takes what follows for that protocol: a proxy would wait for its answer."""
-    async with site(parser=parser) as here:
+    async with site() as here:
         reader, writer = await here.connect()
         writer.write(
             b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
@@ -498,11 +465,10 @@ async def test_a_wish_for_another_protocol_is_answered_and_the_connection_closed
         await end(writer)
 
 
-@PARSERS
 @asynctest
-async def test_bodies_of_all_requests_are_bounded_together(parser: str) -> None:
+async def test_bodies_of_all_requests_are_bounded_together() -> None:
     room = BodyRoom(100_000)
-    async with site(parser=parser, room=room) as here:
+    async with site(room=room) as here:
         body = b'"' + b"x" * 39_998 + b'"'
         head = b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\n"
         slow = [await here.connect() for _ in range(2)]

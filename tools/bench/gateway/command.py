@@ -62,13 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="once, with little")
     parser.add_argument("--part", choices=PARTS, action="append", help="that part alone")
-    parser.add_argument("--parser", choices=["httptools", "h11"], default="httptools")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     options = parser.parse_args(arguments)
     repetitions, seconds, lines = (1, 2.0, 20) if options.quick else (5, 3.0, 100)
     measures: dict[str, Callable[[], Figures]] = {
         "publish": lambda: measure_publish(seconds),
-        "http": lambda: measure_http(seconds / 2, options.parser),
+        "http": lambda: measure_http(seconds / 2),
         "text": lambda: measure_text(lines),
         "bus": lambda: measure_bus(int(RATE * seconds / 2)),
     }
@@ -105,9 +104,9 @@ def measure_publish(seconds: float, stores: Sequence[str] = STORES) -> Figures:
     return figures
 
 
-def measure_http(seconds: float, parser: str) -> Figures:
+def measure_http(seconds: float) -> Figures:
     figures: Figures = {}
-    with running(HTTP, parser) as server:
+    with running(HTTP) as server:
         for kind in make_requests(server.greeting):
             cpu_s = server.cpu_s
             load = publish(server.greeting, kind, CONNECTIONS, seconds)

@@ -1,6 +1,6 @@
 """The HTTP side of a gateway alone, a process: its hub returns at once.
 
-    python3 -m tools.bench.gateway.http_alone httptools|h11 [PROFILE]
+    python3 -m tools.bench.gateway.http_alone [PROFILE]
 
 Prints its address, and ends with its standard input; then it writes the profile, if a file is
 named.
@@ -32,7 +32,7 @@ class StandIn:
         return _DONE
 
 
-async def serve(parser: str) -> None:
+async def serve() -> None:
     hub: Any = StandIn()
     services = Services(
         hub=hub,
@@ -43,7 +43,7 @@ async def serve(parser: str) -> None:
         stats=lambda: {},
         access=Access(),
     )
-    server = HttpServer(make_app(services), parser=parser)
+    server = HttpServer(make_app(services))
     await server.start()
     write_answer({"ready": "{}:{}".format(*server.address)})
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -51,12 +51,12 @@ async def serve(parser: str) -> None:
 
 
 def main() -> None:
-    parser, *profiles = sys.argv[1:]
+    profiles = sys.argv[1:]
     if not profiles:
-        asyncio.run(serve(parser))
+        asyncio.run(serve())
         return
     with cProfile.Profile() as profile:
-        asyncio.run(serve(parser))
+        asyncio.run(serve())
     profile.dump_stats(profiles[0])
 
 
