@@ -34,10 +34,6 @@ EXCEPTIONS: frozenset[str] = frozenset(
     {
         "jsonbus/cli/commands/replay.py: command too long",
         "jsonbus/core/node.py: too long",
-        "jsonbus/core/routing: map",
-        "jsonbus/core/rpc: map",
-        "jsonbus/core/wire: map",
-        "jsonbus/core: map",
         "jsonbus/frontend/channels: map",
         "jsonbus: map",
     }

@@ -1,1 +1,13 @@
-"""Topics, patterns, and which subscription wants a message."""
+"""Where a message goes: valid topics, matching patterns, and the inboxes that want it.
+
+Publishing and receiving look a topic up once, and use the result until a subscription changes
+anywhere. The files, in the order in which a topic meets them:
+
+- `router.py`: the route of a topic: local inboxes, and whether another node wants it;
+- `topics.py`: which names are valid, and whether a pattern matches a topic;
+- `subscriptions.py`: the patterns of local subscribers, and those of other nodes, counted;
+- `pattern_map.py`: values filed under patterns and found by topic, read without a lock.
+
+Neighbours: publisher, batches, reliable topics, retained values and requests ask the router;
+LocalSubscriptions and membership change what it knows.
+"""

@@ -1,1 +1,10 @@
-"""Requests, replies and pings."""
+"""Requests with replies, and pings.
+
+A request is repeated until a reply comes or its time is over, and its handler runs once. The files:
+
+- `requests.py`: asking, serving, and a node that asks itself;
+- `pings.py`: round trips to every node that hears.
+
+Neighbours: front ends call `node.requests` and `Node.ping`; the receiver brings the frames. Both
+put datagrams into the outbox, and report by events.
+"""

@@ -1,1 +1,19 @@
-"""The wire format."""
+"""The bytes on the wire: datagrams decoded to frames, and encoded from fields.
+
+Decoding gives a valid frame or raises DatagramError, whatever the bytes are. The files, in the
+order in which a received datagram meets them:
+
+- `format.py`: the format in words, for readers and for other languages;
+- `names.py`: reserved topics and the keys of headers; `limits.py`: the bounds that a decoder holds;
+- `codec.py`: JSON to values and back;
+- `decode.py`: the parsed JSON to a frame: header, messages, and which decoder takes the rest;
+- `decode_control.py`: frames without messages; `decode_lists.py`: lists and presence;
+- `fields.py`: checks of single fields, used by the decoders;
+- `frames.py`: what datagrams decode to, one class per type;
+- `encode_messages.py`: messages, batches, fragments and repairs, and the stamp of the sender;
+- `encode.py`: all datagrams without messages;
+- `echo.py`: the datagrams by which the doctor measures a network.
+
+Neighbours: everything in core stands on this package, which knows none of it but the validity of
+topics.
+"""
