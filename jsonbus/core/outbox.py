@@ -248,7 +248,8 @@ class Outbox:
 
     def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
         """Add a datagram that holds no message."""
-        self._pack(now)
+        if self._queued:
+            self._pack(now)
         self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 
     def put_aside(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
@@ -257,7 +258,8 @@ class Outbox:
         They do not stand in for a heartbeat. Beats go on for seconds after the last message, and a
         group in which they did would compare its lists as much later.
         """
-        self._pack(now)
+        if self._queued:
+            self._pack(now)
         self._asides += 1
         self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 

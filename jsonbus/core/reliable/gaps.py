@@ -43,7 +43,7 @@ Range = tuple[int, int]  # first and last sequence
 _ROUNDS_MAX = len(NAK_WAITS_S)
 
 
-class _Gap:
+class Gap:
     """The missing sequences first … last, all asked for alike."""
 
     __slots__ = ("asked_at", "first", "last", "noticed_at", "ready_at", "rounds", "silent_rounds")
@@ -57,9 +57,9 @@ class _Gap:
         self.rounds = 0
         self.silent_rounds = 0  # since the publisher was last heard
 
-    def split_after(self, sequence: int) -> _Gap:
+    def split_after(self, sequence: int) -> Gap:
         """Cut the gap off after `sequence`; return the rest. The publisher was just heard."""
-        rest = _Gap(sequence + 1, self.last, self.noticed_at)
+        rest = Gap(sequence + 1, self.last, self.noticed_at)
         rest.ready_at = self.ready_at
         rest.asked_at = self.asked_at
         rest.rounds = self.rounds
@@ -115,7 +115,7 @@ class Stream(Generic[T]):
     def __init__(self, key: Key, top: int, waiting: Waiting, now: float) -> None:
         self.key = key
         self.top = top
-        self.gaps: list[_Gap] = []
+        self.gaps: list[Gap] = []
         self._ahead: dict[int, tuple[T, int]] = {}  # messages that wait, with their sizes
         self._ahead_bytes = 0
         self._waiting = waiting
@@ -191,11 +191,6 @@ class Stream(Generic[T]):
                 ready.append(item)
 
     # --- Gaps ------------------------------------------------------------------------------------
-
-    def miss(self, last: int, now: float) -> None:
-        """Everything from `top` to `last` is missing."""
-        self.gaps.append(_Gap(self.top, last, now))
-        self.top = last + 1
 
     def cut(self, sequence: int, ready: list[T]) -> list[Range]:
         """Stop missing what is below the sequence; return it. What waited becomes ready."""

@@ -234,7 +234,11 @@ class History:
                     self._asked.append(record)
         if gone or age_s >= 0:
             self._keep_time.lengthen(age_s, now)
-            self._restart_beats(state, gone > 0, now)
+            state.beat_s = BEAT_MIN_S
+            at = now + BEAT_MIN_S
+            if gone:  # a beat answers soon, but only once for all who ask
+                at = max(now, state.beaten_at + REPAIR_IGNORE_S)
+            self._beats.bring_forward(state, at)
         self.unavailable += min(gone, state.last)
         return self.repairs(now)
 
@@ -345,10 +349,3 @@ class History:
         state.first = oldest.sequence + 1
         state.size_bytes -= size
         self.size_bytes -= size
-
-    def _restart_beats(self, state: _Topic, is_urgent: bool, now: float) -> None:
-        state.beat_s = BEAT_MIN_S
-        at = now + BEAT_MIN_S
-        if is_urgent:  # but only once for all who ask
-            at = max(now, state.beaten_at + REPAIR_IGNORE_S)
-        self._beats.bring_forward(state, at)

@@ -367,8 +367,12 @@ class Reliable:
             self._deliver_ready()
 
     def _deliver_ready(self) -> None:
+        route: Route | None = None
         for message in self._streams.take_ready():
-            route = None if message is None else self._router.find(message.topic)
-            if message is not None and route is not None and route.inboxes:
+            if message is None:
+                continue
+            if route is None or route.topic != message.topic:
+                route = self._router.find(message.topic)
+            if route is not None and route.inboxes:
                 self._deliveries.add_to_all(route.inboxes, message)
                 self._counters.messages_delivered += 1

@@ -42,7 +42,7 @@ from jsonbus.core.limits import (
     STREAMS_MAX,
     TIMER_SLACK_S,
 )
-from jsonbus.core.reliable.gaps import Key, Range, Stream, Waiting
+from jsonbus.core.reliable.gaps import Gap, Key, Range, Stream, Waiting
 from jsonbus.core.timers import suppression_delay_s
 
 T = TypeVar("T")
@@ -278,9 +278,10 @@ class Streams(Generic[T]):
         return True
 
     def _miss(self, stream: Stream[T], last: int, now: float) -> None:
-        is_armed = bool(stream.gaps)
-        stream.miss(last, now)
-        if not is_armed:
+        """Everything from `top` to `last` is missing."""
+        stream.gaps.append(Gap(stream.top, last, now))
+        stream.top = last + 1
+        if len(stream.gaps) == 1:  # else the timer is running
             self._arm(stream, now)
 
     def _give_up_below(self, stream: Stream[T], sequence: int) -> None:

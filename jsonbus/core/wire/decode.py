@@ -90,7 +90,7 @@ def decode_body(body: Any, data: bytes) -> Frame:
         raise _missing_key(body) from None
     if type(topic) is not str:
         raise DatagramError("bad_topic", f"the topic is a {type(topic).__name__}, not a string")
-    if may_be_deep(data):
+    if len(data) >= DEEP_BYTES_MIN and may_be_deep(data):
         _refuse_deep(topic, payload)
     if topic.startswith(RESERVED_PREFIX):
         return _decode_reserved(topic, payload, body)

@@ -42,6 +42,7 @@ from jsonbus.core.wire.frames import (
 )
 from jsonbus.core.wire.limits import (
     ERROR_CHARS_MAX,
+    INTEGER_MAX,
     NAK_SLICES_MAX,
     SLICES_MAX,
 )
@@ -108,8 +109,8 @@ def _decode_nak(header: Header, payload: Any, jb: dict[str, Any]) -> NakFrame:
         slices = read_array(each[2], "slices") if len(each) > 2 else []
         found = MissingOfTopic(
             topic,
-            [_range(each) for each in read_array(ranges, "ranges")],
-            [_missing_slices(each) for each in slices],
+            _read_ranges(ranges),
+            [_missing_slices(each) for each in slices] if slices else [],
         )
         topics.append(found)
     return NakFrame(header, read_node(node), read_integer(incarnation, "incarnation"), topics)
@@ -142,11 +143,17 @@ def _missing_slices(value: Any) -> MissingSlices:
     return MissingSlices(read_integer(sequence, "sequence"), read_integer(start, "start"), bits)
 
 
-def _range(value: Any) -> tuple[int, int]:
-    first, last = read_items(value, 2, "a range")
-    if not 1 <= read_integer(first, "first") <= read_integer(last, "last"):
-        raise ValueError("a range is empty")
-    return first, last
+def _read_ranges(value: Any) -> list[tuple[int, int]]:
+    """Read the ranges of a NAK. In one loop: a NAK may have many."""
+    ranges = []
+    for each in read_array(value, "ranges"):
+        if type(each) is not list or len(each) < 2:
+            raise ValueError("a range must be an array of 2")
+        first, last = each[:2]
+        if not (type(first) is type(last) is int and 1 <= first <= last <= INTEGER_MAX):
+            raise ValueError("a range must have a first and a last sequence")
+        ranges.append((first, last))
+    return ranges
 
 
 def _decode_bye(header: Header, payload: Any, jb: dict[str, Any]) -> ByeFrame:
