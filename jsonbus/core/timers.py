@@ -63,9 +63,9 @@ class Brake:
         self._wait_s = min(2 * self._wait_s, TRICKLE_MAX_S)
 
     def release(self, now: float) -> None:
-        """All seems well.
+        """Reset the wait once nothing was done for four times the wait.
 
-        Believed after a while: of two camps each agrees within itself, not with the other.
+        Not at once: of two groups that differ, each agrees within itself, not with the other.
         """
         if now - self._stepped_at > 4 * self._wait_s:
             self._wait_s = self._first_s
