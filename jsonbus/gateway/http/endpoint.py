@@ -1,9 +1,9 @@
 """What is the same around every route: methods, bodies, figures, unexpected errors.
 
 `OperationRoute` is for FastAPI's operations. `Endpoint` is an ASGI application for the two routes
-that must be fast (publish.py) and for the dashboard's login: FastAPI solves dependencies and keeps
-two exit stacks for each request, which takes 60 µs of CPU more than the 44 µs of such a route, of
-which uvicorn alone takes 30. `PlainRoute` has FastAPI document such an endpoint.
+that must be fast (publish.py) and for the dashboard's login: FastAPI solves dependencies, checks
+the answer and keeps two exit stacks for each request. GET /health took 39 µs of CPU as an
+`Endpoint` and takes 190 as an operation. `PlainRoute` has FastAPI document an `Endpoint`.
 """
 
 from __future__ import annotations
