@@ -108,30 +108,6 @@ def topic_matches(pattern: str, topic: str) -> bool:
     return matches(check_pattern(pattern), check_topic(topic))
 
 
-def intersects(first: str, second: str) -> bool:
-    """Whether some topic is matched by both of two valid patterns.
-
-    Only levels are looked at: the answer is True even if such a topic would be too long.
-    """
-    if not is_pattern(first):
-        return matches(second, first)
-    if not is_pattern(second):
-        return matches(first, second)
-    others = second.split("/")
-    # Backwards through `first`; row[j]: what is left of `first` and others[j:] have a common topic.
-    row = [all(other == "**" for other in others[j:]) for j in range(len(others) + 1)]
-    for level in reversed(first.split("/")):
-        longer = [False] * len(others) + [level == "**" and row[-1]]
-        for j in range(len(others) - 1, -1, -1):
-            other = others[j]
-            if level == "**" or other == "**":  # it ends here, or takes the level opposite
-                longer[j] = row[j] or longer[j + 1]
-            else:
-                longer[j] = row[j + 1] and (level == other or level == "*" or other == "*")
-        row = longer
-    return row[0]
-
-
 def _is_short(text: str) -> bool:
     """Whether UTF-8 can carry the text, and in TOPIC_BYTES_MAX."""
     if text.isascii():

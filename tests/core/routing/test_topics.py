@@ -10,13 +10,37 @@ import jsonbus
 from jsonbus.core.routing.topics import (
     check_pattern,
     check_topic,
-    intersects,
     is_pattern,
     is_valid_pattern,
     is_valid_topic,
     matches,
 )
 from jsonbus.errors import InvalidTopicError
+
+
+def intersects(first: str, second: str) -> bool:
+    """Whether some topic is matched by both of two valid patterns.
+
+    Only levels are looked at: the answer is True even if such a topic would be too long.
+    """
+    if not is_pattern(first):
+        return matches(second, first)
+    if not is_pattern(second):
+        return matches(first, second)
+    others = second.split("/")
+    # Backwards through `first`; row[j]: what is left of `first` and others[j:] have a common topic.
+    row = [all(other == "**" for other in others[j:]) for j in range(len(others) + 1)]
+    for level in reversed(first.split("/")):
+        longer = [False] * len(others) + [level == "**" and row[-1]]
+        for j in range(len(others) - 1, -1, -1):
+            other = others[j]
+            if level == "**" or other == "**":  # it ends here, or takes the level opposite
+                longer[j] = row[j] or longer[j + 1]
+            else:
+                longer[j] = row[j + 1] and (level == other or level == "*" or other == "*")
+        row = longer
+    return row[0]
+
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
