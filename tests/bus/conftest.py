@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import jsonbus
+from jsonbus.aio.channels import Binding
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.watch import Watch
 from jsonbus.transport import MemoryNetwork, Transport
@@ -47,8 +48,12 @@ class EventLoopThread:
         self._loop.close()
 
 
+#: The results of calls that are driven like the bus itself.
+DRIVEN = (Subscription, Watch, Binding, jsonbus.AsyncChannel)
+
+
 class Driven:
-    """An `AsyncBus`, or one of its subscriptions or watches, used from another thread."""
+    """An `AsyncBus`, or one of its subscriptions, watches and channels, used from a thread."""
 
     def __init__(self, thread: EventLoopThread, target: Any) -> None:
         self._thread = thread
@@ -61,10 +66,17 @@ class Driven:
 
         def call(*arguments: Any, **keywords: Any) -> Any:
             result = self._thread.call(value, *arguments, **keywords)
-            is_ours = isinstance(result, Subscription | Watch)
+            is_ours = isinstance(result, DRIVEN)
             return Driven(self._thread, result) if is_ours else result
 
         return call
+
+    def __enter__(self) -> Driven:
+        self._thread.call(self._target.__aenter__)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._thread.call(self._target.__aexit__, *error)
 
 
 @pytest.fixture(params=["threads", "tasks"])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-import jsonbus
 from jsonbus.errors import ChannelClosedError
+from tests.bus.conftest import OpenBus
 from tests.helpers import wait_until
-from tests.sync.conftest import OpenBus
 
 
-def connected(open_bus: OpenBus) -> tuple[jsonbus.Channel, jsonbus.Channel]:
+def connected(open_bus: OpenBus) -> tuple[Any, Any]:
     binding = open_bus(name="garage").bind("files")
     channel = open_bus().connect("garage", "files", timeout=30)
     return channel, binding.accept(timeout=30)
