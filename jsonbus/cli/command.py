@@ -1,7 +1,7 @@
-"""A command that joins the bus: the options that all of them share, and their log.
+"""The base of commands that join the bus: the options that all of them have, and their log.
 
-An option that is not given is left to jsonbus.config, which looks at the environment and has the
-defaults. So a setting is read, checked and explained in one place, whoever asks for it.
+An option that is not given is left to jsonbus.config, which reads the environment and has the
+defaults. So each setting is read, checked and explained in one place.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger("jsonbus.cli")
 
 
 class SharedOption(click.Option):
-    """An option of every command; the help shows it apart from the command's own."""
+    """An option of every command; the help shows it below the command's own options."""
 
 
 class BusCommand(click.Command):
-    """A command whose function gets `settings`, the keywords for opening a bus."""
+    """A command whose function gets `settings`, the keywords to open a bus with."""
 
-    #: What is logged without -v and -q.
+    #: The level of the log without -v and -q.
     level = logging.WARNING
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ class BusCommand(click.Command):
             if value is not None and value is not False and value != ()
         }
         ctx.params["settings"] = cast(BusSettings, given)
-        _ = jsonbus.Bus  # imports all of it, while a signal may still end the process at once
+        _ = jsonbus.Bus  # imports everything while a signal may still end the process at once
         signals.raise_interrupt()
         return super().invoke(ctx)
 
@@ -69,13 +69,13 @@ class BusCommand(click.Command):
 
 
 class ValueCommand(BusCommand):
-    """A command whose last argument is a JSON value, which may be a negative number."""
+    """A command whose last argument is a JSON value, possibly a negative number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, self._put_negative_number_last(args))
 
     def _put_negative_number_last(self, args: list[str]) -> list[str]:
-        """`x -5 --count 2` becomes `x --count 2 -- -5`; click would take -5 for an option."""
+        """Turn `x -5 --count 2` into `x --count 2 -- -5`; click would take -5 for an option."""
         expects_value = {
             name
             for param in self.params
@@ -93,39 +93,39 @@ class ValueCommand(BusCommand):
 
 
 class NodeCommand(BusCommand):
-    """A command that stays: it tells who joins and leaves without being asked to."""
+    """A command that stays: it logs who joins and leaves even without -v."""
 
     level = logging.INFO
 
 
 def note(text: str) -> None:
-    """Tell people what is going on, on standard error; not with -q."""
+    """Print a line for people on standard error, unless -q was given."""
     if is_quiet():
         return
     try:
         click.echo(text, err=True)
     except OSError:
-        pass  # nobody reads it, and that is no reason to fail
+        pass  # nobody reads it, which is no reason to fail
 
 
 def is_quiet() -> bool:
-    """Whether -q was given: results and errors only."""
+    """Return True if -q was given: results and errors only."""
     return not logger.isEnabledFor(logging.WARNING)
 
 
 def wait_until_sure(bus: jsonbus.Bus) -> None:
-    """Wait until the bus knows what the others want, so that what follows is the truth.
+    """Wait until the bus knows what the other nodes want.
 
-    That takes a round trip, or most of a second if nobody is there. A bus that cannot become sure
-    at all (mode master without a master) is used as it is after this long.
+    That takes a round trip, or most of a second if no other node is there. A bus that cannot become
+    sure at all (mode master without a master) is used as it is after 2 seconds.
     """
     bus.wait_until_sure(timeout=2.0)
 
 
 def warn_unless_sure(bus: jsonbus.Bus) -> None:
-    """Tell that what is shown may not be everything."""
+    """Warn that what is shown may be incomplete."""
     if bus.state != "sure":
-        note(f"this node is {bus.state}: there may be more than it knows of")
+        note(f"this node is {bus.state}: there may be nodes that it does not know yet")
 
 
 def _shared_options() -> list[click.Option]:
@@ -138,28 +138,32 @@ def _shared_options() -> list[click.Option]:
             metavar="NAME",
             help="Network interface, by name or address; may be repeated [auto].",
         ),
-        SharedOption(["--ttl"], type=int, help="Routers a datagram may pass, plus one [1]."),
         SharedOption(
-            ["--mode"], type=click.Choice(MODES), help="How nodes share their lists [delayed]."
+            ["--ttl"], type=int, help="Number of routers a datagram may pass, plus one [1]."
         ),
-        SharedOption(["--master"], is_flag=True, help="Answer late joiners; means mode master."),
+        SharedOption(
+            ["--mode"],
+            type=click.Choice(MODES),
+            help="How nodes share their subscription lists [delayed].",
+        ),
+        SharedOption(["--master"], is_flag=True, help="Answer late joiners; implies mode master."),
         SharedOption(
             ["--subs-share-delay"],
             type=float,
             metavar="MS",
-            help="Answer late joiners after this fixed delay; means mode delayed [random].",
+            help="Answer late joiners after this fixed delay; implies mode delayed [random].",
         ),
         SharedOption(
             ["--rate-limit"],
             metavar="RATE",
-            help="Send at most so many bytes per second (k, M, G) [unlimited].",
+            help="Send at most this many bytes per second (k, M, G) [unlimited].",
         ),
         SharedOption(
             ["--reliable"],
             is_flag=True,
-            help="Publish so that whoever misses a message gets it again, in order.",
+            help="Repair lost messages and keep their order, for what this node publishes.",
         ),
-        SharedOption(["--name"], help="How this node is called [host and process]."),
+        SharedOption(["--name"], help="Name of this node [host and process]."),
         SharedOption(
             ["--classic"],
             is_flag=True,
@@ -169,7 +173,7 @@ def _shared_options() -> list[click.Option]:
             ["-v", "--verbose"],
             count=True,
             envvar="JSONBUS_VERBOSE",
-            help="Log who joins and leaves; twice: changes of state, and tracebacks.",
+            help="Log who joins and leaves; twice: also state changes and tracebacks.",
         ),
         SharedOption(
             ["-q", "--quiet"],
@@ -199,7 +203,7 @@ def _start_log(ctx: click.Context, level: int) -> None:
 
 
 class _LogFormatter(logging.Formatter):
-    """`12:34:56.789 text`; what is worse than information says so. One line, unless debugging."""
+    """`12:34:56.789 text`, with the level if it is a warning or worse; tracebacks only with -vv."""
 
     default_time_format = "%H:%M:%S"
     default_msec_format = "%s.%03d"

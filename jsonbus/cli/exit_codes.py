@@ -1,4 +1,4 @@
-"""What the process tells its caller; 0 is done."""
+"""Exit codes of the process; 0 is success."""
 
 from __future__ import annotations
 

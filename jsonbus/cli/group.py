@@ -1,7 +1,7 @@
-"""The list of commands. A command's module is imported when the command is run.
+"""The list of commands. The module of a command is imported when the command is run.
 
-The table's short texts are what `jsonbus --help` shows, so that help imports no command.
-Errors of the bus become one line on standard error and an exit code here, once for all commands.
+The short texts of the table are shown by `jsonbus --help`, which therefore imports no command. For
+all commands alike, an error of the bus becomes one line on standard error and an exit code.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from . import signals
 from .command import BusCommand
 from .exit_codes import INTERRUPTED, TIMED_OUT, WRONG_USAGE
 
-#: Name -> what it does. The command is `command` in the module of that name.
+#: Name -> short help. The command is `command` in the module of that name.
 COMMANDS = {
     "pub": "Publish a value, or the lines of standard input.",
     "sub": "Print the messages of topics.",
-    "node": "Stay on the bus and tell who joins, leaves and expires.",
+    "node": "Stay on the bus and report who joins, leaves and expires.",
     "nodes": "Show who is on the bus.",
     "topics": "Show what is subscribed to, and by whom.",
     "top": "Show what flows on the bus, live: topics, nodes, rates, losses.",
     "hz": "Measure how often messages come, and how regularly.",
     "bw": "Measure how much data flows, and how large values are.",
-    "explain": "Tell why a value would be sent, held or not sent.",
-    "request": "Ask whoever serves a topic, and print the reply.",
+    "explain": "Explain why a value would be sent, held or not sent.",
+    "request": "Send a request to a node that serves a topic, and print the reply.",
     "serve": "Answer requests.",
     "channel": "Connect standard input and output to another node.",
     "ping": "Measure the round trip to every node.",
     "record": "Record messages into a file: JSON lines or MCAP.",
-    "replay": "Publish what was recorded, at its times.",
+    "replay": "Publish recorded messages, at their times.",
     "gateway": "Let HTTP and TCP clients use the bus, with durable webhooks.",
-    "bridge": "Record what is on the bus, and serve it to Spark.",
+    "bridge": "Record the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
-    "demo": "Observer sensors, bus, bridge and Spark at work on this machine.",
+    "demo": "Watch sensors, bus, bridge and Spark at work on this machine.",
 }
 
 
 class CommandGroup(click.Group):
-    """Imports a command when it is asked for; turns errors into exit codes."""
+    """Imports a command when it is needed; turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -61,7 +61,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        # Those have more to import, and do it themselves; so do the commands of a group.
+        # These have more to import and do it themselves; so do the commands of a group.
         if not isinstance(command, BusCommand | click.Group):
             signals.raise_interrupt()
         return name, command, rest
@@ -94,7 +94,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        raise click.exceptions.Exit(0) from None  # whoever read has read enough
+        raise click.exceptions.Exit(0) from None  # the reader has read enough
     except LocalError as error:
         raise _WrongUsage(str(error)) from error
     except JsonBusError as error:

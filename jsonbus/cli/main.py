@@ -1,4 +1,4 @@
-"""The entry point. It imports next to nothing, so that Ctrl-C is caught as early as possible.
+"""The entry point. It imports very little, so that Ctrl-C is caught as early as possible.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
 """
@@ -13,7 +13,7 @@ from .exit_codes import FAILED, INTERRUPTED
 
 
 def main() -> None:
-    """Run the command line and leave the process; never shows a traceback for Ctrl-C or a pipe."""
+    """Run the command line and exit. Never shows a traceback for Ctrl-C or a closed pipe."""
     try:
         signals.leave_at_once()
         code = _run()
@@ -36,10 +36,10 @@ def _run() -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Open what the caller closed (`<&-`, `>&-`), in a way that using it is an error.
+    """Fill the place of standard streams that the caller closed (`<&-`, `>&-`).
 
-    Otherwise the first socket would become descriptor 1, and whatever writes to standard output
-    would write into it. /dev/null opened for the wrong direction takes the place and refuses.
+    Otherwise the first socket would become descriptor 1, and output would be written into it.
+    /dev/null, opened for the wrong direction, takes the place and makes any use an error.
     """
     wrong_directions = {0: os.O_WRONLY, 1: os.O_RDONLY, 2: os.O_RDONLY}
     for descriptor, direction in wrong_directions.items():
@@ -67,5 +67,5 @@ def _leave(code: int) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
-        os._exit(code)  # whoever presses Ctrl-C twice does not wait for threads
+        os._exit(code)  # a second Ctrl-C does not wait for threads
     sys.exit(code)

@@ -1,7 +1,7 @@
-"""Signals that end a command: Ctrl-C, SIGTERM and SIGHUP, all of them alike.
+"""Handles the signals that end a command: Ctrl-C, SIGTERM and SIGHUP, all in the same way.
 
-They become a KeyboardInterrupt in the main thread, wherever it just is. Python loses an exception
-that is raised in a callback of its own: of the import system, or of an object's end. So, while
+They raise KeyboardInterrupt in the main thread, wherever it is. Python loses an exception that is
+raised in one of its own callbacks: in the import system, or while an object is destroyed. So while
 modules are imported, when there is nothing to clean up, a signal ends the process at once; and
 afterwards commands that stay call `check` from time to time.
 """
@@ -15,48 +15,48 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-#: How often a command that stays looks whether an interrupt got lost.
+#: How often a command that stays checks whether an interrupt got lost.
 CHECK_S = 0.5
 
 _was_interrupted = False
 
 
 def leave_at_once() -> None:
-    """From now on a signal ends the process, without a word."""
+    """Let a signal end the process silently from now on."""
     sys.unraisablehook = _report_unless_interrupt
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        # One that the caller ignores stays so: nohup, and jobs in the background of a script.
+        # A signal that the caller ignores stays ignored: nohup, and background jobs of a script.
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _leave)
 
 
 def raise_interrupt() -> None:
-    """From now on a signal raises KeyboardInterrupt; only if `leave_at_once` was called before."""
+    """Let a signal raise KeyboardInterrupt from now on, if `leave_at_once` was called before."""
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is _leave:
             signal.signal(number, _interrupt)
 
 
 def ignore() -> None:
-    """From now on Ctrl-C does nothing: the process is about to end by itself."""
+    """Ignore Ctrl-C from now on: the process is about to end by itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def check() -> None:
-    """Raise the KeyboardInterrupt of a signal that came before and got lost."""
+    """Raise the KeyboardInterrupt of an earlier signal if it got lost."""
     if _was_interrupted:
         raise KeyboardInterrupt
 
 
 def pause(seconds: float) -> None:
-    """Sleep, and raise the KeyboardInterrupt of a signal that got lost; at most CHECK_S at once."""
+    """Sleep for at most CHECK_S, then `check`."""
     time.sleep(min(max(seconds, 0.0), CHECK_S))
     check()
 
 
 def stay() -> NoReturn:
-    """Wait for a signal; raises KeyboardInterrupt."""
+    """Wait for a signal. Always raises KeyboardInterrupt."""
     while True:
         pause(CHECK_S)
 

@@ -19,11 +19,11 @@ from ..lib.values import printable
 if TYPE_CHECKING:
     from spark_bridge.bridge import Bridge
 
-#: How often the status is told: to people who observer, and to a file.
+#: How often the status is printed: to a terminal, and to a file.
 STATUS_TERMINAL_S = 5.0
 STATUS_FILE_S = 60.0
 
-#: A week, as logs of this kind have it elsewhere.
+#: A week, which is the default of similar logs.
 RETENTION_HOURS = 168.0
 
 #: Queries that the status names.
@@ -35,13 +35,13 @@ def _read_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} is no HOST:PORT")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT")
     return host, int(port)
 
 
 def _read_token(text: str) -> str:
     if not text:
-        raise click.BadParameter("an empty token keeps nobody out: give a secret, or leave it out")
+        raise click.BadParameter("an empty token keeps nobody out: give a secret, or no --token")
     return text
 
 
@@ -67,7 +67,7 @@ In PySpark:
     default="127.0.0.1:7710",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where Spark finds the bridge; port 0: any.",
+    help="Where Spark connects; port 0: any free port.",
 )
 @click.option(
     "--data-dir",
@@ -75,13 +75,13 @@ In PySpark:
     default=Path("jsonbus-bridge"),
     show_default=True,
     metavar="FOLDER",
-    help="Where the log is; made if it is not there.",
+    help="Folder of the log; created if it does not exist.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(min=1, max=1024),
     metavar="N",
-    help="How many tasks can read side by side; fixed when the log is made [4].",
+    help="Number of tasks that can read in parallel; fixed when the log is created [4].",
 )
 @click.option(
     "--retention-hours",
@@ -89,13 +89,13 @@ In PySpark:
     default=RETENTION_HOURS,
     show_default=True,
     metavar="HOURS",
-    help="Delete what is older; 0: never.",
+    help="Delete older rows; 0: never.",
 )
 @click.option(
     "--retention-bytes",
     type=read_size,
     metavar="SIZE",
-    help="Delete the oldest beyond so many bytes (k, M, G) [unlimited].",
+    help="Delete the oldest rows beyond this size (k, M, G) [unlimited].",
 )
 @click.option(
     "--sync-ms",
@@ -103,7 +103,7 @@ In PySpark:
     default=20.0,
     show_default=True,
     metavar="MS",
-    help="Sync the disk at most so often; a row is served once it is on disk.",
+    help="Least time between two syncs; a row is served once it is on disk.",
 )
 @click.option(
     "--token",
@@ -111,13 +111,13 @@ In PySpark:
     metavar="TEXT",
     envvar="JSONBUS_BRIDGE_TOKEN",
     show_envvar=True,
-    help="What clients have to show, as their option token.",
+    help="Secret that clients must send, in their option token.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(min=0, max=65_535),
     metavar="PORT",
-    help="Serve counters for Prometheus there, on the host of --listen.",
+    help="Serve counters for Prometheus on this port, on the host of --listen.",
 )
 def command(
     settings: BusSettings,
@@ -131,11 +131,11 @@ def command(
     token: str | None,
     metrics_port: int | None,
 ) -> None:
-    """Record what is on the bus, and serve it to Spark.
+    """Record the bus, and serve it to Spark.
 
     Messages of the PATTERNs [**] are appended to a log on disk, each with an offset. Spark's source
-    "jsonbus" reads the log, in streams and batches; its sink brings results back onto the bus.
-    Runs until Ctrl-C, and then writes down what it has received.
+    "jsonbus" reads the log, in streams and batches; its sink publishes results on the bus. Runs
+    until Ctrl-C, and then writes what it has received to the log.
     """
     for module in ("pyarrow", *(("prometheus_client",) if metrics_port is not None else ())):
         if importlib.util.find_spec(module) is None:
@@ -187,11 +187,11 @@ def _introduce(
         f"{bridge.log.partitions} partitions on {show_address(host, port)}; Ctrl-C ends"
     )
     if token is None and not is_loopback(host):
-        note("whoever reaches this port can read and publish everything: give a --token")
+        note("anybody who reaches this port can read and publish everything: use --token")
 
 
 def _stay(bridge: Bridge) -> None:
-    """Tell how it goes, until a signal comes."""
+    """Print the status now and then. Raises KeyboardInterrupt."""
     every_s = STATUS_TERMINAL_S if Output().is_terminal else STATUS_FILE_S
     told_at, told_rows, told_changes = monotonic(), 0, (0, 0)
     while True:

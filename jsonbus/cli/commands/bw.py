@@ -26,9 +26,9 @@ Examples:
 def command(settings: BusSettings, patterns: tuple[str, ...], **options: Any) -> None:
     """Measure how much data flows, and how large values are.
 
-    A line per topic and interval: bytes and messages per second; mean, least and most bytes of a
-    value; messages so far; and LOSS, as `jsonbus hz` has it. Bytes are those of the values as
-    compact JSON, without topic and header. It looks on without changing anything.
+    A line per topic and interval: bytes and messages per second; mean, minimum and maximum size of
+    a value; messages so far; and LOSS, as in `jsonbus hz`. Sizes are those of the values as compact
+    JSON, without topic and header. Measuring changes nothing on the bus.
     """
     Measurement(_KIND, settings, patterns, **options).run()
 

@@ -24,8 +24,8 @@ FINAL = ("ambiguous", "version")
 
 CONVENTION = """\b
 A side whose standard input has ended sends an empty message of bytes, and goes
-on receiving; when both have, the channel is closed. Programs that take part do
-the same: in Python, channel.send(b"").
+on receiving; when both have done so, the channel is closed. Programs at the
+other end do the same: in Python, channel.send(b"").
 """
 
 Command = Callable[..., None]
@@ -36,13 +36,13 @@ def _copying_options(command: Command) -> Command:
         click.option(
             "--progress/--no-progress",
             default=None,
-            help="Show how far it is, with --raw [if that takes long, on a terminal].",
+            help="Show a progress bar, with --raw [on a terminal, if it takes long].",
         ),
         click.option(
             "--raw",
             "is_raw",
             is_flag=True,
-            help="Copy bytes as they are, a file for example, instead of JSON lines.",
+            help="Copy bytes, for example a file, instead of JSON lines.",
         ),
     ):
         command = option(command)
@@ -53,9 +53,9 @@ def _copying_options(command: Command) -> Command:
 def command() -> None:
     """Connect standard input and output to another node.
 
-    One side listens at a port, which is any name, the other opens a channel to it. What one reads
-    from its standard input the other writes to its standard output, in order, and nothing is lost:
-    exit code 0 means that everything arrived, both ways.
+    One side listens at a port, which is any name; the other opens a channel to it. Each side copies
+    its standard input to the other's standard output, in order and without loss: exit code 0 means
+    that everything arrived, both ways.
     """
 
 
@@ -64,7 +64,7 @@ def command() -> None:
     cls=BusCommand,
     epilog=f"""\b
 Examples:
-  jsonbus channel listen chat                  JSON lines, to and fro
+  jsonbus channel listen chat                  JSON lines, both ways
   jsonbus channel listen files --raw > copy.png < /dev/null
   jsonbus channel listen files --raw < picture.png > /dev/null
   jsonbus channel listen log --keep >> log.jsonl
@@ -78,12 +78,12 @@ Examples:
     "--timeout",
     type=Figure(min=0),
     metavar="SECONDS",
-    help="Wait so long for somebody to connect; exit code 3 if nobody does.",
+    help="Wait this long for a connection; exit code 3 if none comes.",
 )
 @click.option(
     "--keep",
     is_flag=True,
-    help="Take one channel after the other, until Ctrl-C; standard input is not read.",
+    help="Accept one channel after the other, until Ctrl-C; standard input is not read.",
 )
 def listen(
     settings: BusSettings,
@@ -93,10 +93,10 @@ def listen(
     timeout: float | None,
     keep: bool,
 ) -> None:
-    """Take a channel to a port of this node.
+    """Accept a channel to a port of this node.
 
-    Takes one channel, copies standard input to it and what comes to standard output, as JSON lines
-    or as bytes, and ends with it. Others that connect meanwhile are refused: the port is taken.
+    Accepts one channel, copies standard input to it and the channel to standard output, as JSON
+    lines or as bytes, and ends with it. Meanwhile other connections are refused: the port is taken.
     """
     _check_progress(progress, is_raw)
     output = Output()
@@ -123,7 +123,7 @@ def listen(
             try:
                 _copy(channel, NoInput(), output, progress, is_raw=is_raw)
             except (ChannelFailed, JsonBusError) as error:
-                note(str(error))  # the next one may do better
+                note(str(error))  # the next one may succeed
                 failed += 1
         if failed:
             raise click.exceptions.Exit(FAILED)
@@ -134,7 +134,7 @@ def listen(
     cls=BusCommand,
     epilog=f"""\b
 Examples:
-  jsonbus channel open garage chat             JSON lines, to and fro
+  jsonbus channel open garage chat             JSON lines, both ways
   jsonbus channel open garage files --raw < picture.png
   jsonbus channel open garage files --raw > copy.png < /dev/null
   echo '{{"a":1,"b":2}}' | jsonbus channel open desk add
@@ -152,12 +152,12 @@ Examples:
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="Take so long to connect; exit code 3 if that is not enough.",
+    help="Give up connecting after this time, with exit code 3.",
 )
 @click.option(
     "--retry",
     is_flag=True,
-    help="Until then, wait for the node, for the port, or for the port to be free.",
+    help="Until then, wait for the node, for the port, or for the port to become free.",
 )
 def open_(
     settings: BusSettings,
@@ -170,10 +170,10 @@ def open_(
 ) -> None:
     """Open a channel to a port of another node.
 
-    NODE is its name or its id. Copies standard input to the channel and what comes to standard
-    output, as JSON lines or as bytes, until both sides' inputs have ended; one that is a terminal
-    counts as ended once the other has. If there is no such node, or it does not take the channel,
-    the exit code is 1, and the reason is told.
+    NODE is its name or its id. Copies standard input to the channel and the channel to standard
+    output, as JSON lines or as bytes, until the inputs of both sides have ended; a terminal counts
+    as ended once the other side has. If there is no such node, or it refuses the channel, the
+    reason is printed and the exit code is 1.
     """
     _check_progress(progress, is_raw)
     source, output = Input(is_raw=is_raw), Output()
@@ -201,7 +201,7 @@ def _check_progress(progress: bool | None, is_raw: bool) -> None:
 
 
 def _wait(accept: Callable[[float], Any], timeout_s: float | None) -> jsonbus.Channel:
-    """The channel of who connects; raises ChannelTimeoutError."""
+    """Return the channel of the next connection. Raises ChannelTimeoutError."""
     deadline = None if timeout_s is None else monotonic() + timeout_s
     while True:
         wait_s = signals.CHECK_S
@@ -244,7 +244,7 @@ def _make_meter(source: Input, output: Output, progress: bool | None, *, is_raw:
     is_screen = sys.stderr.isatty()
     if not (is_raw and is_screen and not is_quiet() if progress is None else progress):
         return Meter()
-    # Imported by those who look at it: it takes as long as all the rest together.
+    # Imported only if it is shown: it takes as long as all other imports together.
     from ..lib.copy_progress import ProgressMeter
 
     return ProgressMeter(

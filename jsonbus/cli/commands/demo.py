@@ -26,9 +26,9 @@ RATE_PER_S = 500.0
     epilog="""\b
 Examples:
   jsonbus demo
-  jsonbus demo --seconds 20 --rate 5000        a short one, with more readings
-  jsonbus demo --keep data                     what it recorded stays in data
-  jsonbus demo --bus                           without Spark: who gets what, in the three modes
+  jsonbus demo --seconds 20 --rate 5000        shorter, with more readings
+  jsonbus demo --keep data                     keep what it recorded in data
+  jsonbus demo --bus                           without Spark: who gets what in the three modes
   jsonbus demo --bus --mode master
 """,
 )
@@ -37,34 +37,36 @@ Examples:
     "--seconds",
     type=click.FloatRange(min=1, max=3600),
     metavar="SECONDS",
-    help=f"How long it takes once everything runs [{SECONDS:g}]; with --bus, each mode "
+    help=f"How long to run once everything has started [{SECONDS:g}]; with --bus, per mode "
     f"[{SECONDS_PER_MODE:g}].",
 )
 @click.option(
     "--forever",
     "is_forever",
     is_flag=True,
-    help="Stay until Ctrl-C; with --bus, in one mode [delayed].",
+    help="Run until Ctrl-C; with --bus, in one mode [delayed].",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=50, max=100_000),
     metavar="PER_SECOND",
-    help=f"Readings of all sensors [{RATE_PER_S:g}].",
+    help=f"Readings per second, of all sensors together [{RATE_PER_S:g}].",
 )
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Keep the bridge's log, the Parquet files and the checkpoints there.",
+    help="Keep the bridge's log, the Parquet files and the checkpoints in this folder.",
 )
-@click.option("--bus", "is_bus", is_flag=True, help="Show how nodes find each other, no Spark.")
+@click.option(
+    "--bus", "is_bus", is_flag=True, help="Show how nodes learn who wants what; without Spark."
+)
 @click.option(
     "--mode",
     "modes",
     type=click.Choice(MODES),
     multiple=True,
-    help="With --bus: show this mode only; may be repeated [all three].",
+    help="With --bus: show only this mode; may be repeated [all three].",
 )
 def command(
     seconds: float | None,
@@ -74,13 +76,12 @@ def command(
     is_bus: bool,
     modes: tuple[str, ...],
 ) -> None:
-    """Observer sensors, bus, bridge and Spark at work on this machine.
+    """Watch sensors, bus, bridge and Spark at work on this machine.
 
-    Sensors in processes of their own publish; a bridge records them; Spark writes them to Parquet
-    and brings windows and alerts back onto the bus. In the end every station's count has to be
-    equal, else the exit code is 1. Everything stays on the loopback interface, on ports of its own:
-    a bus that you use is not touched. It ends by itself; Ctrl-C ends it at once, and all its
-    processes with it.
+    Sensors publish, each in its own process; a bridge records them; Spark writes them to Parquet
+    and publishes windows and alerts on the bus. At the end the counts of all stations must be
+    equal, else the exit code is 1. Everything stays on the loopback interface, on free ports: a bus
+    that you use is not touched. Ctrl-C ends it at once, with all its processes.
     """
     if is_bus:
         if rate is not None or keep is not None:

@@ -17,7 +17,7 @@ from ..exit_codes import FAILED
 from ..lib.output import Output
 from ..lib.values import printable
 
-#: Longer than anybody listens to find out why nothing comes.
+#: Longer than anybody waits for a diagnosis.
 TIMEOUT_S_MAX = 3_600.0
 
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
@@ -28,8 +28,8 @@ _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold 
     cls=BusCommand,
     epilog="""\b
 Examples:
-  jsonbus doctor                               look at this machine and its network
-  jsonbus doctor --interface eth0              by this interface
+  jsonbus doctor                               examine this machine and its network
+  jsonbus doctor --interface eth0              on this interface
   jsonbus doctor --listen                      on another machine: answer the doctor's echoes
   jsonbus doctor | jq -r '.findings[] | select(.level == "problem") | .remedy'
 """,
@@ -44,19 +44,19 @@ Examples:
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="Listen and measure for so long.",
+    help="Listen and measure this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal, too.")
 @click.pass_context
 def command(
     ctx: click.Context, settings: BusSettings, listen: bool, timeout: float, as_json: bool
 ) -> None:
     """Find out why nothing arrives, and what to do.
 
-    Looks at interfaces, joining, loopback, buffers, drops, foreign traffic and nodes. With
-    `jsonbus doctor --listen` on another machine, it also measures the way to there and back: loss,
-    round trip, repeats, and the largest datagram that passes. Sends some small datagrams, and if
-    somebody answers them 120 of up to 65,507 bytes. Exit code 1 if there is a problem.
+    Checks interfaces, joining, loopback, buffers, drops, foreign traffic and nodes. With `jsonbus
+    doctor --listen` on another machine, it also measures the way there and back: loss, round trip,
+    repeats, and the largest datagram that passes. Sends some small datagrams, and if somebody
+    answers, 120 of up to 65,507 bytes. Exit code 1 if there is a problem.
     """
     output = Output()
     is_readable = output.is_terminal and not as_json
@@ -121,8 +121,8 @@ def _as_dict(facts: Facts, findings: Sequence[Finding]) -> dict[str, object]:
 
 
 def _show(findings: Sequence[Finding]) -> None:
-    """A finding a row; what to do stands below it."""
-    # Imported by those who look at a terminal: it takes as long as all the rest together.
+    """Print one row per finding, with the remedy below it."""
+    # Imported only for a terminal: it takes as long as all other imports together.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -148,7 +148,7 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 @contextmanager
 def _quiet_bus() -> Iterator[None]:
-    """Without -v, let findings tell what the bus would warn of."""
+    """Silence the warnings of the bus without -v: the findings say the same."""
     log = logging.getLogger("jsonbus.bus")
     before = log.level
     if not logger.isEnabledFor(logging.INFO):

@@ -23,9 +23,9 @@ Examples:
 )
 @click.argument("topic")
 def command(settings: BusSettings, topic: str) -> None:
-    """Tell why a value would be sent, held or not sent.
+    """Explain why a value would be sent, held or not sent.
 
-    The answer is that of a publisher that joins now and has the same options.
+    The answer is for a publisher that joins now with the same options.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:

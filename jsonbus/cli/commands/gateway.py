@@ -21,7 +21,6 @@ from ..lib.parameters import Figure, read_size, show_address
 if TYPE_CHECKING:
     from jsonbus.gateway.gateway import Gateway
 
-#: One below is what text clients use.
 HTTP_PORT = 7677
 TEXT_PORT = 7676
 
@@ -35,7 +34,7 @@ def _read_host(text: str) -> str:
         if text == "localhost":
             return "127.0.0.1"
         raise click.BadParameter(
-            f"{text!r} is no address of this machine: 0.0.0.0 is all of them"
+            f"{text!r} is not an address: use one of this machine, or 0.0.0.0 for all of them"
         ) from None
 
 
@@ -61,7 +60,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Where clients reach it; 0.0.0.0: from everywhere.",
+    help="Address to listen on; 0.0.0.0: reachable from everywhere.",
 )
 @click.option(
     "--tcp-port",
@@ -69,9 +68,9 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=TEXT_PORT,
     show_default=True,
     metavar="PORT",
-    help="Of text clients; 0: any.",
+    help="Port for text clients; 0: any free port.",
 )
-@click.option("--no-tcp", is_flag=True, help="Serve no text clients.")
+@click.option("--no-tcp", is_flag=True, help="Do not serve text clients.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -87,7 +86,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     "tokens",
     multiple=True,
     metavar="TOKEN",
-    help="What clients have to show; may be repeated. Others can see it in the list of processes.",
+    help="Secret that clients must send; may be repeated. Visible in the list of processes.",
 )
 @click.option(
     "--token-file",
@@ -95,7 +94,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     metavar="FILE",
     envvar="JSONBUS_GATEWAY_TOKEN_FILE",
     show_envvar=True,
-    help="A file with one token a line; # begins a comment.",
+    help="A file with one token per line; # begins a comment.",
 )
 @click.option(
     "--allow-webhook",
@@ -108,13 +107,13 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     "--allow-origin",
     multiple=True,
     metavar="ORIGIN",
-    help="Web pages of this origin may use it, as https://example.org; may be repeated.",
+    help="Let web pages of this origin use it, such as https://example.org; may be repeated.",
 )
 @click.option(
     "--allow-host",
     multiple=True,
     metavar="NAME",
-    help="A name under which clients reach a gateway on loopback; may be repeated.",
+    help="Host name by which clients reach a gateway on loopback; may be repeated.",
 )
 @click.option(
     "--handlers",
@@ -122,7 +121,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=5,
     show_default=True,
     metavar="N",
-    help="How many commands of text clients run at once.",
+    help="Number of commands of text clients that run at once.",
 )
 @click.option(
     "--buffer",
@@ -130,7 +129,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=1_000,
     show_default=True,
     metavar="N",
-    help="How many wait; while it is full, clients are not read.",
+    help="Number of commands that wait; when it is full, no more is read from clients.",
 )
 @click.option(
     "--backlog",
@@ -138,7 +137,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=10_000,
     show_default=True,
     metavar="N",
-    help="Messages kept for one webhook; more are refused.",
+    help="Most messages kept for one webhook; more are refused.",
 )
 @click.option(
     "--total-backlog",
@@ -146,7 +145,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=100_000,
     show_default=True,
     metavar="N",
-    help="Messages kept for all webhooks.",
+    help="Most messages kept for all webhooks.",
 )
 @click.option(
     "--max-body",
@@ -154,7 +153,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default="1M",
     show_default=True,
     metavar="SIZE",
-    help="The largest request (k, M).",
+    help="Largest body of a request (k, M).",
 )
 @click.option(
     "--webhook-timeout",
@@ -162,7 +161,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="A webhook that takes longer is tried again.",
+    help="Time limit of a delivery; then it is tried again.",
 )
 @click.option(
     "--retry-max",
@@ -170,14 +169,14 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="The longest pause between two tries.",
+    help="Longest pause between two tries.",
 )
-@click.option("--no-dashboard", is_flag=True, help="Serve no live page at / (extra web).")
+@click.option("--no-dashboard", is_flag=True, help="Do not serve the live page at / (extra web).")
 @click.option(
     "--log-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Log there, too; a new file every 10 MB, five old ones are kept.",
+    help="Log to this file, too; a new one every 10 MB, five old ones are kept.",
 )
 def command(
     settings: BusSettings,
@@ -200,16 +199,16 @@ def command(
 ) -> None:
     """Let HTTP and TCP clients use the bus, with durable webhooks.
 
-    For programs that cannot join a multicast group. PORT is that of HTTP [7677]. A publish that is
-    answered with 200 is on disk for every webhook that wants it, and is sent to it until it answers
-    200 itself. Runs until Ctrl-C.
+    For programs that cannot join a multicast group. PORT is the HTTP port [7677]. When a publish is
+    answered with 200, the message is on disk for every webhook that wants it, and is delivered
+    until the webhook answers 200. Runs until Ctrl-C.
     """
     for module in NEEDED:
         if importlib.util.find_spec(module) is None:
             raise click.ClickException(
                 f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
             )
-    _allow_many_clients()  # first, since other limits follow from this one
+    _allow_many_clients()  # first: other limits depend on this one
     from jsonbus.gateway.gateway import Gateway, GatewayConfig
 
     config = GatewayConfig(
@@ -232,7 +231,7 @@ def command(
 
 
 async def _serve(gateway: Gateway, tell: Tell) -> None:
-    """Until a signal comes, also while it opens; the second one does not wait for the end."""
+    """Serve until a signal comes, even while it opens; a second signal ends it at once."""
     loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
     assert serving is not None
@@ -244,7 +243,7 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
             signal.signal(number, signal.SIG_DFL)
         serving.cancel()
 
-    # Raised by the signal wherever the loop just is, a KeyboardInterrupt could tear it apart.
+    # A KeyboardInterrupt, raised wherever the loop is, could leave it in a broken state.
     for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
@@ -253,8 +252,8 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
     signals.check()
     try:
         async with gateway:
-            # What is loaded now stays. The collector need not look through it again and again,
-            # which was a twentieth of the profile of a publish.
+            # What is loaded now stays, so the collector need not scan it again and again, which
+            # was 5 % of the profile of a publish.
             gc.collect()
             gc.freeze()
             _introduce(gateway, tell)
@@ -266,7 +265,7 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
 
 
 def _allow_many_clients() -> None:
-    """Each client takes a descriptor, and many systems give a program 1,024 unless it asks."""
+    """Raise the limit of descriptors: each client takes one, and 1,024 is a common default."""
     try:
         import resource
     except ImportError:
@@ -282,7 +281,7 @@ def _introduce(gateway: Gateway, tell: Tell) -> None:
         parts.append(f"text on {show_address(*gateway.text_address)}")
     tell(f"{gateway.bus.name} serves {', '.join(parts)}; Ctrl-C ends")
     if gateway.is_open_to_all:
-        tell("whoever reaches these ports can read and publish everything: give a --token")
+        tell("anybody who reaches these ports can read and publish everything: use --token")
 
 
 def _read_tokens(
@@ -299,7 +298,7 @@ def _read_tokens(
         found = [line.strip() for line in lines]
         given += [line for line in found if line and not line.startswith("#")]
         if not given:
-            raise click.UsageError(f"{token_file} has no token: everybody would be let in")
+            raise click.UsageError(f"{token_file} contains no token: everybody would be let in")
     try:
         return [read_token(each) for each in given]
     except ValueError as error:

@@ -20,21 +20,21 @@ Examples:
   jsonbus hz sensors/imu
   jsonbus hz 'sensors/**' --interval 5
   jsonbus hz sensors/imu --count 1000 | jq .jitter_s
-  jsonbus hz sensors/imu --duration 10 --subscribe     also if nobody else wants it
+  jsonbus hz sensors/imu --duration 10 --subscribe     even if nobody else wants it
 """,
 )
 @measure_options
 def command(settings: BusSettings, patterns: tuple[str, ...], **options: Any) -> None:
     """Measure how often messages come, and how regularly.
 
-    A line per topic and interval: messages per second; mean, standard deviation (jitter), least
-    and most of the time between two messages; messages so far; and LOSS, the share of its
-    publishers' messages, whatever their topic, that never came here. By that, a lossy network is
-    told from a slow publisher; in a pipe there is also publisher_rate, messages per second that the
-    publishers sent under all their topics, by their sequence: lost ones count.
+    A line per topic and interval: messages per second; mean, standard deviation (jitter), minimum
+    and maximum of the time between two messages; messages so far; and LOSS, the fraction of its
+    publishers' messages, of any topic, that never arrived here. LOSS distinguishes a lossy network
+    from a slow publisher. In a pipe there is also publisher_rate: messages per second that the
+    publishers sent to all their topics, by their sequence, lost ones included.
 
-    Times are by the publisher's clock, between messages in the order of its sequence; messages that
-    share a datagram have no time between them. It looks on without changing anything.
+    Times are by the publisher's clock, between messages in the order of its sequence; the time
+    between messages of one datagram is 0. Measuring changes nothing on the bus.
     """
     Measurement(_KIND, settings, patterns, **options).run()
 

@@ -18,16 +18,20 @@ from ..lib.output import Output
 Examples:
   jsonbus node --master                        answer late joiners, in mode master
   jsonbus node --subs-share-delay 0            answer late joiners first, in mode delayed
-  jsonbus node --name desk --sub 'alarm/**'    and print what comes, what is retained first
+  jsonbus node --name desk --sub 'alarm/**'    and print what comes, retained values first
 """,
 )
 @click.option(
-    "--sub", "patterns", multiple=True, metavar="PATTERN", help="Subscribe; may be repeated."
+    "--sub",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Subscribe to this; may be repeated.",
 )
 def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
-    """Stay on the bus and tell who joins, leaves and expires.
+    """Stay on the bus and report who joins, leaves and expires.
 
-    That is logged on standard error; one that expired was not heard any more. Messages of the
+    The report goes to standard error; a node expires when it is no longer heard. Messages of the
     patterns given with --sub are printed as `jsonbus sub` prints them. Runs until Ctrl-C.
     """
     with jsonbus.Bus(**settings) as bus:

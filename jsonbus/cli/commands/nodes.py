@@ -11,12 +11,13 @@ from jsonbus.config import BusSettings
 from ..command import BusCommand, note, wait_until_sure, warn_unless_sure
 from ..lib.output import Cell, Output
 
-#: A node that was not heard yet is asked for this often, for so long each time: lists tell who is
-#: there, but where and what it is only the node itself does. Nodes answer within milliseconds.
+#: Subscription lists say which nodes are there, but only a node itself says its host and version.
+#: Nodes that were not heard yet are asked this often, and given this long to answer each time; they
+#: answer within milliseconds.
 ASK_MAX = 5
 ASK_S = 0.1
 
-#: From this width on a table shows subscriptions, too.
+#: A table of at least this width shows subscriptions, too.
 WIDE_COLUMNS = 120
 
 
@@ -32,12 +33,11 @@ Examples:
 def command(settings: BusSettings) -> None:
     """Show who is on the bus.
 
-    For each node: its name and id, its machine and address, its mode and whether it answers as a
+    For each node: its name and id, its host and address, its mode and whether it answers as a
     master, the version of its software, how long ago it was heard, and how many of its messages
-    this command received and lost. A wide terminal shows what it subscribes to and serves, as does
-    `jsonbus topics`. In a pipe there is more: channel_port, for example, the TCP port at which it
-    takes channels, if it does, and totals, what the node has counted itself. This command's own
-    node is left out.
+    this command received and lost. A wide terminal also shows what it subscribes to and serves. In
+    a pipe there is more, for example channel_port, the TCP port at which it accepts channels, and
+    totals, the node's own counts. The node of this command is left out.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:
@@ -54,7 +54,7 @@ def command(settings: BusSettings) -> None:
 
 
 def write_table(output: Output, nodes: Iterable[jsonbus.NodeInfo]) -> None:
-    """Two lines for each node, in 80 columns unless a name is long."""
+    """Write two lines for each node, in 80 columns unless a name is long."""
     headings = ["NAME", "HOST", "MODE", "VERSION", "AGE", "RECEIVED", "LOST"]
     is_wide = output.columns >= WIDE_COLUMNS
     if is_wide:
@@ -68,7 +68,7 @@ def _others(bus: jsonbus.Bus) -> list[jsonbus.NodeInfo]:
 
 
 def hear_everybody(bus: jsonbus.Bus) -> None:
-    """Ask, until all have told who they are. One that is too old to tell has at least answered."""
+    """Ask until all nodes have described themselves. Old versions only answer."""
     answered: set[str] = set()
     for _ in range(ASK_MAX):
         if all(

@@ -29,7 +29,7 @@ Examples:
     metavar="N",
     default=1,
     show_default=True,
-    help="Ask N times.",
+    help="Ping N times.",
 )
 @click.option(
     "--interval",
@@ -37,7 +37,7 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time from one to the next.",
+    help="Time between two pings.",
 )
 @click.option(
     "-t",
@@ -46,13 +46,13 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long for the answers; exit code 3 if none ever comes.",
+    help="Wait this long for answers; exit code 3 if none ever comes.",
 )
 def command(settings: BusSettings, count: int, interval: float, timeout: float) -> None:
     """Measure the round trip to every node.
 
-    Every node answers by itself, whatever its program does. When many nodes would answer at once,
-    they spread their answers over some milliseconds, which counts as part of the round trip.
+    Every node answers automatically, whatever its program does. Many nodes spread their answers
+    over some milliseconds, which counts as part of the round trip.
     """
     output = Output()
     answers = 0

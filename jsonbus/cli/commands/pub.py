@@ -17,10 +17,10 @@ from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.input_lines import LineReader, Pair
 from ..lib.values import parse_argument
 
-#: Topics named when values were not sent; who needs more has `jsonbus explain`.
+#: Topics named when values were not sent; `jsonbus explain` says more.
 TOPICS_NAMED_MAX = 3
 
-#: Topics whose subscribers were waited for; lines may bring new ones for ever.
+#: Topics whose subscribers were waited for; lines may bring ever more of them.
 TOPICS_REMEMBERED_MAX = 100_000
 
 
@@ -31,10 +31,10 @@ TOPICS_REMEMBERED_MAX = 100_000
 Examples:
   jsonbus pub sensors/kitchen '{"temp": 21.5}'
   jsonbus pub --text door open                 the same as jsonbus pub door '"open"'
-  jsonbus pub --wait 10 door 1                 wait until somebody subscribes to it
-  jsonbus pub --retain --stay door '"open"'    also to who subscribes later, until Ctrl-C
-  jsonbus pub --retain --stay door             the same with every line that is typed
-  jsonbus pub --reliable --count 100 door 1    whoever misses one gets it again
+  jsonbus pub --wait 10 door 1                 wait for a subscriber first
+  jsonbus pub --retain --stay door '"open"'    also for later subscribers, until Ctrl-C
+  jsonbus pub --retain --stay door             the same with every line you type
+  jsonbus pub --reliable --count 100 door 1    lost ones are sent again
   jsonbus pub --rate 2 clock null              twice a second, until Ctrl-C
   seq 100 | jsonbus pub --rate 50 numbers      one value a line
   jsonbus sub '**' | jsonbus pub --port 2417   copy everything to another bus
@@ -54,24 +54,24 @@ Examples:
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="PER_SECOND",
-    help="Publish that many a second; VALUE is then repeated until Ctrl-C or --count.",
+    help="Publish this many a second; VALUE is repeated until Ctrl-C or --count.",
 )
 @click.option(
     "-w",
     "--wait",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Wait so long for a subscriber of each topic; exit code 3 if none comes.",
+    help="Wait this long for a subscriber of each topic; exit code 3 if none comes.",
 )
 @click.option(
     "--retain",
     is_flag=True,
-    help="Give the last value to subscribers that come later, while this runs; null ends that.",
+    help="Keep the last value for later subscribers, while this command runs; null ends that.",
 )
 @click.option(
     "--stay",
     is_flag=True,
-    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+    help="Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.",
 )
 @click.option("--text", "is_text", is_flag=True, help="VALUE, or each line, is text, not JSON.")
 def command(
@@ -88,14 +88,14 @@ def command(
     """Publish a value, or the lines of standard input.
 
     VALUE is JSON. Without it, or with -, every line of standard input is a value. A line that
-    `jsonbus sub` printed goes out under its own topic; TOPIC is for the others, and without TOPIC
-    every line has to be such an object: {"topic": ..., "value": ...}.
+    `jsonbus sub` printed is published to its own topic, other lines to TOPIC. Without TOPIC, every
+    line must be such an object: {"topic": ..., "value": ...}.
 
-    What nobody subscribes to is not sent; that is told on standard error and is not a failure.
-    Lines that cannot be published are told, too, and make the exit code 1.
+    A value that nobody subscribes to is not sent. This is reported on standard error and is not a
+    failure. Lines that cannot be published are reported, too, and make the exit code 1.
 
     A value is retained by the node that published it: with --retain alone it ends with this
-    command, with --stay it is there until Ctrl-C. --retain holds for every line, also for those
+    command, with --stay it remains until Ctrl-C. --retain applies to every line, including those
     that `jsonbus sub` printed.
     """
     lines = None
@@ -116,7 +116,7 @@ def command(
             for each_topic, each_value in _paced(pairs, rate):
                 publisher.publish(each_topic, each_value)
             if not bus.flush():
-                raise click.ClickException("the network did not take everything in time")
+                raise click.ClickException("the network did not accept everything in time")
             if stay:
                 is_endless = True  # Ctrl-C is the usual end
                 _stay(bus)
@@ -125,19 +125,19 @@ def command(
                 raise
         finally:
             publisher.report()
-    if publisher.waited_in_vain:
+    if publisher.has_no_subscriber:
         raise click.exceptions.Exit(TIMED_OUT)
     if lines is not None and lines.refused:
         raise click.exceptions.Exit(FAILED)
 
 
 class _Publisher:
-    """Publishes, and remembers what there is to tell at the end."""
+    """Publishes, and remembers what to report at the end."""
 
     def __init__(
         self, bus: jsonbus.Bus, wait_s: float | None, lines: LineReader | None, *, retain: bool
     ) -> None:
-        self.waited_in_vain = False
+        self.has_no_subscriber = False
         self._bus = bus
         self._wait_s = wait_s
         self._lines = lines
@@ -175,7 +175,7 @@ class _Publisher:
 
     def _note_unwanted(self, topic: str) -> None:
         self._unwanted += 1
-        # One more than are named, to know that there are more.
+        # One more than are named, to show that there are more.
         if len(self._unwanted_topics) <= TOPICS_NAMED_MAX and topic not in self._unwanted_topics:
             self._unwanted_topics.append(topic)
 
@@ -183,15 +183,15 @@ class _Publisher:
         if topic in self._waited_for:
             return
         if len(self._waited_for) >= TOPICS_REMEMBERED_MAX:
-            self._waited_for.clear()  # whoever has that many may wait again
+            self._waited_for.clear()  # with that many topics, some are waited for twice
         self._waited_for.add(topic)
         if not self._bus.wait_for_subscribers(topic, timeout=wait_s):
-            self.waited_in_vain = True
+            self.has_no_subscriber = True
             note(f"nobody subscribed to {topic} within {wait_s:g} s")
 
 
 def _stay(bus: jsonbus.Bus) -> NoReturn:
-    """Keep what is retained, and what may have to be sent again; raises KeyboardInterrupt."""
+    """Stay for retained values and repairs. Raises KeyboardInterrupt."""
     count = bus.stats()["values_retained"]
     values = "1 value" if count == 1 else f"{count:,} values"
     note(f"{bus.name} retains {values}; Ctrl-C ends")
@@ -199,13 +199,13 @@ def _stay(bus: jsonbus.Bus) -> NoReturn:
 
 
 def _paced(pairs: Iterable[Pair], rate: float | None) -> Iterator[Pair]:
-    """The same, at most so many a second, counted from the first one: pauses do not add up."""
+    """Yield the pairs at this rate, counted from the first one: delays do not add up."""
     if rate is None:
         yield from pairs
         return
     due_at = monotonic()
     for pair in pairs:
-        # What was late by more than a second is not made up for by a burst.
+        # A delay of more than a second is not made up for by a burst.
         due_at = max(due_at, monotonic() - 1.0)
         sleep(max(0.0, due_at - monotonic()))
         yield pair

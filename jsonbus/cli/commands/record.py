@@ -20,13 +20,13 @@ from ..lib.observer import observer_settings
 from ..lib.parameters import Figure, read_size
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 
-#: Messages that wait for the disk: some milliseconds of a flood.
+#: Messages queued for the disk: some milliseconds of a flood.
 MAILBOX_MAX = 10_000
 
-#: What a crash of this process costs at most, besides the part of a buffer that is not full yet.
+#: A crash of this process loses at most what came in this time.
 FLUSH_S = 0.5
 
-#: How long what was received already may take to be written, in the end.
+#: Time to write at the end what was already received.
 DRAIN_S = 10.0
 
 
@@ -48,13 +48,13 @@ Examples:
 @click.option(
     "--format",
     type=click.Choice(FORMATS),
-    help="What to write, whatever the file is called.",
+    help="Format to write, whatever the name of FILE.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option(
     "--passive",
     is_flag=True,
-    help="Record what is sent for others, and have nothing sent for the recording.",
+    help="Record only what is sent for others anyway.",
 )
 @click.option(
     "-d",
@@ -66,9 +66,9 @@ Examples:
 @click.option(
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
 )
-@click.option("--max-size", metavar="SIZE", help="End before the files have more (k, M, G).")
+@click.option("--max-size", metavar="SIZE", help="End before the files exceed this size (k, M, G).")
 @click.option(
-    "--rotate-size", metavar="SIZE", help="Begin a new, numbered file before one has more."
+    "--rotate-size", metavar="SIZE", help="Begin a new, numbered file before one exceeds this size."
 )
 @click.option(
     "--rotate-every",
@@ -80,7 +80,7 @@ Examples:
     "--keep",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Of the numbered files, delete all but the last N.",
+    help="Keep only the last N of the numbered files.",
 )
 def command(
     settings: BusSettings,
@@ -98,14 +98,16 @@ def command(
 ) -> None:
     """Record messages into a file: JSON lines or MCAP.
 
-    The name of FILE tells the format: .jsonl, a JSON object a line as `jsonbus sub` prints it into
-    a pipe, .jsonl.gz, the same compressed, or .mcap. Without a PATTERN everything is recorded.
-    `jsonbus replay FILE` publishes it again. A recording that was killed can be read up to half a
-    second before its end. With --rotate-size or --rotate-every, FILE becomes FILE.00000, …, the
-    number before the suffix; a recording that is started again goes on behind the last one.
+    The name of FILE decides the format: .jsonl, a JSON object per line as `jsonbus sub` prints it
+    into a pipe; .jsonl.gz, the same compressed; or .mcap. Without PATTERN everything is recorded.
+    `jsonbus replay FILE` publishes it again. A recorder that is killed loses at most half a second.
+    With --rotate-size or --rotate-every the files are numbered before the suffix: run.00000.jsonl;
+    a recorder that is started again continues after the last one.
     """
     if str(file) == "-":
-        raise click.UsageError("to standard output, `jsonbus sub PATTERN...` prints the same lines")
+        raise click.UsageError(
+            "use `jsonbus sub PATTERN...` to print the same lines to standard output"
+        )
     wanted = [jsonbus.check_pattern(each) for each in patterns or ("**",)]
     limits = {
         "bytes_max": None if max_size is None else read_size(max_size),
@@ -146,13 +148,13 @@ def command(
 
 
 class _Recorder:
-    """Brings messages from the bus to the writer, and tells what became of them.
+    """Passes messages from the bus to the writer, and reports losses.
 
-    The mailbox blocks when it is full: while the disk is slow, what comes is kept by the kernel,
-    and of reliable topics asked for again, instead of being dropped here.
+    The mailbox blocks when it is full: while the disk is slow, messages stay in the buffer of the
+    kernel, and reliable ones are asked for again, instead of being dropped here.
     """
 
-    #: How many messages, seconds and bytes there are to be.
+    #: Messages, seconds and bytes after which the recording ends.
     limits: tuple[int | None, float | None, int | None] = (None, None, None)
 
     def __init__(
@@ -180,7 +182,7 @@ class _Recorder:
         )
 
     def run(self) -> None:
-        """Until a limit is reached; raises KeyboardInterrupt, and RecordingError."""
+        """Record until a limit is reached. Raises KeyboardInterrupt or RecordingError."""
         duration = self.limits[1]
         deadline = None if duration is None else self._began_at + duration
         while not self._changed.is_set():
@@ -195,7 +197,7 @@ class _Recorder:
             raise self._writer.failure
 
     def end(self) -> None:
-        """Take no more, but see that what was received is written."""
+        """Take no more messages, but write those that were received."""
         subscription, writer = self._subscription, self._writer
         for pattern in subscription.patterns:
             subscription.remove_pattern(pattern)
@@ -213,7 +215,7 @@ class _Recorder:
             self._losses = self._count_losses()
 
     def figures(self) -> Figures:
-        """For the screen."""
+        """Return the figures for the progress line."""
         writer = self._writer
         parts = (writer.messages, monotonic() - self._began_at, writer.bytes)
         shares = [part / whole for part, whole in zip(parts, self.limits, strict=True) if whole]
@@ -230,7 +232,7 @@ class _Recorder:
         )
 
     def report(self) -> None:
-        """The last line: what is in the recording, and what is missing."""
+        """Print the last line: what is in the recording, and what is missing."""
         from rich.filesize import decimal
 
         writer, losses = self._writer, self._losses
@@ -248,7 +250,7 @@ class _Recorder:
         note(f"recorded {messages}, {size}, in {self._seconds:.1f} s: {place}; {told}")
 
     def _take(self, messages: list[jsonbus.Message]) -> None:
-        """In a thread of the bus."""
+        """Write messages. Runs in a thread of the bus."""
         writer = self._writer
         if writer.is_full:
             return
@@ -272,7 +274,7 @@ class _Recorder:
         )
 
     def _note_losses(self) -> None:
-        """In the recording, too, when there are more of them."""
+        """Note losses in the recording, too, when there are more of them."""
         self._losses = losses = self._count_losses()
         if losses.counts != self._told.counts:
             self._told = losses

@@ -24,25 +24,25 @@ from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 from ..lib.values import printable
 
-#: Records that cannot be replayed and are told one by one.
+#: Records that cannot be replayed and are reported one by one.
 TROUBLES_TOLD_MAX = 10
 
-#: Of so many messages at the beginning, a subscriber is waited for.
+#: --wait waits for a subscriber of one of the first messages, this many.
 MESSAGES_WAITED_FOR = 1_000
 
-#: How often it is looked whether there is one.
+#: How often to check whether there is one.
 LOOK_S = 0.02
 
 #: How long another thread, such as the one that shows figures, may keep the interpreter while a
-#: message is due. Python's own is 5 ms.
+#: message is due. The default of Python is 5 ms.
 SWITCH_S = 0.0005
 
-#: From here on the summary tells that it was late.
+#: A larger delay is mentioned in the summary.
 LAG_TOLD_S = 0.05
 
 
 def read_speed(text: str | float) -> float:
-    """How many times as fast as it was recorded; infinity is as fast as possible."""
+    """Return the factor of the recorded speed; infinity is as fast as possible."""
     if text in ("max", "0"):
         return math.inf
     try:
@@ -50,12 +50,12 @@ def read_speed(text: str | float) -> float:
     except ValueError:
         speed = math.nan
     if not (speed > 0 and math.isfinite(speed)):
-        raise click.BadParameter(f"{text!r} is no speed: use 0.5, 1, 10 or max")
+        raise click.BadParameter(f"{text!r} is not a speed: use 0.5, 1, 10 or max")
     return speed
 
 
 def read_moment(text: str) -> tuple[float, bool]:
-    """A point of a recording: seconds since its beginning (True), or since 1970 (False)."""
+    """Return a moment: seconds since the first message (True), or since 1970 (False)."""
     try:
         seconds = float(text)
         if math.isfinite(seconds) and seconds >= 0:
@@ -66,7 +66,7 @@ def read_moment(text: str) -> tuple[float, bool]:
         return datetime.fromisoformat(text).timestamp(), False
     except (ValueError, OverflowError, OSError):
         raise click.BadParameter(
-            f"{text!r} is no time: use seconds since the beginning, or 2026-11-18T15:04:05"
+            f"{text!r} is not a time: use seconds since the beginning, or 2026-11-18T15:04:05"
         ) from None
 
 
@@ -75,7 +75,7 @@ def read_moment(text: str) -> tuple[float, bool]:
     cls=BusCommand,
     epilog="""\b
 Examples:
-  jsonbus replay run.jsonl                     as it was, also of numbered files
+  jsonbus replay run.jsonl                     at the recorded speed; also numbered files
   jsonbus replay --speed 10 --topic 'sensors/**' run.mcap
   jsonbus replay --loop --topic-prefix test run.jsonl
   jsonbus replay --start 60 --end 90 run.jsonl.gz
@@ -90,7 +90,7 @@ Examples:
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="Replay only what this matches; may be repeated.",
+    help="Replay only these topics; may be repeated.",
 )
 @click.option(
     "-s",
@@ -98,31 +98,33 @@ Examples:
     type=read_speed,
     default=1.0,
     metavar="FACTOR",
-    help="So many times as fast; max: as fast as the bus takes it [1].",
+    help="Replay faster or slower by this factor; max: as fast as the bus accepts it [1].",
 )
-@click.option("--start", type=read_moment, metavar="WHEN", help="Leave out what came before.")
-@click.option("--end", type=read_moment, metavar="WHEN", help="Leave out what came from then on.")
-@click.option("--loop", is_flag=True, help="Over and over again, until Ctrl-C.")
 @click.option(
-    "--times", type=click.IntRange(min=1), metavar="N", help="N times, one after another."
+    "--start", type=read_moment, metavar="WHEN", help="Leave out messages before this moment."
 )
+@click.option(
+    "--end", type=read_moment, metavar="WHEN", help="Leave out messages from this moment on."
+)
+@click.option("--loop", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option("--times", type=click.IntRange(min=1), metavar="N", help="Replay N times.")
 @click.option("--topic-prefix", default="", metavar="LEVELS", help="Put this before all topics.")
 @click.option(
     "--retain",
     is_flag=True,
-    help="Retain all values while this runs, and not only what was retained.",
+    help="Retain all values while this command runs, not only those that were retained.",
 )
 @click.option(
     "--stay",
     is_flag=True,
-    help="Stay on the bus afterwards, until Ctrl-C: to give what is retained, and to repair.",
+    help="Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.",
 )
 @click.option(
     "-w",
     "--wait",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Wait so long for a subscriber before the beginning; exit code 3 if none comes.",
+    help="Wait this long for a subscriber first; exit code 3 if none comes.",
 )
 def command(
     settings: BusSettings,
@@ -138,22 +140,23 @@ def command(
     stay: bool,
     wait: float | None,
 ) -> None:
-    """Publish what was recorded, at its times.
+    """Publish recorded messages, at their times.
 
-    Messages leave at the distances at which the recorder received them; several FILEs are replayed
-    side by side. A FILE that does not exist stands for its numbered files. WHEN is in seconds since
-    the first message, or a date and time. What falls behind catches up, and nothing is left out.
+    Messages are published at the intervals at which the recorder received them; several FILEs are
+    replayed side by side. A FILE that does not exist stands for its numbered files. WHEN is in
+    seconds since the first message, or a date and time. A replay that falls behind catches up and
+    leaves nothing out.
 
-    This node is the publisher of all messages. Values that were retained are so again, and those
-    that followed to the same topic, until this ends; so does the repair of reliable messages, 0.3 s
-    after the last one, unless it is told to stay. What nobody subscribes to is not sent. Records
-    that cannot be read or published are told, and make the exit code 1; that a recording has no
-    end, since it was killed, does not.
+    This node is the publisher of all messages. Values that were retained, and those that followed
+    to the same topic, are retained until this command ends. Reliable messages are repaired until
+    0.3 s after the last one, or with --stay until Ctrl-C. A value that nobody subscribes to is not
+    sent. Records that cannot be read or published are reported, and make the exit code 1; a
+    recording without an end, because its recorder was killed, does not.
     """
     if loop and stay:
-        raise click.UsageError("--loop is for ever: there is no afterwards to stay")
+        raise click.UsageError("--loop never ends: --stay has no effect with it")
     if loop and times is not None:
-        raise click.UsageError("--loop is for ever, --times is not: give one of them")
+        raise click.UsageError("--loop and --times exclude each other: leave out one")
     for each in patterns:
         jsonbus.check_pattern(each)
     troubles = _Troubles()
@@ -180,26 +183,12 @@ def command(
             on_refused=troubles.refuse,
         )
         wait_until_sure(bus)
-        troubles.is_heard = False  # what is looked at beforehand is read again
+        troubles.is_heard = False  # these records will be read again
         if wait is not None and not _wait_for_subscriber(bus, player, chosen, wait):
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
         passes: Iterator[int] = itertools.count() if loop else iter(range(times or 1))
-        began_at = monotonic()
-        was_interrupted = False
-        sys.setswitchinterval(SWITCH_S)
-        try:
-            with TrafficProgress("replaying", lambda: _figures(recording, player, troubles)):
-                for number in passes:
-                    troubles.begin_pass(number, recording)
-                    if not player.play(chosen()):
-                        break  # it would go on for ever
-                if not bus.flush():
-                    raise click.ClickException("the network did not take everything in time")
-        except KeyboardInterrupt:
-            was_interrupted = True
-        finally:
-            _report(recording, player, troubles, monotonic() - began_at)
+        was_interrupted = _play(bus, recording, player, troubles, chosen, passes)
         if stay and not was_interrupted:
             note(f"{bus.name} stays; Ctrl-C ends")
             with suppress(KeyboardInterrupt):
@@ -210,8 +199,34 @@ def command(
         raise click.exceptions.Exit(FAILED)
 
 
+def _play(
+    bus: jsonbus.Bus,
+    recording: Recording,
+    player: Player,
+    troubles: _Troubles,
+    chosen: Callable[[], Iterator[Timed]],
+    passes: Iterator[int],
+) -> bool:
+    """Play the recording once per pass, and report. Return True if Ctrl-C ended it."""
+    began_at = monotonic()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        with TrafficProgress("replaying", lambda: _figures(recording, player, troubles)):
+            for number in passes:
+                troubles.begin_pass(number, recording)
+                if not player.play(chosen()):
+                    break  # nothing to play: it would loop for ever
+            if not bus.flush():
+                raise click.ClickException("the network did not accept everything in time")
+    except KeyboardInterrupt:
+        return True
+    finally:
+        _report(recording, player, troubles, monotonic() - began_at)
+    return False
+
+
 class _Troubles:
-    """Tells of records that were not replayed: in the first pass, the first ones of them each."""
+    """Reports records that were not replayed: in the first pass, the first ones one by one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -224,7 +239,7 @@ class _Troubles:
             self._skipped_before += recording.skipped
 
     def left_out(self, recording: Recording, player: Player) -> int:
-        """How many records were not replayed, in all passes."""
+        """Return how many records were not replayed, in all passes."""
         return self._skipped_before + recording.skipped + player.refused
 
     def tell(self, text: str) -> None:
@@ -244,7 +259,7 @@ def _wait_for_subscriber(
     bus: jsonbus.Bus, player: Player, chosen: Callable[[], Iterator[Timed]], wait_s: float
 ) -> bool:
     first = itertools.islice(chosen(), MESSAGES_WAITED_FOR)
-    # What cannot be published is left out here, too: playing tells of it.
+    # Topics that cannot be published are left out here: playing reports them.
     topics = list(filter(_is_topic, dict.fromkeys(player.topic_of(each) for _, each in first)))
     deadline = monotonic() + wait_s
     while topics and not any(bus.has_subscribers(each) for each in topics):
@@ -288,8 +303,8 @@ def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: 
     if left_out := troubles.left_out(recording, player):
         note(f"{left_out:,} records could not be replayed")
     for path in recording.torn:
-        note(f"{path} has no end: its recorder was killed, or still records")
-    # The files of a series tell one sum, as it grows.
+        note(f"{path} has no end: its recorder was killed, or is still recording")
+    # The files of a series contain one growing sum.
     since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
     for path, losses in recording.losses.items():
         if told := losses.tell():

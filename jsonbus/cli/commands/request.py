@@ -32,16 +32,16 @@ Examples:
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long for the reply; exit code 3 if none comes.",
+    help="Wait this long for the reply; exit code 3 if none comes.",
 )
 @click.option("--text", "is_text", is_flag=True, help="The value is text, not JSON.")
 def command(
     settings: BusSettings, topic: str, value: str | None, timeout: float, is_text: bool
 ) -> None:
-    """Ask whoever serves a topic, and print the reply.
+    """Send a request to a node that serves a topic, and print the reply.
 
-    Fails (exit code 1) as soon as it is known that nobody serves TOPIC, and when the node that
-    serves it failed.
+    Exit code 1 as soon as it is known that nobody serves TOPIC, or if the serving node reports an
+    error.
     """
     if value == "-":
         value = sys.stdin.buffer.read().decode(errors="replace").strip()

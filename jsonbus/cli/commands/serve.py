@@ -20,8 +20,8 @@ from ..lib.values import parse_argument, parse_json, shorten, to_json
     cls=BusCommand,
     epilog="""\b
 Examples:
-  jsonbus serve echo                           reply with the value that was sent
-  jsonbus serve version --value '"1.4.2"'      reply with the same value always
+  jsonbus serve echo                           reply with the value of the request
+  jsonbus serve version --value '"1.4.2"'      always reply with the same value
   jsonbus serve add --exec "jq '.a + .b'"      run a command for every request
   jsonbus serve time --exec 'date +%s'
 """,
@@ -32,7 +32,7 @@ Examples:
     "--exec",
     "shell_command",
     metavar="COMMAND",
-    help="Reply with what this shell command prints; it gets the value as JSON on its input.",
+    help="Reply with what this shell command prints; it reads the value as JSON on its input.",
 )
 @click.option(
     "-t",
@@ -41,7 +41,7 @@ Examples:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="End a command of --exec that takes longer; the request fails.",
+    help="End a command of --exec that takes longer; the request then fails.",
 )
 def command(
     settings: BusSettings,
@@ -52,12 +52,12 @@ def command(
 ) -> None:
     """Answer requests.
 
-    Without --value and --exec the reply is the value that was sent. What a command of --exec prints
-    is the reply: as JSON if it is JSON, else as text. If the command fails, so does the request,
-    with the last line that the command wrote to its standard error. Runs until Ctrl-C.
+    Without --value and --exec the reply is the value of the request. With --exec the reply is what
+    the command prints: as JSON if it is JSON, else as text. If the command fails, the request fails
+    with the last line of the command's standard error. Runs until Ctrl-C.
     """
     if value is not None and shell_command is not None:
-        raise click.UsageError("--value and --exec contradict each other: leave out one")
+        raise click.UsageError("--value and --exec exclude each other: leave out one")
     fixed = None if value is None else parse_argument(value)
     shell = None if shell_command is None else Shell(shell_command, timeout)
 
@@ -80,7 +80,7 @@ def command(
 
 
 class CommandFailed(Exception):
-    """A command of --exec gave no reply; the text is for whoever asked."""
+    """A command of --exec gave no reply; the text is for the requester."""
 
 
 class Shell:
@@ -93,8 +93,8 @@ class Shell:
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def answer(self, value: object) -> object:
-        """The value that the command prints; raises CommandFailed."""
-        # A session of its own, so that all that the shell started can be ended with it.
+        """Return the value that the command prints. Raises CommandFailed."""
+        # Its own session, so that everything the shell started can be ended with it.
         process = subprocess.Popen(
             self._command,
             shell=True,

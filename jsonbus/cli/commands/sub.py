@@ -17,18 +17,18 @@ from ..lib.output import Output
     epilog="""\b
 Examples:
   jsonbus sub 'sensors/**'                     everything below sensors/
-  jsonbus sub 'sensors/*/temp' door            one level is *, several patterns are fine
+  jsonbus sub 'sensors/*/temp' door            * is one level; several patterns are fine
   jsonbus sub --value sensors/kitchen | jq .temp
   jsonbus sub --once --timeout 10 door         wait for one message; exit code 3 if none comes
-  jsonbus sub --once --value door              what is it now? At once, if it is retained
-  jsonbus sub '**' > messages.jsonl            keep them; jsonbus pub < messages.jsonl
+  jsonbus sub --once --value door              the current value; at once if it is retained
+  jsonbus sub '**' > messages.jsonl            keep them; publish again: pub < messages.jsonl
 """,
 )
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @click.option(
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
 )
-@click.option("--once", is_flag=True, help="End after one message: --count 1.")
+@click.option("--once", is_flag=True, help="End after one message; the same as --count 1.")
 @click.option(
     "-t",
     "--timeout",
@@ -48,9 +48,9 @@ def command(
     """Print the messages of topics.
 
     A PATTERN is a topic, in which * stands for one level and ** for any number of levels. On a
-    terminal a message is a readable line; in a pipe it is one JSON object with the keys topic,
-    value, node, name, sequence, sent_at and received_at; and retained, which is true, if it was
-    published before and is given as the last value. Runs until Ctrl-C unless told otherwise.
+    terminal a message is a readable line. In a pipe it is one JSON object with the keys topic,
+    value, node, name, sequence, sent_at and received_at, and for a retained value also
+    "retained": true. Runs until Ctrl-C, --count or --timeout.
     """
     if once and count is not None:
         raise click.UsageError("--once is --count 1: give one of them")

@@ -1,16 +1,3 @@
-"""`jsonbus top`: the bus, live.
-
-looking.py    the command's three ways to look: a screen, one picture, one line per interval
-screen.py     the loop of the screen
-terminal.py   the terminal: taken over and given back, keys, only what changed is written
-keys.py       bytes from a terminal to names of keys
-state.py      what the keys do: view, order, filter, place, pause
-layout.py     picture and state to lines of text
-columns.py    what the two tables show
-shape.py      a picture as JSON, for programs
-preview.py    the beginning of a value as JSON
-"""
-
 from __future__ import annotations
 
 import click
@@ -21,13 +8,13 @@ from ..command import BusCommand
 from ..lib.observer import observer_options
 from ..lib.parameters import Figure
 
-#: How the topics may be sorted; the first is the default.
+#: Orders of the topics; the first is the default.
 ORDERS = ("rate", "topic", "bytes", "publishers", "subscribers", "loss", "age")
 
-#: How long one picture looks, unless told otherwise.
+#: How long --once collects by default.
 ONCE_S = 2.0
 
-#: How often a screen and a pipe get a new picture.
+#: Seconds between pictures, on a screen and in a pipe.
 SCREEN_S = 0.5
 LINES_S = 1.0
 
@@ -41,23 +28,23 @@ Examples:
   jsonbus top 'sensors/**' --sort bytes
   jsonbus top --once --json | jq -r '.topics[] | [.topic, .rate] | @tsv'
   jsonbus top --interval 10 >> bus.jsonl        a picture every 10 seconds, for ever
-  jsonbus top --subscribe                       also what nobody else wants
+  jsonbus top --subscribe                       also topics that nobody else wants
 
 \b
 On the screen: Tab switches between topics and nodes; arrows, PgUp, PgDn, Home and End move; Enter
-shows all of one; / filters; r t b p s l a choose the order, < and > too, i turns it round; Space
-stops the picture, not the counting; ? helps; q ends.
+shows everything about a row; / filters; r t b p s l a and < > choose the order, i reverses it;
+Space freezes the picture, not the counting; ? shows the keys; q quits.
 """,
 )
 @observer_options
-@click.option("--once", is_flag=True, help="Session for a while, print one picture, and end.")
-@click.option("--json", "is_json", is_flag=True, help="Print JSON also on a terminal.")
+@click.option("--once", is_flag=True, help="Collect for a while, print one picture, and end.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON on a terminal, too.")
 @click.option(
     "-d",
     "--duration",
     type=Figure(min=0),
     metavar="SECONDS",
-    help=f"End after this time; with --once, look so long [{ONCE_S:g}].",
+    help=f"End after this time; with --once, collect this long [{ONCE_S:g}].",
 )
 @click.option(
     "--interval",
@@ -84,12 +71,12 @@ def command(
 ) -> None:
     """Show what flows on the bus, live: topics, nodes, rates, losses.
 
-    For each topic: messages and bytes per second, how many nodes publish it and subscribe to it,
-    which share of its publishers' messages was lost on the way here, and the last value. For each
-    node: what it says it sent, received, suppressed, lost and repaired. It looks on and changes
-    nothing: what nobody wants is not sent, and so not seen, unless --subscribe asks for it.
+    For each topic: messages and bytes per second, how many nodes publish and subscribe, which
+    fraction of its publishers' messages was lost on the way here, and the last value. For each
+    node: what it reports to have sent, received, suppressed, lost and repaired. Observing changes
+    nothing: a value that nobody wants is not sent, and so not seen, unless --subscribe asks for it.
 
-    On a terminal it is a screen with keys. In a pipe it is one JSON object per interval, with the
+    On a terminal this is a screen with keys. In a pipe it is one JSON object per interval, with the
     keys at, overview, topics and nodes; with --once, a single one.
     """
     from ..top.session import Session

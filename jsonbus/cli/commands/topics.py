@@ -33,8 +33,8 @@ Examples:
 def command(settings: BusSettings) -> None:
     """Show what is subscribed to, and by whom.
 
-    This is what decides whether a published value is sent: one that no pattern here matches is not.
-    Topics that a node serves requests for are shown as served.
+    A published value that matches none of these patterns is not sent. Topics for which a node
+    serves requests are shown as served.
     """
     output = Output()
     with jsonbus.Bus(**settings) as bus:

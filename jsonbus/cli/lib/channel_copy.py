@@ -1,16 +1,16 @@
-"""Standard input to a channel, and the channel to standard output, both at once.
+"""Copies standard input to a channel, and the channel to standard output, both at once.
 
-**How it ends.** A side whose input has ended says so by an empty message of bytes, END; no line of
-JSON and no piece of a file is that. A side that has said it and heard it closes the channel. Who
-fails, or is interrupted, does not close the channel but gives it up: so a close by the other side,
-behind its END, means that it got everything.
+**How it ends.** A side whose input has ended sends an empty message of bytes, END; no line of JSON
+and no piece of a file is empty. A side that has sent and received END closes the channel. A side
+that fails or is interrupted aborts the channel instead. So if the other side closes after its END,
+it got everything.
 
-**Threads.** The main thread copies to standard output: it is the one that Ctrl-C interrupts, also
-while it waits for a full pipe. Standard input has a thread of its own, which nobody waits for: it
-may sit in a read that never returns.
+**Threads.** The main thread copies to standard output, because Ctrl-C interrupts it even while it
+waits for a full pipe. Standard input has its own thread, which nobody waits for: it may be blocked
+in a read that never returns.
 
-**Bounds.** Each direction has one message in hand. What is not taken stays in the channel, which is
-bounded and holds up the other side; what it does not take stays in standard input.
+**Bounds.** Each direction has one message in hand. The rest stays in the channel, which is bounded
+and slows the other side down, or in standard input.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from .input_lines import ValueReader
 from .output import Output
 from .values import printable, to_json
 
-#: What a side sends when its input has ended.
+#: Sent by a side when its input has ended.
 END = b""
 
-#: A piece of raw bytes: large enough to cost next to nothing, and what a pipe usually holds.
+#: A piece of raw bytes: large enough to cost little, and the usual capacity of a pipe.
 CHUNK_BYTES = 64 << 10
 
-#: A line; a message of a channel has at most as much.
+#: The longest line: the largest message of a channel.
 LINE_BYTES_MAX = 64 << 20
 
-#: How long standard input may take to tell that it is at its end, if the other side is quicker.
+#: How long to wait for the end of standard input if the other side ended first.
 END_S = 0.2
 
 
 class ChannelFailed(click.ClickException):
-    """The two sides did not get to the end."""
+    """Copying ended before everything had arrived."""
 
 
 class Meter:
-    """What was copied, in bytes."""
+    """Counts the bytes that were copied."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -69,14 +69,14 @@ class Meter:
         self.received += count
 
     def stop(self) -> None:
-        """No more is copied."""
+        """Copying has ended."""
 
 
 class Input:
-    """Standard input as messages: values, or with is_raw pieces of at most CHUNK_BYTES."""
+    """Standard input as messages: values, or with `is_raw` pieces of at most CHUNK_BYTES."""
 
     def __init__(self, *, is_raw: bool) -> None:
-        #: Whether somebody types it. Who does would have to end it by hand.
+        #: A person types it, and would have to end it by hand.
         self.is_terminal = sys.stdin.isatty()
         self._stream = _open_stdin()
         self._lines = (
@@ -90,17 +90,17 @@ class Input:
 
     @property
     def refused(self) -> int:
-        """Lines that were not sent."""
+        """Number of lines that were not sent."""
         return 0 if self._lines is None else self._lines.refused
 
     def refuse(self, reason: str) -> None:
-        """What was given out last cannot be sent."""
-        assert self._lines is not None  # any piece can be
+        """Report that the last message cannot be sent."""
+        assert self._lines is not None  # raw bytes can always be sent
         self._lines.refuse(reason)
 
     @property
     def size_bytes(self) -> int | None:
-        """How much there is to read, where that is known."""
+        """Number of bytes left to read, if known."""
         try:
             status = os.fstat(self._stream.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -123,7 +123,7 @@ class Input:
 
 
 class NoInput(Input):
-    """An input that has ended already; standard input is not touched."""
+    """An input that has already ended; standard input is not touched."""
 
     def __init__(self) -> None:
         super().__init__(is_raw=True)
@@ -134,24 +134,24 @@ class NoInput(Input):
 
 
 class Sender:
-    """Copies an input to a channel, in a thread of its own."""
+    """Copies an input to a channel in its own thread."""
 
     def __init__(
         self, channel: jsonbus.Channel, source: Input, meter: Meter, ended: Callable[[], None]
     ) -> None:
-        #: How many messages were sent, END left out.
+        #: Number of messages sent, without END.
         self.count = 0
-        #: Whether there is nothing left to be read.
+        #: Everything has been read.
         self.is_at_end = False
-        #: Whether the other side was told so.
-        self.has_told = False
+        #: END was sent.
+        self.has_sent_end = False
         #: Why it ended early, if the channel is not the cause.
         self.failure: Exception | None = None
         self._channel = channel
         self._source = source
         self._meter = meter
         self._ended = ended
-        self._lock = threading.Lock()  # nothing is sent behind END
+        self._lock = threading.Lock()  # nothing is sent after END
         self._thread = threading.Thread(target=self._run, name="stdin", daemon=True)
 
     def start(self) -> None:
@@ -162,11 +162,11 @@ class Sender:
         self._thread.join(timeout_s)
 
     def end(self) -> None:
-        """Whatever may still come of the input: tell the other side that it has ended."""
+        """Send END, even if more input could come."""
         with self._lock:
-            if not self.has_told:
+            if not self.has_sent_end:
                 self._channel.send(END)
-                self.has_told = True
+                self.has_sent_end = True
 
     def _run(self) -> None:
         try:
@@ -174,7 +174,7 @@ class Sender:
             self.is_at_end = True
             self.end()
         except ChannelClosedError:
-            return  # the main thread sees that itself
+            return  # the main thread notices it, too
         except (click.ClickException, JsonBusError) as error:
             self.failure = error
             self._channel.abort()
@@ -185,7 +185,7 @@ class Sender:
         for message in messages:
             try:
                 with self._lock:
-                    if self.has_told:
+                    if self.has_sent_end:
                         return
                     self._channel.send(message)
             except (PayloadError, MessageTooLargeError) as error:
@@ -197,7 +197,10 @@ class Sender:
 
 
 class Copier:
-    """Copies both ways until both sides' inputs have ended; `closing` is called before the end."""
+    """Copies both ways until the inputs of both sides have ended.
+
+    `closing` is called before the channel is closed.
+    """
 
     def __init__(
         self,
@@ -220,7 +223,7 @@ class Copier:
         self._sender = Sender(channel, source, meter, self._input_ended)
 
     def run(self) -> None:
-        """Raises ChannelFailed or ChannelClosedError unless everything arrived, both ways."""
+        """Copy. Raises ChannelFailed or ChannelClosedError unless everything arrived, both ways."""
         try:
             self._sender.start()
             try:
@@ -236,7 +239,7 @@ class Copier:
             raise
 
     def _input_ended(self) -> None:
-        """By the sender's thread: if the other input has ended, too, the main thread only waits."""
+        """Close the channel if the other input has ended, too. Runs in the sender's thread."""
         if self._has_other_ended:
             self._channel.close(timeout=0.0)
 
@@ -253,7 +256,7 @@ class Copier:
                 self._has_other_ended = True
                 if self._source.is_terminal:
                     self._sender.end()
-                if self._sender.has_told:
+                if self._sender.has_sent_end:
                     self._close()
                     return
             else:
@@ -261,7 +264,7 @@ class Copier:
 
     def _write(self, message: Any) -> None:
         if self._has_other_ended:
-            raise ChannelFailed(f"{self._name} sent something behind its empty last message")
+            raise ChannelFailed(f"{self._name} sent something after its empty last message")
         if isinstance(message, bytes) is not self._is_raw:
             raise ChannelFailed(
                 f"{self._name} sent JSON, not bytes: leave out --raw"
@@ -278,17 +281,19 @@ class Copier:
             self._output.flush()
 
     def _is_useless(self) -> bool:
-        """Whether all that is left to do is to write what nobody reads."""
-        return (self._sender.has_told or self._source.is_terminal) and not self._output.has_reader()
+        """Return True if all that is left to do is to write what nobody reads."""
+        return (
+            self._sender.has_sent_end or self._source.is_terminal
+        ) and not self._output.has_reader()
 
     def _judge(self, error: ChannelClosedError) -> None:
-        """The channel is closed: is that all right?"""
+        """Raise an error unless the channel was closed after everything had arrived."""
         sender = self._sender
         if sender.failure is not None:
             raise sender.failure
         if error.is_lost:
             raise error
-        if not error.is_closed_here:  # the sender's thread does it when all is said
+        if not error.is_closed_here:  # else the sender's thread closed it at the end
             if not self._source.is_terminal:
                 sender.wait(END_S)
                 if not sender.is_at_end:
@@ -297,12 +302,12 @@ class Copier:
                     )
             if sender.count and not self._has_other_ended:
                 raise ChannelFailed(
-                    f"{self._name} closed the channel, and did not say that it got everything"
+                    f"{self._name} closed the channel without confirming that it got everything"
                 )
         self._close()
 
     def _close(self) -> None:
-        """Both inputs have ended: see that all of this one has arrived, however long that takes."""
+        """Close the channel and wait until everything has arrived, however long that takes."""
         self._closing()
         while not self._channel.close(timeout=signals.CHECK_S):
             signals.check()
@@ -311,7 +316,7 @@ class Copier:
                 return
 
     def _find_out_why(self) -> None:
-        """It is not confirmed that everything arrived."""
+        """Raise the reason why it is not confirmed that everything arrived, if there is one."""
         try:
             self._channel.receive(timeout=0.0)
         except ChannelClosedError as error:
@@ -321,10 +326,10 @@ class Copier:
                 raise ChannelFailed(
                     f"the connection was lost before {self._name} confirmed that everything arrived"
                 ) from None
-            # Else the other side was first to close, behind its END: it has everything.
+            # Else the other side closed first, after its END: it has everything.
 
     def _end_without_reader(self) -> None:
-        """Nobody reads standard output any more; what was sent before still has to arrive."""
+        """Nobody reads standard output any more; see that what was sent arrives."""
         if not self._sender.count:
             self._channel.abort()
             return
@@ -335,12 +340,12 @@ class Copier:
 
 
 def _open_stdin() -> IO[bytes]:
-    """Standard input with a buffer of its own.
+    """Open standard input with its own buffer.
 
-    A thread that waits in a read holds the lock of its buffer. That of sys.stdin is wanted by the
-    interpreter when it ends, which would be a fatal error.
+    A thread that waits in a read holds the lock of the buffer. The interpreter needs the lock of
+    sys.stdin at its end, and not getting it would be a fatal error.
     """
     try:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:
-        return sys.stdin.buffer  # it was replaced by something in memory
+        return sys.stdin.buffer  # it is something in memory

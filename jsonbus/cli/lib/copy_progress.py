@@ -1,4 +1,4 @@
-"""How far copying is: a line for each direction, on standard error."""
+"""Shows the progress of copying bytes: a line for each direction, on standard error."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rich.text import Text
 
 from .channel_copy import Meter
 
-#: What is over sooner needs no bar.
+#: Copying that ends sooner shows no bar.
 SHOWN_AFTER_S = 1.0
 
-#: How often the figures are renewed.
+#: How often the figures are updated.
 RENEWED_EVERY_S = 0.1
 
 
 class ProgressMeter(Meter):
-    """A meter that shows itself. `total` is what there is to send, where that is known.
+    """A meter with a progress bar. `total` is the number of bytes to send, if known.
 
-    Counting is for the two threads that copy: one of them renews what is shown, the other goes on.
-    With `gives_way`, what comes is shown on the same screen: then this is shown only until then.
+    Two threads count; whichever gets the lock updates the bar, the other continues copying. With
+    `gives_way`, received data goes to the same screen, so the bar ends when the first data comes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ProgressMeter(Meter):
         self._lock = threading.Lock()
         self._shown_at = monotonic() + (0.0 if at_once else SHOWN_AFTER_S)
         self._renewed_at = -math.inf
-        # Figures are kept from the beginning, for rates that hold from the beginning.
+        # Counted from the beginning, so that the rates are right when the bar appears.
         self._progress = _make_progress()
         self._tasks: dict[str, TaskID] = {}
 
@@ -61,7 +61,7 @@ class ProgressMeter(Meter):
             self._renew()
 
     def stop(self) -> None:
-        """Show the last figures, if any were shown, and no more."""
+        """Show the last figures, if any were shown, and stop."""
         with self._lock:
             if self._is_shown and self._renewed_at < math.inf:
                 self._show()
@@ -111,7 +111,7 @@ def _make_progress() -> Progress:
 
 
 class _Amount(ProgressColumn):
-    """So many bytes, of so many where that is known."""
+    """The number of bytes copied, and of how many, if known."""
 
     def render(self, task: Task) -> Text:
         shown = decimal(int(task.completed))
@@ -119,7 +119,7 @@ class _Amount(ProgressColumn):
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """Nothing where it cannot be known."""
+    """The remaining time; empty if the total is unknown."""
 
     def render(self, task: Task) -> Text:
         return Text("") if task.total is None else super().render(task)

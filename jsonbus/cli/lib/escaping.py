@@ -1,7 +1,7 @@
-"""Text from the network in the cells of a terminal.
+"""Makes text from the network safe for the cells of a terminal.
 
-It must neither command the terminal nor move what stands beside it. What has no width of its own,
-such as joiners of emoji, is left out; all else is as wide as rich takes it to be.
+It must neither control the terminal nor move what stands beside it. Characters without a width,
+such as joiners of emoji, are left out; all others are as wide as rich takes them to be.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _WIDTHLESS = re.compile("[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u2060-\u2
 
 
 def clean(text: str) -> str:
-    """Text from the network as one line that every terminal shows alike."""
+    """Return the text as one line that every terminal shows alike."""
     if text.isascii() and text.isprintable():
         return text
     return printable(_WIDTHLESS.sub("", text))
 
 
 def fit(text: str, width: int) -> str:
-    """The text in exactly this many cells; one that is cut ends with "…"."""
+    """Return the text in exactly this many cells; if it is cut, it ends with "…"."""
     if text.isascii():
         if len(text) <= width:
             return text.ljust(width)
         return f"{text[: width - 1]}…" if width > 0 else ""
     from rich.cells import cell_len, set_cell_size
 
-    # What has no width may be any number of characters: not all of them are looked at.
+    # Any number of characters may have no width: do not look at all of them.
     text = text[: 4 * width + 8]
     if cell_len(text) <= width:
         return set_cell_size(text, width)

@@ -1,4 +1,4 @@
-"""Lines of standard input, each a value to publish or to send."""
+"""Reads the lines of standard input, each a value to publish or to send."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .values import LOSSES_KEY, is_printed_message, parse_json, shorten
 #: A topic and the value to publish to it.
 Pair = tuple[str, Any]
 
-#: More than any value may have; beyond, a line is refused instead of filling the memory.
+#: More than any value may have; a longer line is refused instead of filling the memory.
 LINE_BYTES_MAX = 32 << 20
 
-#: Refused lines that are told one by one; a binary file has a million of them.
+#: Refused lines that are reported one by one; a binary file has a million of them.
 REFUSALS_TOLD_MAX = 10
 
 
-#: How a line of a recording begins that is no value.
+#: The beginning of a line of a recording that is not a value.
 _LOSSES = f'{{"{LOSSES_KEY}":'.encode()
 
 
 class ValueReader:
-    """Reads JSON values; tells about lines that are none and goes on with the next.
+    """Reads JSON values. Lines that are not JSON are reported and skipped.
 
-    `done` is what happens to a value, and does not to a line that is refused.
+    `done` says what is done with a value, for the report of a line that is refused.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ValueReader:
         done: str = "published",
         line_bytes_max: int | None = None,
     ) -> None:
-        #: Lines of which nothing became.
+        #: Number of lines that were refused.
         self.refused = 0
         self._stream = stream
         self._done = done
@@ -57,20 +57,20 @@ class ValueReader:
             note(f"{self.refused:,} lines were not {self._done}")
 
     def refuse(self, reason: str) -> None:
-        """Tell why nothing becomes of the line that was read last."""
+        """Report why the line that was read last is refused."""
         self.refused += 1
         if self.refused <= REFUSALS_TOLD_MAX:
             note(f"line {self._number:,} is not {self._done}: {reason}")
 
     def _read(self, line: str) -> Any:
-        """What a line stands for; raises ValueError."""
+        """Return the value of a line. Raises ValueError."""
         try:
             return parse_json(line)
         except ValueError as error:
             raise ValueError(f"{shorten(line)} is not JSON: {error}") from None
 
     def _lines(self, stream: IO[bytes]) -> Iterator[bytes]:
-        """Lines without their end; empty ones and those that are too long are passed over."""
+        """Yield lines without their line end; skip empty ones, refuse those that are too long."""
         bytes_max = self._line_bytes_max
         while line := self._read_line(stream):
             self._number += 1
@@ -93,14 +93,14 @@ class ValueReader:
 class LineReader(ValueReader):
     """Reads pairs of topic and value.
 
-    With is_text, every line is a text for `topic`. Else a line is JSON: an object that `sub`
-    printed has its own topic; other values are for `topic`; without `topic`, any object with the
-    keys topic and value will do, and nothing else.
+    With `is_text`, every line is a text for `topic`. Otherwise a line is JSON: an object that `sub`
+    printed has its own topic, other values are for `topic`. Without `topic`, a line must be an
+    object with the keys topic and value.
     """
 
     def __init__(self, topic: str | None, *, is_text: bool = False) -> None:
         if is_text and topic is None:
-            raise click.UsageError("--text needs a TOPIC: lines of text carry none")
+            raise click.UsageError("--text needs a TOPIC: lines of text have none")
         super().__init__()
         self._topic = topic
         self._is_text = is_text
@@ -118,5 +118,5 @@ class LineReader(ValueReader):
             if has_topic:
                 return value["topic"], value["value"]
         if self._topic is None:
-            raise ValueError('it is no object {"topic": ..., "value": ...}; or give a TOPIC')
+            raise ValueError('it is not an object {"topic": ..., "value": ...}; or give a TOPIC')
         return self._topic, value

@@ -1,4 +1,4 @@
-"""--log-file: what a command that stays has to tell, in a file as well."""
+"""`--log-file`: writes the log of a command to a file, too."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 
 from ..command import note
 
-#: The current file, and so many older ones beside it.
+#: Size of a file, and the number of older files that are kept.
 LOG_BYTES_MAX = 10_000_000
 LOG_FILES_MAX = 5
 
-#: Who tells of what nobody expected: exceptions that nobody caught, descriptors that ran out.
+#: Loggers of unexpected things: exceptions that nobody caught, no descriptors left.
 OTHER_LOGS = ("asyncio", "uvicorn")
 
 Tell = Callable[[str], None]
@@ -24,10 +24,10 @@ Tell = Callable[[str], None]
 
 @contextmanager
 def log_to(path: Path | None) -> Iterator[Tell]:
-    """Log to that file, too, if there is one; raises click.UsageError if it cannot be written.
+    """Log to that file, too, if it is given. Raises click.UsageError if it cannot be written.
 
-    What it gives is `note` for standard error and the file: where a command began and ended is the
-    first that is looked for in a log. The file has it also with -q.
+    Yields a function like `note` that writes to standard error and to the file, because people look
+    for the start and the end of a command in its log. The file has these lines even with -q.
     """
     if path is None:
         yield note
@@ -44,7 +44,7 @@ def log_to(path: Path | None) -> Iterator[Tell]:
 
     def tell(text: str) -> None:
         note(text)
-        # Not by the logger: its lines go to standard error as well, where this has been told.
+        # Not through the logger: its lines go to standard error, too, where `note` wrote this.
         handler.handle(logging.LogRecord("jsonbus", logging.INFO, __file__, 0, text, None, None))
 
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def log_to(path: Path | None) -> Iterator[Tell]:
         _add_handler(stack, "jsonbus", handler)
         for name in OTHER_LOGS:
             _add_handler(stack, name, handler)
-            # On standard error Python itself shows it, but only while nobody else takes it.
+            # Python shows these on standard error, but only while they have no other handler.
             if logging.lastResort is not None:
                 _add_handler(stack, name, logging.lastResort)
         yield tell

@@ -1,7 +1,7 @@
-"""Measuring topics: what `hz` and `bw` have in common.
+"""The common part of `hz` and `bw`: a line per topic and interval.
 
-A line per topic and interval: a table on a terminal, JSON in a pipe. What each command shows of a
-topic is in its own file.
+The lines are a table on a terminal, and JSON in a pipe. Each command says in its own file what it
+shows of a topic.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .observer import SILENCE_S, Observer, observer_options, open_observer
 from .output import Output
 from .parameters import Figure
 
-#: After so many lines a table on a terminal tells its columns again.
+#: After this many lines a table on a terminal repeats its headings.
 HEADING_EVERY = 20
 
-#: How often it is looked whether there were --count messages.
+#: How often to check whether --count messages have come.
 ENOUGH_S = 0.05
 
-#: A topic's column on a terminal.
+#: Least width of the topic's column on a terminal.
 TOPIC_WIDTH_MIN = 12
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 class Line(NamedTuple):
-    """What a line is about."""
+    """The figures of one line."""
 
     topic: str
     view: IntervalView
@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What one of the commands shows."""
+    """What a command shows of a topic."""
 
     #: Headings and widths of the figures between topic and messages.
     columns: tuple[tuple[str, int], ...]
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
 
 
 def measure_options(function: F) -> F:
-    """The options of both."""
+    """Add the options of both commands."""
     for option in (
         click.option(
             "--window",
@@ -67,7 +67,7 @@ def measure_options(function: F) -> F:
             metavar="N",
             default=1_000,
             show_default=True,
-            help="Figures are about the last N messages of each publisher.",
+            help="Measure over the last N messages of each publisher.",
         ),
         click.option(
             "--interval",
@@ -75,7 +75,7 @@ def measure_options(function: F) -> F:
             metavar="SECONDS",
             default=1.0,
             show_default=True,
-            help="Time from one line to the next.",
+            help="Time between two lines.",
         ),
         click.option(
             "-d",
@@ -89,7 +89,7 @@ def measure_options(function: F) -> F:
             "--count",
             type=click.IntRange(min=1),
             metavar="N",
-            help="End after N messages, of all topics together.",
+            help="End after N messages of all topics together.",
         ),
     ):
         function = option(function)
@@ -97,7 +97,7 @@ def measure_options(function: F) -> F:
 
 
 class Measurement:
-    """One run of one of the commands."""
+    """One run of `hz` or `bw`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Measurement:
         self._lines = 0
 
     def run(self) -> None:
-        """Print lines until there were enough messages, the time is over, or nobody reads."""
+        """Print lines until there were enough messages, time is up, or nobody reads."""
         was_interrupted = False
         with open_observer(
             self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
@@ -224,4 +224,4 @@ class Measurement:
     def _report(self, observer: Observer) -> None:
         observer.report_losses()
         if self._topics.forgotten:
-            note(f"{self._topics.forgotten:,} topics made room for others: name fewer of them")
+            note(f"{self._topics.forgotten:,} topics were dropped for want of room: name fewer")

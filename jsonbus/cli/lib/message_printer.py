@@ -1,9 +1,8 @@
-"""Messages on their way from subscriptions to standard output.
+"""Prints the messages of a subscription to standard output.
 
-The bus's workers bring messages, the main thread prints them: it is the one that Ctrl-C
-interrupts, also while it waits for a full pipe. Between them is a small inbox. When it is full the
-workers wait, and the subscription's own mailbox fills up; it is bounded, too, and counts what it
-drops.
+Workers of the bus put messages into a small inbox, and the main thread prints them, because Ctrl-C
+interrupts the main thread even while it waits for a full pipe. When the inbox is full, the workers
+wait and the mailbox of the subscription fills up; that is bounded, too, and counts what it drops.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ..command import note
 from .output import Output
 from .values import message_to_json, printable, to_json
 
-#: Messages that one subscription keeps while the output is slow; a burst of a few MB.
+#: Messages queued by a subscription while the output is slow: a burst of a few MB.
 MAILBOX_MESSAGES_MAX = 10_000
 
 #: Messages between the workers and the main thread.
@@ -28,7 +27,7 @@ INBOX_MESSAGES_MAX = 1_000
 
 
 class Inbox:
-    """Messages that workers bring and the main thread takes."""
+    """Messages on the way from the workers to the main thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,7 +35,7 @@ class Inbox:
         self._is_closed = False
 
     def put(self, message: jsonbus.Message) -> None:
-        """Add a message, as soon as there is room; for workers."""
+        """Add a message as soon as there is room; called by workers."""
         with self._changed:
             while len(self._messages) >= INBOX_MESSAGES_MAX and not self._is_closed:
                 self._changed.wait()
@@ -44,7 +43,7 @@ class Inbox:
             self._changed.notify_all()
 
     def take(self, timeout_s: float) -> list[jsonbus.Message]:
-        """All messages that are there; waits for the first one."""
+        """Return all messages; waits for the first one."""
         with self._changed:
             self._changed.wait_for(lambda: self._messages, timeout_s)
             taken = list(self._messages)
@@ -53,14 +52,14 @@ class Inbox:
             return taken
 
     def close(self) -> None:
-        """Nobody takes any more: let the workers go."""
+        """Release the workers: nothing is taken any more."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
 
 class MessagePrinter:
-    """Prints the messages of some patterns."""
+    """Prints the messages of patterns."""
 
     def __init__(
         self, bus: jsonbus.Bus, patterns: Sequence[str], output: Output, *, value_only: bool = False
@@ -73,7 +72,7 @@ class MessagePrinter:
         self._subscription = bus.subscribe(patterns, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
 
     def run(self, count: int | None = None, timeout_s: float | None = None) -> None:
-        """Print until there were `count` messages, the time is over, or the reader has gone."""
+        """Print until there were `count` messages, time is up, or the reader has gone."""
         deadline = None if timeout_s is None else monotonic() + timeout_s
         try:
             while count is None or self.printed < count:
@@ -121,5 +120,5 @@ class MessagePrinter:
             note(f"{stats['messages_lost']:,} messages of other nodes were lost on the way")
         if stats["messages_given_up"]:
             note(
-                f"{stats['messages_given_up']:,} messages of reliable topics were asked for in vain"
+                f"{stats['messages_given_up']:,} messages of reliable topics could not be repaired"
             )

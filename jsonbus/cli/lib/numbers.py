@@ -1,10 +1,10 @@
-"""Figures as people read them, in few characters."""
+"""Formats counts, fractions and ages for people, in few characters."""
 
 from __future__ import annotations
 
 
 def count(number: float) -> str:
-    """A figure in at most 6 characters: 0, 0.25, 12.5, 1234, 12.3k, 4.56M."""
+    """Return a number in at most 6 characters: 0, 0.25, 12.5, 1234, 12.3k, 4.56M."""
     if number >= 99_950:
         for unit in "kMGTP":
             number /= 1000

@@ -1,7 +1,7 @@
-"""Looking on: what `top`, `hz` and `bw` have in common, and `record --passive` in part.
+"""Joins the bus to observe it: for `top`, `hz` and `bw`, and in part for `record --passive`.
 
-They never change what they look at. A passive subscription asks for nothing, so that what they see
-is what travels for others; `--subscribe` makes it an ordinary one.
+Observing changes nothing. A passive subscription asks for nothing, so it sees only what is sent for
+other nodes; `--subscribe` makes it an ordinary one.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from jsonbus.config import BusSettings
 from ..command import note
 from .parameters import show_address
 
-#: Messages that wait while a screen is drawn: a second of the fastest bus.
+#: Messages queued while a screen is drawn: a second of the fastest bus.
 MAILBOX_MESSAGES_MAX = 100_000
 
-#: After so long without a message people are told what may be the reason.
+#: After this time without a message, the likely reason is shown.
 SILENCE_S = 2.0
 
-#: Nodes that publish much tell their totals every 12 seconds; so they are asked: this often, but on
-#: a large bus so that no more than so many answers come in a second.
+#: Nodes that publish much report their totals only every 12 seconds, so they are asked: this often,
+#: but on a large bus so that no more than ANSWERS_PER_S answers come in a second.
 ASK_S = 2.0
 ANSWERS_PER_S = 50
 
-#: What is looked at unless told otherwise.
+#: The default pattern.
 EVERYTHING = "**"
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 def observer_options(function: F) -> F:
-    """The argument and the option that all of them have."""
+    """Add the argument and the option that all observing commands have."""
     function = click.option(
         "--subscribe",
         "is_subscribing",
         is_flag=True,
-        help="Subscribe for real: what nobody else wants is sent, too, and lost messages of "
+        help="Subscribe, so that topics nobody else wants are sent, too, and lost messages of "
         "reliable topics are sent again.",
     )(function)
     return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")(function)
 
 
 class Observer:
-    """A bus that is looked at."""
+    """A bus that is observed."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Observer:
 
     @property
     def address(self) -> str:
-        """Which bus it is."""
+        """Group and port of the bus."""
         return show_address(self.bus.config.group, self.bus.config.port)
 
     def nodes(self) -> list[jsonbus.NodeInfo]:
-        """Who is there; asks them for their totals, which come with one of the next calls."""
+        """Return the nodes, and ask them for their totals, which a later call will contain."""
         nodes = self.bus.nodes()
         now = monotonic()
         if now - self._asked_at >= max(ASK_S, len(nodes) / ANSWERS_PER_S):
@@ -90,12 +90,12 @@ class Observer:
 
     @property
     def dropped(self) -> int:
-        """Messages that came faster than they could be counted."""
+        """Number of messages that came faster than they could be counted."""
         return self._subscription.dropped
 
     @property
     def silence(self) -> str:
-        """Why nothing may come."""
+        """The likely reason why nothing is seen."""
         what = "nothing flows"
         if self.patterns != (EVERYTHING,):
             what += f" that matches {', '.join(self.patterns)}"
@@ -104,13 +104,13 @@ class Observer:
         return f"{what}: nobody publishes, or nobody wants it; --subscribe asks for it"
 
     def report_silence(self) -> None:
-        """Tell that on standard error, once."""
+        """Print that reason on standard error, once."""
         if not self._is_silence_reported:
             self._is_silence_reported = True
             note(self.silence)
 
     def report_losses(self) -> None:
-        """In the end: what was not counted."""
+        """Report at the end how many messages were not counted."""
         if self.dropped:
             note(f"{self.dropped:,} messages were not counted: they came too fast for this machine")
 
@@ -123,7 +123,7 @@ def open_observer(
     *,
     is_subscribing: bool,
 ) -> Iterator[Observer]:
-    """Join the bus and look on; `take` is called with messages in a thread of the bus."""
+    """Join the bus; `take` is called with messages in a thread of the bus."""
     for pattern in patterns:
         jsonbus.check_pattern(pattern)
     if not is_subscribing:
@@ -133,17 +133,17 @@ def open_observer(
 
 
 def observer_settings(settings: BusSettings, remedy: str) -> BusSettings:
-    """In mode basic a node gets everything: all others would send what nobody wants.
+    """Return the settings without mode basic.
 
-    In the other modes it hears basic nodes just as well. So who chooses basic for this command is
-    told, with the remedy for who wants all that; where the environment chooses it for all, as on a
-    bus that is basic, another one is taken.
+    A node in mode basic gets everything, so all others would send what nobody wants; in the other
+    modes it hears basic nodes just as well. `--mode basic` is therefore refused with a remedy. If
+    only the environment asks for basic, as on a bus that is basic, mode delayed is used.
     """
     if config.load(**settings).mode != "basic":
         return settings
     if "mode" in settings:
         raise click.UsageError(
             "a node in mode basic makes all others send everything, which changes what there is "
-            f"to see: leave --mode basic out, or {remedy} if that is wanted"
+            f"to see: leave out --mode basic, or {remedy} if you want that"
         )
     return {**settings, "mode": "delayed"}

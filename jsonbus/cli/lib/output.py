@@ -1,6 +1,6 @@
-"""Results on standard output: JSON lines for programs, readable lines for people.
+"""Writes results to standard output: JSON lines for programs, readable lines for people.
 
-What is not a result (status, errors, the log) goes to standard error and not through here.
+Status, errors and the log go to standard error, not through here.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ import click
 
 from .values import printable, to_json
 
-#: What a table shows in one place: a line, or several under each other, the first one of note.
+#: A cell of a table: one line, or several, of which the first is the important one.
 Cell = str | tuple[str, ...]
 
 
 class Output:
-    """Standard output, as it is while one command runs.
+    """Standard output while one command runs.
 
-    Writing raises BrokenPipeError when whoever read has gone; that is the command's clean end.
+    Writing raises BrokenPipeError when the reader has gone, which ends the command cleanly.
     """
 
     def __init__(self) -> None:
-        #: Whether people read it; else a program does.
+        #: True if people read it, False if a program does.
         self.is_terminal = sys.stdout.isatty()
         self._has_colour = self.is_terminal and not os.environ.get("NO_COLOR")
         self._bytes: IO[bytes] = sys.stdout.buffer
 
     def write_line(self, line: str) -> None:
-        """Add a line; it is seen after `flush`. UTF-8 whatever the locale, as JSON demands."""
-        with _telling_what_failed():
+        """Add a line, to be flushed later. Always UTF-8, as JSON demands, whatever the locale."""
+        with _errors_named():
             self._bytes.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def write_bytes(self, data: bytes) -> None:
-        """Add bytes as they are; they are seen after `flush`."""
-        with _telling_what_failed():
+        """Add bytes as they are, to be flushed later."""
+        with _errors_named():
             self._bytes.write(data)
 
     def flush(self) -> None:
-        with _telling_what_failed():
+        with _errors_named():
             self._bytes.flush()
 
     def let_go(self) -> None:
-        """After Ctrl-C: what is not flushed yet goes out if it can at once, else it is forgotten.
+        """After Ctrl-C: flush if that is possible at once, else discard the rest.
 
-        A reader that does not read would hold up the end for ever.
+        A reader that does not read would otherwise block the end for ever.
         """
         descriptor = self._descriptor()
         if descriptor is None or _poll(descriptor, select.POLLOUT) & select.POLLOUT:
@@ -59,18 +59,18 @@ class Output:
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
     def write_result(self, result: object) -> None:
-        """Add one JSON line."""
+        """Add a JSON line."""
         self.write_line(to_json(result))
 
     def write_results(self, results: Iterable[object]) -> None:
-        """One JSON line for each, and flush."""
+        """Write a JSON line for each, and flush."""
         for each in results:
             self.write_result(each)
         self.flush()
 
     @property
     def columns(self) -> int:
-        """How many characters a line of the terminal has."""
+        """The width of the terminal, in characters."""
         return shutil.get_terminal_size().columns
 
     def write_table(
@@ -80,8 +80,8 @@ class Output:
         *,
         figures: Container[str] = (),
     ) -> None:
-        """A table for people, and flush. Columns of figures stand to the right, and whole."""
-        # Imported by those who look at a table: it takes as long as all the rest together.
+        """Write a table for people. Columns of figures are right-aligned and never wrapped."""
+        # Imported only for a table: it takes as long as all other imports together.
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
@@ -107,13 +107,13 @@ class Output:
         Console(highlight=False).print(table)
 
     def style(self, text: str, code: str) -> str:
-        """The text in a colour or weight, by its ANSI code; as it is where colours do not serve."""
+        """Return the text in a colour or weight, by its ANSI code, if the output has colours."""
         return f"\x1b[{code}m{text}\x1b[0m" if self._has_colour else text
 
     def has_reader(self) -> bool:
-        """False once whoever read the pipe has gone.
+        """Return False once the reader of the pipe has gone.
 
-        Writing would tell, too, but only when there is something to write.
+        Writing would show that, too, but only when there is something to write.
         """
         descriptor = self._descriptor()
         if self.is_terminal or descriptor is None:
@@ -121,7 +121,7 @@ class Output:
         return not _poll(descriptor, 0) & (select.POLLERR | select.POLLHUP)
 
     def _descriptor(self) -> int | None:
-        """The file descriptor, where the system can be asked about it."""
+        """Return the file descriptor, or None if it cannot be polled."""
         try:
             return sys.stdout.fileno() if hasattr(select, "poll") else None
         except OSError:
@@ -135,7 +135,7 @@ def _poll(descriptor: int, asked: int) -> int:
 
 
 @contextmanager
-def _telling_what_failed() -> Iterator[None]:
+def _errors_named() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:

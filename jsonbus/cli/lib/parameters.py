@@ -1,4 +1,4 @@
-"""Kinds of options that several commands have, and addresses as they are shown."""
+"""Types of options that several commands have, and addresses as text."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from jsonbus.config import read_bytes
 
 
 class Figure(click.FloatRange):
-    """A number in a range, which "nan" and "inf" are not."""
+    """A finite number in a range; "nan" and "inf" are refused."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
 def read_size(text: str) -> int:
-    """A number of bytes, with k, M or G."""
+    """Return a number of bytes, written with k, M or G."""
     try:
         size = int(read_bytes(text))
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise click.BadParameter(f"{text!r} is no number of bytes: use 64k, 500M, 20G")
+        raise click.BadParameter(f"{text!r} is not a number of bytes: use 64k, 500M, 20G")
     return size
 
 

@@ -1,6 +1,6 @@
-"""How far recording or replaying is: one line on standard error that renews itself.
+"""Shows the progress of recording or replaying: one line on standard error, updated in place.
 
-The figures are pulled by a thread of rich's: who records and replays does not wait for the screen.
+A thread of rich fetches the figures, so that recording and replaying never wait for the screen.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ..command import is_quiet
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: What is over sooner needs no bar.
+#: Work that ends sooner shows no bar.
 SHOWN_AFTER_S = 1.0
 
-#: Over how long the rate is taken.
+#: The rate is taken over these seconds.
 RATE_S = 3.0
 
 RENEWED_PER_S = 5
@@ -29,7 +29,7 @@ RENEWED_PER_S = 5
 
 @dataclass(slots=True)
 class Figures:
-    """What is shown."""
+    """The figures to show."""
 
     messages: int = 0
     size: int | None = None  # bytes written
@@ -39,7 +39,7 @@ class Figures:
 
 
 class TrafficProgress:
-    """Shows figures while it is entered, if standard error is a terminal; not with -q."""
+    """Shows figures within a with block, if standard error is a terminal; not with -q."""
 
     def __init__(self, title: str, figures: Callable[[], Figures]) -> None:
         self._title = title
@@ -49,8 +49,8 @@ class TrafficProgress:
 
     def __enter__(self) -> TrafficProgress:
         if sys.stderr.isatty() and not is_quiet():
-            # Imported by those who look at it: it takes as long as all the rest together. And now,
-            # not while messages are due.
+            # Imported only if it is shown: it takes as long as all other imports together. And
+            # now, not while messages are due.
             from rich.console import Console
             from rich.live import Live
 
@@ -72,7 +72,7 @@ class TrafficProgress:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """The line as it is now."""
+        """Return the line as it is now."""
         from rich.filesize import decimal
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -107,7 +107,7 @@ class TrafficProgress:
 
 
 def show_seconds(seconds: float) -> str:
-    """1:02, or with hours 1:02:03."""
+    """Return 1:02, or with hours 1:02:03."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,4 +1,4 @@
-"""JSON text as people type it, and as we print it."""
+"""Reads JSON as people type it, and writes it as commands print it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import click
 
 import jsonbus
 
-#: What `sub` prints of a message; `pub` knows such objects by these keys.
+#: The keys of a message that `sub` prints; `pub` recognizes such objects by them.
 MESSAGE_KEYS = ("topic", "value", "node", "name", "sequence", "sent_at", "received_at")
 
-#: Only in a message that is retained: true. The others look as they always did.
+#: Only in a retained message, with the value true.
 RETAINED_KEY = "retained"
 
-#: What messages may have besides: the second is in recordings.
+#: Further keys that a message may have: the second is in recordings.
 FURTHER_KEYS = frozenset({RETAINED_KEY, "incarnation"})
 
-#: The only key of a line in a recording that is no message, but tells how many are missing.
+#: The only key of a line in a recording that is not a message but counts lost ones.
 LOSSES_KEY = "jsonbus.losses"
 
-# Text from the network must not command the terminal: control characters that JSON does not escape,
-# and the ones that reverse the direction of what follows.
+# Text from the network must not control the terminal: control characters that JSON does not escape,
+# and characters that reverse the direction of text.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text; raises ValueError with the reason in a few words.
+    """Return the value of a JSON text. Raises ValueError with the reason in a few words.
 
     Stricter than Python: NaN and Infinity are not JSON, and a number too large for a float would
     become one of them.
@@ -44,33 +44,33 @@ def parse_json(text: str) -> Any:
 
 
 def parse_argument(text: str, is_text: bool = False) -> Any:
-    """The value of an argument VALUE; raises a usage error that tells how to write it."""
+    """Return the value of an argument VALUE. Raises a usage error that shows how to write it."""
     if is_text:
         return text
     try:
         return parse_json(text)
     except ValueError as error:
         raise click.BadParameter(
-            f"{shorten(text)} is not JSON: {error}. A text is written with quotes inside "
+            f"{shorten(text)} is not JSON: {error}. Write a text with quotes inside "
             f"quotes: '\"hello\"'",
             param_hint="VALUE",
         ) from None
 
 
 def to_json(value: object) -> str:
-    """One line of compact JSON."""
+    """Return one line of compact JSON."""
     return _encode(value)
 
 
 def to_readable_json(value: object) -> str:
-    """JSON over several lines, fit for a terminal."""
+    """Return JSON over several lines, safe for a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def message_to_json(message: jsonbus.Message) -> str:
-    """The line that `sub` prints into a pipe, and that `pub` understands."""
-    # Written out: for each message, this takes two thirds of the time that a loop would.
+    """Return the line that `sub` prints into a pipe, and that `pub` understands."""
+    # Written out, because it runs for every message: a loop takes half as long again.
     printed = {
         "topic": message.topic,
         "value": message.value,
@@ -86,18 +86,18 @@ def message_to_json(message: jsonbus.Message) -> str:
 
 
 def is_printed_message(value: dict[str, Any]) -> bool:
-    """Whether it is what `message_to_json` made of a message, or a recording did."""
+    """Return True if `message_to_json` or a recording wrote this object."""
     keys = value.keys()
     return keys - FURTHER_KEYS == set(MESSAGE_KEYS) and isinstance(value["topic"], str)
 
 
 def printable(text: str) -> str:
-    """The text with everything escaped that could command a terminal."""
+    """Return the text with everything escaped that could control a terminal."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def shorten(text: str, length_max: int = 60) -> str:
-    """The text as it may stand in a message to people."""
+    """Return the text, printable and cut, for use in a message to people."""
     text = printable(text)
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 

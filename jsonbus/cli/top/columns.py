@@ -1,4 +1,4 @@
-"""What the two tables of `top` show, and in which order."""
+"""The columns of the two tables of `top`, and their orders."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .preview import preview
 
 
 class Column(NamedTuple):
-    """One column. A width of 0 takes what the others leave; `weight` says how much of that."""
+    """One column. Columns of width 0 share the rest of the line by `weight`."""
 
     key: str
     heading: str
     width: int
     show: Callable[[Any, int], str]
-    #: What the rows are sorted by; None: they cannot be.
+    #: Key to sort the rows by; None if that is not possible.
     order: Callable[[Any], Any] | None
     is_figure: bool = True
-    #: Whether the largest comes first.
+    #: The largest comes first.
     is_descending: bool = True
-    #: Left out first where it is narrow; 0 never is.
+    #: On a narrow terminal the highest rank is left out first; 0 never is.
     rank: int = 0
     weight: int = 1
-    #: Only from this many columns of the terminal on.
+    #: Shown only if the terminal has at least this many columns.
     columns_min: int = 0
 
 
@@ -117,13 +117,13 @@ NODE_COLUMNS = (
 
 
 class Table(NamedTuple):
-    """A kind of rows: how they are taken from a picture, and known again in the next one."""
+    """One of the tables: how to take its rows from a picture, and recognize them in the next."""
 
     name: str
     columns: tuple[Column, ...]
     rows: Callable[[Picture], list[Any]]
     identity: Callable[[Any], str]
-    #: What a filter looks at.
+    #: The text that a filter is applied to.
     words: Callable[[Any], str]
     order: str
 

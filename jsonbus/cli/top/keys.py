@@ -1,11 +1,11 @@
-"""Bytes from a terminal to names of keys."""
+"""Turns bytes from a terminal into names of keys."""
 
 from __future__ import annotations
 
 import codecs
 import re
 
-#: What follows ESC, and the key's name. Terminals do not agree, so there are several of some.
+#: What follows ESC -> the name of the key. Terminals differ, so some keys have several.
 _SEQUENCES = {
     "[A": "up", "OA": "up",
     "[B": "down", "OB": "down",
@@ -28,7 +28,7 @@ _INCOMPLETE = re.compile(r"(\[[0-?]*[ -/]*|O)?")
 
 
 class KeyReader:
-    """Takes bytes as they come, and gives keys: a printable character, or a name."""
+    """Takes bytes as they come, and returns keys: printable characters, or names."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -36,11 +36,11 @@ class KeyReader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is an ESC that may be a key, or the beginning of a sequence."""
+        """True while an ESC may be a key or the beginning of a sequence."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are complete."""
+        """Return the keys that are complete."""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
         keys: list[str] = []
@@ -52,7 +52,7 @@ class KeyReader:
                 found = _SEQUENCE.match(text, place)
                 if found is not None:
                     place = found.end()
-                    # One that is not known is no key, rather than its letters.
+                    # An unknown sequence is ignored, not taken for its letters.
                     keys += filter(None, [_SEQUENCES.get(found[0])])
                 elif _INCOMPLETE.fullmatch(text, place):
                     self._rest = text[place - 1 :]
@@ -66,7 +66,7 @@ class KeyReader:
         return keys
 
     def give_up(self) -> list[str]:
-        """Nothing followed for a while: the ESC was the key."""
+        """Nothing followed for a while: return the key ESC."""
         is_key = self._rest == "\x1b"
         self._rest = ""
         return ["escape"] if is_key else []

@@ -1,8 +1,11 @@
-"""A picture and the state of the keys, as lines for a terminal.
+"""Lays out a picture and the state of the keys as lines for a terminal.
 
-Text from the network neither commands the terminal nor moves the columns: see lib/escaping.py.
-Since terminals disagree about the width of some characters, the cursor is placed anew after each
-cell that is not plain ASCII.
+Text from the network neither controls the terminal nor moves the columns: see lib/escaping.py.
+Since terminals disagree about the width of some characters, the cursor is positioned again after
+each cell that is not plain ASCII.
+
+The tables are not rich's: they leave out columns by rank where it is narrow, and must end up as
+lines of text that the terminal can compare with the last ones (see terminal.py).
 """
 
 from __future__ import annotations
@@ -25,51 +28,51 @@ from .state import State
 #: Between columns.
 GAP = 1
 
-#: What a column of text needs to be of use.
+#: Least useful width of a column of text.
 TEXT_WIDTH_MIN = 12
 
-#: A value is shown in full up to here.
+#: Longest value that is shown in full.
 DETAIL_LENGTH_MAX = 200_000
 
 HELP = """\
 Tab           topics or nodes
-Up Down j k   choose a row; PgUp, PgDn, Home, End go farther
-Enter         all about the row; Enter or Esc goes back
+Up Down j k   move; PgUp, PgDn, Home, End move farther
+Enter         everything about the row; Enter or Esc goes back
 /             filter: a part of the name, or a pattern with *; Esc ends it
 r b t         sort by rate, bytes, topic; in nodes: n name, r sent, p suppressed
 p s l a       sort by publishers, subscribers, loss, age
-< >           sort by the column to the left, to the right; arrows do it, too
-i             turn the order round; so does the same key again
-Space         stop the picture; counting goes on
+< >           sort by the column to the left or right; so do the arrows
+i             reverse the order; so does the same key again
+Space         freeze the picture; counting goes on
 Ctrl-L        draw everything again
-q             end
+q             quit
 
-RATE/s and BYTES/s are about the last few seconds, values measured as JSON.
-LOSS: the share of its publishers' messages, of any topic, that never came here.
-SENT to SHARES: what a node says of itself, since it started.
-SUPPRESSED: published, but not sent, as nobody wanted it.
-LOST: never came to that node. REPAIRED: sent again for who had missed it.
-SHARES: how often it told a late joiner who wants what."""
+RATE/s and BYTES/s cover the last few seconds; sizes are those of JSON.
+LOSS: fraction of its publishers' messages, of any topic, that never came here.
+SENT to SHARES: what a node reports of itself, since it started.
+SUPPRESSED: published, but not sent, because nobody wanted it.
+LOST: never arrived at that node. REPAIRED: sent again for nodes that missed it.
+SHARES: how often it sent subscription lists to a late joiner."""
 
 
 class Frame(NamedTuple):
-    """What stands around the tables."""
+    """What is shown around the tables."""
 
     #: Group and port.
     bus: str
-    #: Whether more is seen than what travels for others.
+    #: More is seen than what is sent for others.
     is_subscribing: bool
-    #: Why there may be nothing to see; "" as long as it is too early to tell.
+    #: Why there may be nothing to see; "" while it is too early to say.
     silence: str = ""
     #: The last line of the log.
     log: str = ""
 
 
 class Paint(NamedTuple):
-    """What a terminal can do for the looks of text."""
+    """Styles text as far as the terminal can."""
 
     has_colours: bool = False
-    #: Neither attributes such as bold, nor moves of the cursor.
+    #: No attributes such as bold, and no moves of the cursor.
     is_plain: bool = False
 
     def __call__(self, text: str, code: str) -> str:
@@ -81,7 +84,7 @@ class Paint(NamedTuple):
 def lay_out(
     picture: Picture, state: State, frame: Frame, size: tuple[int, int], paint: Paint
 ) -> list[str]:
-    """The lines of a screen of this size (columns, lines)."""
+    """Return the lines of a screen of this size (columns, lines)."""
     columns, height = max(1, size[0]), max(1, size[1])
     title, totals = summarize(picture.overview, frame)
     overview = picture.overview
@@ -102,7 +105,7 @@ def lay_out(
 
 
 def summarize(overview: Overview, frame: Frame) -> tuple[str, str]:
-    """The bus in two lines."""
+    """Return the bus in two lines."""
     title = (
         f"jsonbus {frame.bus}  {_several(overview.nodes, 'node')}  "
         f"{_several(overview.topics, 'topic')}  "
@@ -117,7 +120,7 @@ def summarize(overview: Overview, frame: Frame) -> tuple[str, str]:
     if frame.is_subscribing:
         totals.append("subscribed")
     for number, text in (
-        (overview.nodes - overview.nodes_telling, "nodes do not tell"),
+        (overview.nodes - overview.nodes_telling, "without totals"),
         (overview.dropped_here, "not counted here"),
         (overview.topics_forgotten, "topics forgotten"),
     ):
@@ -136,8 +139,8 @@ def lay_out_rows(
     is_reversed: bool = False,
     chosen: int = -1,
 ) -> list[str]:
-    """A heading, and a line for each row."""
-    widths = _share_out(columns, width)
+    """Return a heading, and a line for each row."""
+    widths = _column_widths(columns, width)
     shown = [(column, widths[column.key]) for column in columns if column.key in widths]
     heading = ""
     for column, room in shown:
@@ -146,7 +149,7 @@ def lay_out_rows(
             arrow = "▼" if column.is_descending is not is_reversed else "▲"
             text = arrow + text if column.is_figure else text + arrow
         if column.is_figure and len(text) > room:
-            heading = heading[:-GAP]  # the arrow stands in the gap
+            heading = heading[:-GAP]  # the arrow takes the gap
             room = len(text)
         heading += _align(text, room, column) + " " * GAP
     lines = [paint(heading[:-GAP], "1;4" if order else "1")]
@@ -260,8 +263,8 @@ def _several(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _share_out(columns: Sequence[Column], width: int) -> dict[str, int]:
-    """How wide each column is; those that find no room are left out, by their rank."""
+def _column_widths(columns: Sequence[Column], width: int) -> dict[str, int]:
+    """Return the width of each column; those without room are left out, by rank."""
     shown = [each for each in columns if width >= each.columns_min]
     while True:
         texts = [each for each in shown if not each.width]

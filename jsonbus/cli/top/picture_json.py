@@ -1,4 +1,4 @@
-"""A picture as JSON, for programs. Keys are only ever added."""
+"""Turns a picture into JSON for programs. Keys are only ever added."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from jsonbus.survey import NodeView, Overview, Picture, TopicView
 
-#: A value that is larger, as JSON, is left out: `value` is null, `is_value_kept` false.
+#: A larger value, as JSON, is left out: `value` is null, `is_value_kept` false.
 VALUE_BYTES_MAX = 4096
 
 
 def picture_to_json(picture: Picture, topics: Iterable[TopicView], at: float) -> dict[str, Any]:
-    """One object: `at` is the time in seconds since 1970, `topics` in the order wanted."""
+    """Return one object; `at` is in seconds since 1970, `topics` are in the order wanted."""
     return {
         "at": round(at, 3),
         "overview": _overview(picture.overview),

@@ -1,7 +1,7 @@
-"""The beginning of a value as JSON.
+"""Writes the beginning of a value as JSON.
 
 A value may have megabytes, a line of a screen has a hundred characters: only what is shown is
-written.
+encoded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def preview(value: Any, length_max: int) -> str:
-    """The value as compact JSON; where that is longer, its beginning and "…"."""
+    """Return the value as compact JSON; if that is too long, its beginning and "…"."""
     parts: list[str] = []
     length = 0
     for part in _write(value, length_max):
@@ -24,7 +24,7 @@ def preview(value: Any, length_max: int) -> str:
 
 
 def _write(value: Any, length_max: int) -> Iterator[str]:
-    """Its parts, none of them much longer than what is shown."""
+    """Yield parts of the JSON, none much longer than what is shown."""
     if isinstance(value, str):
         yield _encode(value[: length_max + 1])
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The screen: a picture a few times a second, and keys."""
+"""The loop of the screen: a picture a few times a second, and keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .layout import Frame, Paint, lay_out
 from .state import State
 from .terminal import Terminal, TerminalGoneError
 
-#: So many lines of the log are kept, and written when the screen is over.
+#: Lines of the log that are kept, and written when the screen has ended.
 LOG_LINES_MAX = 20
 
-#: A line of the log is shown for so long.
+#: How long a line of the log is shown.
 LOG_SHOWN_S = 10.0
 
 
@@ -58,7 +58,7 @@ def show_screen(
                     state.look(picture)
                 signals.check()
                 if monotonic() >= due_at:
-                    # A machine that is too slow for the interval does not try to catch up.
+                    # A machine too slow for the interval does not try to catch up.
                     due_at = max(due_at + interval_s, monotonic())
                     if not state.is_paused:
                         picture = look()
@@ -67,7 +67,7 @@ def show_screen(
 
 
 class _KeptLog(logging.Handler):
-    """The last lines of the log, instead of lines in the middle of the screen."""
+    """Keeps the last lines of the log, which would otherwise disturb the screen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _KeptLog(logging.Handler):
         self._newest_at = monotonic()
 
     def newest(self, now: float) -> str:
-        """The last line, while it is new."""
+        """Return the last line while it is new."""
         if not self.records or now - self._newest_at >= LOG_SHOWN_S:
             return ""
         return self.records[-1].getMessage()
@@ -87,7 +87,7 @@ class _KeptLog(logging.Handler):
 
 @contextmanager
 def _log_kept() -> Iterator[_KeptLog]:
-    """Keep what would be logged onto the screen, and log it afterwards."""
+    """Keep log lines while the screen is shown, and log them afterwards."""
     kept = _KeptLog()
     if not sys.stderr.isatty():
         yield kept

@@ -1,4 +1,4 @@
-"""The three ways to look: a screen with keys, one picture, one picture per interval."""
+"""One run of `top`: a screen with keys, one picture, or one picture per interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..lib.observer import SILENCE_S, Observer, open_observer
 from ..lib.output import Output
 from .state import State
 
-#: Nodes tell their totals when asked, and answer within milliseconds.
+#: Nodes report their totals when asked, and answer within milliseconds.
 ASK_S = 0.2
 
 
@@ -42,11 +42,11 @@ class Session:
         self._output = Output()
 
     def print_once(self, *, is_json: bool) -> None:
-        """Session for a while, and print one picture."""
+        """Collect for a while, and print one picture."""
         duration_s = ONCE_S if self._duration_s is None else self._duration_s
         with self._open() as observer:
             wait_until_sure(observer.bus)
-            # Asked at the beginning and the end, nodes that tell rarely have rates, too.
+            # Asked at the beginning and the end, so that nodes that report rarely have rates, too.
             observer.bus.ping(timeout=ASK_S)
             self._look(observer)
             began_at = monotonic()
@@ -57,7 +57,7 @@ class Session:
             self._print(observer, picture, is_json=is_json)
 
     def run(self, interval_s: float | None, *, is_json: bool) -> None:
-        """Session until Ctrl-C, `q`, the end of the time, or until nobody reads."""
+        """Show pictures until Ctrl-C, `q`, the end of the time, or until nobody reads."""
         if not is_json and self._has_screen():
             from .screen import show_screen
 
@@ -111,7 +111,7 @@ class Session:
         self._output.flush()
 
     def _table_lines(self, observer: Observer, picture: Picture) -> Iterator[str]:
-        """Both tables as on the screen, but as long as they are."""
+        """Yield both tables as on the screen, in full length."""
         from .layout import Frame, Paint, lay_out_rows, summarize
 
         frame = Frame(observer.address, observer.is_subscribing)
@@ -141,6 +141,6 @@ class Session:
                 observer.report_losses()
 
     def _has_screen(self) -> bool:
-        """Whether a table can change in place."""
+        """Return True if a table can change in place."""
         is_dumb = os.environ.get("TERM", "dumb") in ("dumb", "unknown")
         return self._output.is_terminal and not is_dumb

@@ -1,7 +1,7 @@
-"""What the keys do: which table is shown, in which order, filtered how, from where on.
+"""What the keys do: which table is shown, in which order, with which filter, from which row on.
 
-Pure: told keys and rows, it says what to show. A place is remembered by what stands there, not by
-its number: rows change theirs with every picture.
+No input or output: given keys and rows, it says what to show. A position is remembered by the
+identity of its row, because row numbers change with every picture.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jsonbus.survey import Picture
 
 from .columns import NODES, TOPICS, Column, Table
 
-#: A key, and the column that it sorts by; each table takes those that it has.
+#: Key -> the columns that it sorts by; each table uses the one that it has.
 ORDER_KEYS = {
     "t": ("topic",),
     "n": ("name",),
@@ -31,15 +31,15 @@ ORDER_KEYS = {
 
 @dataclass
 class Place:
-    """What is chosen in one table; kept while the other is shown."""
+    """The choices in one table; kept while the other is shown."""
 
     table: Table
     order: str
     is_reversed: bool = False
     pattern: str = ""
-    #: The row that is chosen, by identity; None: the first one.
+    #: The identity of the chosen row; None: the first one.
     chosen: str | None = None
-    #: The number of that row when it was last seen, and of the first row that is shown.
+    #: The last known number of that row, and the number of the first row that is shown.
     index: int = 0
     first: int = 0
 
@@ -48,7 +48,7 @@ class Place:
         return next(each for each in self.table.columns if each.key == self.order)
 
     def select(self, picture: Picture) -> list[Any]:
-        """The rows to show, in order."""
+        """Return the rows to show, in order."""
         rows = self.table.rows(picture)
         if self.pattern:
             rows = [each for each in rows if self._fits(self.table.words(each))]
@@ -61,7 +61,7 @@ class Place:
         return rows
 
     def _follow(self, rows: list[Any]) -> None:
-        """Find the chosen row again; if it has gone, take the one in its place."""
+        """Find the chosen row; if it has gone, choose the one in its place."""
         if not rows:
             self.index = self.first = 0
             return
@@ -75,15 +75,15 @@ class Place:
         self.index = min(self.index, len(rows) - 1)
 
     def _fits(self, words: str) -> bool:
-        """Part of the name, whatever the case; of topics, also a pattern as subscriptions have.
+        """Return True if the filter is part of the name, ignoring case, or a matching pattern.
 
-        In what is no such pattern, and in names of nodes, "*" stands for anything.
+        In names of nodes, and in topics if it is not a valid pattern, "*" stands for anything.
         """
         if "*" in self.pattern and self.table is TOPICS:
             try:
                 return jsonbus.topic_matches(self.pattern, words)
             except InvalidTopicError:
-                pass  # it may be one that is still being typed
+                pass  # it may still be being typed
         place, words = 0, words.lower()
         for part in self.pattern.lower().split("*"):
             place = words.find(part, place)
@@ -95,18 +95,18 @@ class Place:
 
 @dataclass
 class State:
-    """All that the keys may change."""
+    """Everything that keys can change."""
 
     order: str = "rate"
     is_paused: bool = False
     is_help_shown: bool = False
     is_detail_shown: bool = False
     is_done: bool = False
-    #: Everything has to be drawn again.
+    #: Everything must be drawn again.
     is_stale: bool = False
-    #: Lines of the detail above the first one that is shown.
+    #: Lines of the detail that are scrolled out at the top.
     detail_first: int = 0
-    #: The filter while it is typed; None while it is not.
+    #: The filter while it is being typed, else None.
     typed: str | None = None
     #: How many rows fit; told by whoever draws.
     page: int = 20
@@ -125,7 +125,7 @@ class State:
         self.rows = self.place.select(picture)
 
     def scroll(self, page: int) -> list[Any]:
-        """The rows of a page on which the chosen one is."""
+        """Return the rows of the page with the chosen row."""
         self.page = max(1, page)
         place = self.place
         place.first = max(0, min(place.first, len(self.rows) - self.page))
@@ -134,7 +134,7 @@ class State:
         return self.rows[place.first : place.first + self.page]
 
     def press(self, key: str) -> None:
-        """Do what a key means; one that means nothing is ignored."""
+        """Handle a key; unknown keys are ignored."""
         if self.typed is not None:
             self._type(key)
         elif key == "redraw":
@@ -196,11 +196,11 @@ class State:
     def _show_detail(self) -> None:
         self.is_detail_shown = bool(self.rows)
         self.detail_first = 0
-        if self.rows:  # the first row is another one after the next look, perhaps
+        if self.rows:  # another row may be the first one in the next picture
             self.place.chosen = self.place.table.identity(self.rows[self.place.index])
 
     def _move_detail(self, key: str) -> None:
-        # Whoever draws knows how many lines there are, and corrects what is too much.
+        # The layout knows how many lines there are, and corrects this.
         moved = _moved(key, self.detail_first, 1 << 30, self.page)
         self.detail_first = self.detail_first if moved is None else moved
 
@@ -221,7 +221,7 @@ class State:
 
 
 def _moved(key: str, index: int, count: int, page: int) -> int | None:
-    """Where a key leads from a place; None if it is no such key."""
+    """Return the index that a key leads to; None if the key does not move."""
     targets = {
         "up": index - 1, "k": index - 1,
         "down": index + 1, "j": index + 1,

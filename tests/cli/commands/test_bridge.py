@@ -191,7 +191,7 @@ def test_a_bridge_that_others_reach_without_a_token_warns(
 ) -> None:
     command._introduce(Introduced(host), ("**",), Path("data"), token)  # type: ignore[arg-type]
     shown = capsys.readouterr().err
-    assert ("give a --token" in shown) is warns
+    assert ("use --token" in shown) is warns
     assert "secret" not in shown
     assert parameters.show_address(host, 7710) in shown
 

@@ -182,7 +182,7 @@ def test_messages_behind_the_last_one_are_refused(
     serve(bus, lambda channel: (channel.send(b""), channel.send(1), list(channel)))
     result = run("channel", "open", "other", "port")
     assert result.exit_code == 1
-    assert "other sent something behind its empty last message" in result.stderr
+    assert "other sent something after its empty last message" in result.stderr
 
 
 def test_an_input_that_is_a_terminal_has_ended_once_the_other_has(
@@ -236,7 +236,7 @@ def test_a_program_that_just_closes_has_perhaps_not_got_everything(
     result = run("channel", "open", "other", "port", input="1\n")
     assert result.exit_code == 1
     last = result.stderr.splitlines()[-1]
-    assert last == "Error: other closed the channel, and did not say that it got everything"
+    assert last == "Error: other closed the channel without confirming that it got everything"
 
 
 def test_an_endless_input_that_the_other_side_does_not_want_is_a_failure(

@@ -71,7 +71,7 @@ def test_what_cannot_be_meant_is_told_before_anything_is_opened(
 def test_a_token_file_without_tokens_lets_nobody_in(run: Run, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("# none yet\n\n")
-    expect_usage_error(run("gateway", *ANY_PORTS, "--token-file", str(tokens)), "has no token")
+    expect_usage_error(run("gateway", *ANY_PORTS, "--token-file", str(tokens)), "contains no token")
 
 
 def test_a_log_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:

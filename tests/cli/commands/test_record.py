@@ -154,7 +154,7 @@ def test_a_passive_recorder_is_not_basic(
         (("run.bag",), ".jsonl, .jsonl.gz or .mcap"),
         (("-",), "jsonbus sub"),
         (("run.jsonl", "a//b"), "'a//b' is not valid here"),
-        (("run.jsonl", "--max-size", "much"), "is no number of bytes"),
+        (("run.jsonl", "--max-size", "much"), "is not a number of bytes"),
         (("run.jsonl", "--keep", "3"), "in several"),
         (("run.jsonl", "--rotate-size", "1k", "--force"), "never overwritten"),
         (("run.jsonl", "--duration", "-1"), "--duration"),

@@ -107,4 +107,4 @@ def test_what_was_asked_for_in_vain_is_told_at_the_end(
     stats = {**bus.stats(), "messages_given_up": 1234}
     monkeypatch.setattr(bus, "stats", lambda: stats)
     MessagePrinter(bus, ["door"], Output()).run(timeout_s=0)
-    assert "1,234 messages of reliable topics were asked for in vain" in capsys.readouterr().err
+    assert "1,234 messages of reliable topics could not be repaired" in capsys.readouterr().err

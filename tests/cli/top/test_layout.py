@@ -101,7 +101,7 @@ def test_narrow_terminals_keep_topic_and_rate() -> None:
 def test_totals_of_the_bus_are_on_top() -> None:
     title, totals = map(plain, draw(make_picture())[:2])
     assert title.split("  ")[:3] == ["jsonbus 239.255.24.16:2416", "2 nodes", "5 topics"]
-    assert "suppressed 2 (66.7%)  lost 4 (57.1%)  repaired 5  1 nodes do not tell" in totals
+    assert "suppressed 2 (66.7%)  lost 4 (57.1%)  repaired 5  1 without totals" in totals
 
 
 def test_without_colours_there_is_bold_but_no_colour() -> None:
