@@ -1,13 +1,13 @@
-"""The gate: which requests reach NiceGUI, and what browsers may do with its pages.
+"""Auth: decides which requests reach NiceGUI, and what browsers may do with its pages.
 
 Behind `OriginsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
-websockets included. Of NiceGUI only three things can be reached: its page at `/`, its files below
-`/_nicegui/`, to be read, and its websocket. With tokens all of them need a session, which `/login`
-begins; the cookie opens nothing else of the gateway, so a request that a browser sends with it by
-itself does nothing. A websocket serves pages of its own session alone.
+websockets included. Only three parts of NiceGUI can be reached: its page at `/`, its files below
+`/_nicegui/` (to read), and its websocket. With tokens, all of them need a session, which `/login`
+begins. The cookie opens nothing else of the gateway, so a request that a browser sends with it on
+its own does nothing. A websocket serves only pages of its own session.
 
-A page may load and connect to what comes from this gateway, and run the scripts that stand in it as
-it left here (each is named by its hash); nobody may frame it. NiceGUI needs `eval`.
+A page may load from and connect to this gateway only, and run the scripts that it contained when it
+was sent (each is named by its hash); no page may frame it. NiceGUI needs `eval`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .sessions import Session, Sessions
 #: A token and its name, every character of it escaped.
 LOGIN_BYTES_MAX = 4_096
 
-#: Under this key a request carries the session that it came with.
+#: The key of the session in a request's scope.
 SESSION = "jsonbus.session"
 
 _HTML = b"text/html; charset=utf-8"
@@ -158,8 +158,8 @@ class Auth:
         )
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
-        """Whether a websocket says all that NiceGUI asks for, and is for a page of its session, or
-        for none that is still open: NiceGUI has such a browser load its page anew."""
+        """Whether a websocket has all parameters that NiceGUI needs, and is for a page of its
+        session, or for one that is gone: NiceGUI makes the browser reload such a page."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if not all(len(query.get(name, ())) == 1 for name in _ASKED_FOR):
             return False
@@ -170,13 +170,13 @@ class Auth:
 
 
 def _place_of(scope: Scope) -> str:
-    """The tab and the topic that are asked for: who has to log in first comes there afterwards."""
+    """Return the tab and topic of a request, to which a login leads afterwards."""
     query = parse_qs(scope["query_string"].decode("latin-1"))
     return urlencode({name: query[name][-1] for name in ("tab", "topic") if name in query})
 
 
 def _key_of(scope: Scope) -> str | None:
-    """What the browser shows of its session, if it has one."""
+    """Return the session key in the browser's cookie, or None."""
     wanted = _cookie_name(scope)
     for name, value in scope["headers"]:
         if name == b"cookie":
@@ -196,7 +196,7 @@ def _cookie_name(scope: Scope) -> str:
 
 
 class _Sealed:
-    """Passes a page on with the policy that fits the scripts in it, when all of it is there."""
+    """Passes a page on, once it is complete, with the policy that allows its scripts."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

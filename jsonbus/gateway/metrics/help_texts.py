@@ -1,6 +1,6 @@
-"""What the figures of the gateway's parts mean, in the words that Prometheus shows.
+"""Help texts of the figures of the gateway's parts, as Prometheus shows them.
 
-By part and name, as `Gateway.stats()` has them. One that is missing is told by its name alone.
+By part and name, as in `Gateway.stats()`. A figure without a text is described by its name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 def help_text(part: str, name: str) -> str:
-    """One sentence, without a full stop."""
+    """Return one sentence, without a full stop."""
     owner = "the gateway's node on the bus" if part == "bus" else f"the gateway's {part}"
     return TEXTS.get((part, name)) or f"{name.replace('_', ' ')} of {owner}"
 

@@ -1,4 +1,4 @@
-"""The gateway's figures for Prometheus."""
+"""Metrics: writes all figures in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 #: Figures of parts, by part: {"hub": {"messages_published": 3, …}, "bus": {…}, …}.
 Stats = Callable[[], Mapping[str, Mapping[str, int]]]
 
-#: What is told of the bus as a whole; `MetricsObserver.scrape` is one.
+#: Returns the figures of the whole bus: `MetricsObserver.scrape`.
 Observe = Callable[[], Awaitable[Sequence[Family]]]
 
 #: Figures that go up and down; all others only grow.
@@ -41,7 +41,7 @@ GAUGES = frozenset(
     """.split()
 )
 
-#: Gauges that were told as counters, with a `_total`. Names stay, so they are told twice.
+#: Gauges that were once exposed as counters, with a `_total`. Names stay: they are exposed as both.
 MISNAMED = frozenset({"channels_open"})
 
 
@@ -66,7 +66,7 @@ class Tally:
 
 
 class Metrics:
-    """Writes the figures down, in a registry of its own: what else a process counts stays out."""
+    """Writes the figures, in its own registry: other metrics of the process stay out."""
 
     def __init__(
         self, stats: Stats, tallies: Mapping[str, Tally], observe: Observe | None = None
@@ -76,22 +76,22 @@ class Metrics:
         self._observe = observe
 
     async def expose(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """Return all figures in Prometheus' text format."""
         families = [] if self._observe is None else await self._observe()
-        # Counted here, where nothing changes meanwhile; written down in a thread, since that takes
-        # 20 ms if the bus is large, for which clients should not wait.
+        # Collected here, where nothing changes meanwhile; written in a thread, since that takes
+        # 20 ms on a large bus, and clients should not wait for it.
         metrics = list(_collect(self._stats, self._tallies, families))
         return await asyncio.to_thread(_write_down, metrics)
 
 
 class _Written(Collector):
-    """What was collected already."""
+    """Metrics that are already collected."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry would otherwise collect to know the names."""
+        """Return nothing: the registry would otherwise collect to learn the names."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -147,7 +147,7 @@ def _make_metric(family: Family) -> Metric:
 
 
 def _clean(label: str) -> str:
-    """Labels are UTF-8; the names of nodes, topics and subscribers come from anywhere."""
+    """Return a label as valid UTF-8: names of nodes, topics and subscribers may be anything."""
     return label if label.isascii() else label.encode(errors="replace").decode()
 
 

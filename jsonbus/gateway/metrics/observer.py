@@ -1,9 +1,9 @@
 """MetricsObserver: what a scrape of /metrics sees of the bus, beyond the gateway itself.
 
-Scraping counts as looking. The first scrape has the observer begin to look; it ends LINGER_S after
-the last one. So a gateway that nobody scrapes pays nothing, and figures of topics count since they
-are observed. Bridges are asked at each scrape, which waits a little for their answers; one that is
-slow is told as it was before.
+The first scrape starts to observe the bus; observation ends LINGER_S after the last one. So a
+gateway that is not scraped pays nothing, and the figures of topics count from the first scrape.
+Each scrape asks the bridges and waits a little for their answers; for a slow bridge it reports the
+last state.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .bridges import Bridges
 from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies, collect_bridges
 from .survey_observer import SurveyObserver
 
-#: Five times the longest pause that people commonly leave between scrapes.
+#: Five times the longest interval that is common between scrapes.
 LINGER_S = 300.0
 
-#: So long a scrape waits for bridges: many times what an answer takes.
+#: How long a scrape waits for bridges: many times what an answer takes.
 BRIDGES_S = 0.25
 
 
 class MetricsObserver:
-    """See the head of this file. Everything in the event loop of the bus."""
+    """See the head of this file. Use it in the event loop of the bus."""
 
     def __init__(
         self,
@@ -46,21 +46,21 @@ class MetricsObserver:
         self._webhooks = WebhookFamilies()
 
     async def scrape(self) -> list[Family]:
-        """All of it now; the gateway looks at the bus from now on, for a while."""
-        self._look()
-        # One after the other: counters that are told in another order than they were read in would
+        """Return all families now, and observe the bus for a while."""
+        self._observe()
+        # One scrape after the other: counters reported in another order than they were read would
         # seem to fall.
         async with self._turn:
             return await self._collect()
 
     def close(self) -> None:
-        """Look no more; again is nothing."""
+        """Stop observing. Idempotent."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
             self._observer.release()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         if self._ending is None:
             self._observer.acquire()
         else:
@@ -73,7 +73,7 @@ class MetricsObserver:
         families: list[Family] = []
         if self._observer.is_observing:  # the gateway may have begun to close meanwhile
             picture = self._observer.picture()
-            # On a large bus each of these takes some 20 ms, between which others have a turn.
+            # On a large bus each of these takes some 20 ms; other tasks run in between.
             await asyncio.sleep(0)
             nodes = [view.info for view in picture.nodes]
             families += self._nodes.collect(nodes, wall)

@@ -1,9 +1,8 @@
-"""SurveyObserver: the bus as people look at it, for as long as anybody does.
+"""SurveyObserver: collects statistics of the bus while at least one page or scraper needs them.
 
-One survey for all who look, fed by one passive subscription: it brings what travels for others
-anyway, so to look changes nothing on the bus. It begins with the first who looks, and ends some
-seconds after the last: who loads a page anew finds its rates and charts again. Whoever looks says
-so by `acquire`, and `release` when done.
+One survey for all users, fed by one passive subscription: it receives messages that travel for
+others anyway, so observing changes nothing on the bus. It begins with the first `acquire` and ends
+some seconds after the last `release`, so that a page that is reloaded keeps its rates and charts.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any, NamedTuple
 import jsonbus
 from jsonbus.survey import Picture, Survey
 
-#: So long after the last one who looked everything is kept.
+#: How long the statistics are kept after the last release.
 LINGER_S = 10.0
 
-#: Messages that wait to be counted: half a second of a flood. More are dropped, and counted.
+#: Messages that wait for the survey: half a second of a flood. More are dropped and counted.
 MAILBOX_MAX = 50_000
 
-#: Comings and goings of nodes that are remembered.
+#: Events of nodes that joined or left that are remembered.
 EVENTS_MAX = 200
 
-#: A node that went is still shown for this long, if it is one of the last so many.
+#: How long, and how many, nodes that left are still shown.
 GONE_S = 120.0
 GONE_MAX = 1_000
 
@@ -34,14 +33,14 @@ Take = Callable[[jsonbus.Message], None]
 
 
 class Gone(NamedTuple):
-    """A node that went: as it was known last."""
+    """A node that left, as it was last known."""
 
     info: jsonbus.NodeInfo
     event: jsonbus.NodeEvent
 
 
 class SurveyObserver:
-    """See the head of this file. Everything in the event loop of the bus."""
+    """See the head of this file. Use it in the event loop of the bus."""
 
     def __init__(self, bus: jsonbus.AsyncBus, *, linger_s: float = LINGER_S) -> None:
         self._bus = bus
@@ -52,11 +51,11 @@ class SurveyObserver:
         self._watch: Any = None
         self._ending: asyncio.TimerHandle | None = None
         self._takers: dict[str, list[Take]] = {}
-        # Nodes as they were when looked at last, until their end was noted; those of the beginning.
+        # Nodes as last seen, until their end was noted; the nodes present at the beginning.
         self._known: dict[str, jsonbus.NodeInfo] = {}
         self._first: set[str] = set()
         self._dropped = 0
-        #: The last comings and goings of nodes, the newest last.
+        #: The last events of nodes, the newest last.
         self.events: deque[jsonbus.NodeEvent] = deque(maxlen=EVENTS_MAX)
         self._gone: dict[str, Gone] = {}
 
@@ -65,7 +64,7 @@ class SurveyObserver:
         return self._survey is not None
 
     def acquire(self) -> None:
-        """Somebody looks; every `acquire` has its `release`."""
+        """Begin to observe, or go on; every `acquire` has its `release`."""
         self._lookers += 1
         if self._ending is not None:
             self._ending.cancel()
@@ -81,7 +80,7 @@ class SurveyObserver:
         self._watch = self._bus.on_node(self._note)
 
     def release(self) -> None:
-        """Somebody looks no more."""
+        """End one use; observation ends some seconds after the last."""
         self._lookers -= 1
         assert self._lookers >= 0
         if self._lookers == 0 and self._survey is not None:
@@ -89,7 +88,7 @@ class SurveyObserver:
             self._ending = loop.call_later(self._linger_s, self.close)
 
     def close(self) -> None:
-        """Look no more, whoever does; again is nothing."""
+        """Stop observing at once. Idempotent."""
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
@@ -104,8 +103,8 @@ class SurveyObserver:
         self.events.clear()
 
     def picture(self) -> Picture:
-        """The bus at this moment; somebody must be looking."""
-        assert self._survey is not None, "nobody looks"
+        """Return the bus at this moment; only while observing."""
+        assert self._survey is not None, "the bus is not observed"
         nodes = self._bus.nodes()
         for info in nodes:
             self._known[info.node] = info
@@ -113,15 +112,15 @@ class SurveyObserver:
         return self._survey.picture(time.monotonic(), nodes, self._bus.stats())
 
     def gone(self) -> list[Gone]:
-        """Nodes that went a short while ago, the last one first."""
+        """Return the nodes that left a short while ago, the last one first."""
         now = time.time()
         for node in [each for each, gone in self._gone.items() if now - gone.event.at > GONE_S]:
             del self._gone[node]
         return list(reversed(self._gone.values()))
 
     def follow(self, topic: str, take: Take) -> Callable[[], None]:
-        """Hand every message of a topic to `take`, too, whenever somebody looks; call what this
-        returns to end it."""
+        """Hand every message of a topic to `take` while observing; return a function that ends
+        this."""
         takers = self._takers.setdefault(topic, [])
         takers.append(take)
 
@@ -156,9 +155,9 @@ class SurveyObserver:
             self._first.discard(event.node)
             info = self._known.pop(event.node, None)
             if info is not None:
-                self._gone.pop(event.node, None)  # the last one is at the end
+                self._gone.pop(event.node, None)  # so that the last one is at the end
                 self._gone[event.node] = Gone(info, event)
-            # Scrapes look for days, and never ask who went.
+            # Scrapes observe for days, and never call `gone`.
             if len(self._gone) > GONE_MAX:
                 del self._gone[next(iter(self._gone))]
         self.events.append(event)

@@ -1,12 +1,12 @@
-"""LineBacklog: what one client has not read yet; LineBudget: what all of them cost.
+"""LineBacklog: the lines that one client has not read; LineBudget: the memory of all backlogs.
 
 A chunk is made once and kept by reference in the backlog of every client that lags behind, so a
 thousand of them on one topic cost what one does. The budget counts that: a chunk's bytes while any
-backlog holds it, and for each reference to it REFERENCE_BYTES. To count each backlog in full would
-cut off clients for want of memory that is free.
+backlog holds it, and REFERENCE_BYTES for each reference. Counting each backlog in full would cut
+off clients while memory is free.
 
-Retained values, which a client gets all at once when it subscribes, count for the budget and not
-for the limits of the client: it has not had the time to read, and would be cut off again each time.
+Retained values, which a client gets all at once when it subscribes, count for the budget, not for
+the limits of the client: it had no time to read them, and would be cut off again each time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-#: Bytes joined for one write, as far as they are several chunks: a pipe's worth.
+#: Small chunks are joined up to this size for one write: the size of a pipe.
 PIECE_BYTES = 65_536
 
-#: What a chunk in a backlog costs beside its bytes: its place in there, and part of the objects.
+#: What a chunk in a backlog costs besides its bytes: its place, and a part of the objects.
 REFERENCE_BYTES = 64
 
 
@@ -29,14 +29,14 @@ class Chunk:
     def __init__(self, data: bytes, lines: int, *, is_spared: bool = False) -> None:
         self.data = data
         self.lines = lines
-        #: Whether a client's limits do not count it.
+        #: Whether the limits of a client ignore it.
         self.is_spared = is_spared
-        #: Backlogs that it is in; theirs to count.
+        #: The number of backlogs that hold it; they count it.
         self.holders = 0
 
 
 class LineBudget:
-    """How many bytes the backlogs of a server's clients take together, and may take."""
+    """The bytes that the backlogs of all clients take together, and their limit."""
 
     __slots__ = ("bytes", "bytes_max")
 
@@ -50,7 +50,7 @@ class LineBudget:
 
 
 class LineBacklog:
-    """Chunks in order, counted. At most so many lines and bytes, but one chunk always."""
+    """The unread chunks of one client, in order. One chunk is always allowed."""
 
     __slots__ = ("_budget", "_chunks", "_spared_bytes", "_spared_lines", "bytes", "lines")
 
@@ -67,7 +67,7 @@ class LineBacklog:
         return bool(self._chunks)
 
     def append(self, chunk: Chunk, lines_max: int, bytes_max: int) -> bool:
-        """Keep a chunk; False, and no change, if that would be too much."""
+        """Keep a chunk; return False, without a change, if that would exceed a limit."""
         if not chunk.is_spared and self._chunks:
             lines = self.lines - self._spared_lines + chunk.lines
             size_bytes = self.bytes - self._spared_bytes + len(chunk.data)
@@ -84,7 +84,7 @@ class LineBacklog:
             self._hold(chunk)
 
     def take_piece(self) -> bytes:
-        """The first chunk, and those behind it as far as PIECE_BYTES reach; not when empty."""
+        """Remove and return the first chunk, joined with the next ones up to PIECE_BYTES."""
         chunks = self._chunks
         parts = [self._take()]
         size_bytes = len(parts[0])
@@ -123,7 +123,7 @@ class LineBacklog:
 
 
 def join_spared(lines: Iterable[bytes]) -> list[Chunk]:
-    """Lines as chunks that are spared, each of about PIECE_BYTES."""
+    """Return lines as spared chunks of about PIECE_BYTES each."""
     chunks: list[Chunk] = []
     part: list[bytes] = []
     size_bytes = 0

@@ -1,15 +1,15 @@
-"""CommandBuffer: the commands of all text clients, between those who read and those who execute.
+"""CommandBuffer: the commands of all text clients, from the sockets to the handlers.
 
     bytes of a client --next_command()--> its commands --take()--> a handler --done()--> next
 
 At most `commands_max` commands are held, those being executed included. A client's commands are
-taken one by one and in order: it is in line with its first command, leaves the line when a handler
-takes it, and goes to the end of the line if it has more when that one is done. So clients take
-turns, however many commands one of them sent.
+taken one by one and in order. A client is in line while it has commands, leaves the line when a
+handler takes one, and goes to the end of the line when that one is done. So clients take turns,
+however many commands one of them sent.
 
-When the buffer is full, a client with bytes that are not read yet stops receiving and waits for
-room. Room goes to those who wait in turns as well, one command each: a client that keeps the buffer
-full shares it with whoever comes later. Nothing is dropped; TCP makes the sender wait.
+When the buffer is full, a client with unread bytes stops receiving and waits for room. Waiting
+clients get room in turns, one command each, so a client that keeps the buffer full leaves room for
+those that come later. Nothing is dropped; TCP makes the sender wait.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class CommandBuffer:
-    """See the head of this file. Everything in one event loop."""
+    """See the head of this file. Use it in one event loop."""
 
     def __init__(self, commands_max: int) -> None:
         self._commands_max = commands_max
         self._line: asyncio.Queue[TextClient] = asyncio.Queue()
         self._waiting_for_room: deque[TextClient] = deque()
-        #: Commands held now, and the most there ever were.
+        #: Commands held now, and the maximum so far.
         self.held = 0
         self.held_most = 0
         self.is_empty = asyncio.Event()
         self.is_empty.set()
 
     def fill(self, client: TextClient) -> None:
-        """Read the client's commands as far as there is room; to be called when bytes came."""
+        """Read the client's commands while there is room; call it when bytes came."""
         if client.waits_for_room:
             return
         while self.held < self._commands_max:
@@ -46,18 +46,18 @@ class CommandBuffer:
             if command is None:
                 return
             self._put(client, command)
-        # Whether there is another whole line is not looked at: that is work done twice.
+        # Not checked: whether there is another whole line. That would do the work twice.
         client.waits_for_room = True
         client.pause_receiving()
         self._waiting_for_room.append(client)
 
     async def take(self) -> tuple[TextClient, Command]:
-        """The next command, of the client whose turn it is; `done` must follow."""
+        """Return the next command, of the client whose turn it is; call `done` afterwards."""
         client = await self._line.get()
         return client, client.commands.popleft()
 
     def done(self, client: TextClient) -> None:
-        """The command taken was executed: there is room, and the client may have its next turn."""
+        """Note that a command was executed: there is room, and the client gets its next turn."""
         self.held -= 1
         if client.commands:
             self._line.put_nowait(client)

@@ -6,10 +6,9 @@ A chunk is one or more whole lines, made once and shared by all clients that get
 socket takes everything, a chunk goes straight to it. From the first byte that the socket refuses,
 chunks wait in the client's backlog, where they cost a reference each; asyncio's own buffer, which
 would copy them for every client, holds no more than the rest of one write. A client whose backlog
-exceeds its limits is cut off: it has not read for so long that it must start anew anyway, and
-waiting for it would cost the others. One line is kept always, however large. What all clients'
-backlogs, asyncio's buffers and half lines of input take together is in the server's budget; when
-that is exceeded the server cuts off those for whom the most is kept.
+exceeds its limits is cut off: waiting for it would cost the others. One line is always kept,
+however large. The server's budget counts all backlogs, asyncio's buffers and half lines of input;
+when it is exceeded, the server cuts off the clients with the most unread bytes.
 
 How a client ends
 -----------------
@@ -18,10 +17,10 @@ How a client ends
                            +---- FINISH_S_MAX -----+--> aborted
 
 `finish` follows the last command (quit, end of input, a browser's request, wrong tokens). It stops
-deliveries and sends what waits. Then only our direction is closed, and what still comes is thrown
-away: to close a socket that has unread bytes resets the connection, and the client might lose the
-last lines, such as the error that tells it why. A connection can be lost in any state. Commands
-that had arrived before are executed nevertheless: `echo publish a 1 > /dev/tcp/HOST/PORT` closes
+deliveries and sends what waits. Then only our direction is closed, and further input is discarded:
+closing a socket with unread bytes resets the connection, and the client might lose the last lines,
+such as the error that gives the reason. A connection can be lost in any state. Commands that
+arrived before are still executed: `echo publish a 1 > /dev/tcp/HOST/PORT` closes
 without reading a byte. So a client is *gone* when it is lost and its last command was executed.
 """
 
@@ -48,13 +47,13 @@ KEEPALIVE_PROBES = 3
 
 
 class TextClient(asyncio.BufferedProtocol):
-    """See the head of this file. Everything in the server's event loop."""
+    """One text client. Use it in the server's event loop."""
 
     def __init__(self, server: TextServer) -> None:
         self._server = server
         self._reader = CommandReader()
         self._transport: asyncio.Transport | None = None  # from connection made to lost
-        self._is_choked = False  # the transport has bytes that the socket did not take
+        self._is_choked = False  # the transport holds bytes that the socket refused
         self._choked_bytes = 0  # how many, as far as the budget counts them
         self._half_line_bytes = 0  # of the input, the same
         self._has_input_ended = False
@@ -66,7 +65,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.wrong_tokens = 0
         self.has_published = False
         self.is_turned_away = False
-        #: Whether `write` may be called, with whole lines; else `send`, which knows what to do.
+        #: Whether `write` may be called, with whole lines; otherwise call `send`.
         self.is_writable = False
         self.is_finishing = False
         self.is_lost = False
@@ -75,7 +74,7 @@ class TextClient(asyncio.BufferedProtocol):
         self.commands: deque[Command] = deque()
         self.has_turn = False
         self.waits_for_room = False
-        #: Chunks of the batch that is being spread; of the server.
+        #: Chunks of the batch that the server is spreading.
         self.pending: list[Chunk] = []
 
     def write(self, data: bytes) -> None:
@@ -83,11 +82,11 @@ class TextClient(asyncio.BufferedProtocol):
         transport = self._transport
         assert transport is not None
         transport.write(data)
-        if transport.is_closing():  # the connection is broken, of which we are told later
+        if transport.is_closing():  # the connection is broken; `connection_lost` comes later
             self.is_writable = False
 
     def send(self, line: bytes) -> None:
-        """Send one line, now or when the client has read what is before it."""
+        """Send one line, now or when the client has read the lines before it."""
         if self.is_writable:
             self.write(line)
         else:
@@ -105,7 +104,7 @@ class TextClient(asyncio.BufferedProtocol):
                 self.keep(chunk)
 
     def keep(self, chunk: Chunk) -> None:
-        """Put a chunk in the backlog; cuts the client off if that is too much."""
+        """Put a chunk in the backlog; cut the client off if that exceeds a limit."""
         if self.is_lost or self.is_finishing:
             return
         server = self._server
@@ -115,13 +114,13 @@ class TextClient(asyncio.BufferedProtocol):
             server.keep_budget()
 
     def cut_off(self) -> None:
-        """Close at once, since too much is kept for it."""
+        """Close at once: the client did not read."""
         self._server.count_dropped(self)
         self.abort()
 
     @property
     def held_bytes(self) -> int:
-        """What is kept for it of the budget: what it has not read, and half a line of its own."""
+        """Return the bytes of the budget that it uses: unread lines, and half a line of input."""
         return self.backlog.bytes + self._choked_bytes + self._half_line_bytes
 
     def refuse(self, reason: str) -> None:
@@ -130,10 +129,10 @@ class TextClient(asyncio.BufferedProtocol):
         self.finish()
 
     def turn_away(self, reason: str) -> None:
-        """Send an error and close at once, of a client that was not admitted.
+        """Send an error and close at once: the client was not admitted.
 
-        It may not see the error, if it has sent something: one that is refused for want of room
-        must not keep its socket for FINISH_S_MAX.
+        If it has sent something, it may not see the error: a client that is refused for lack of
+        room must not keep its socket for FINISH_S_MAX.
         """
         assert self._transport is not None
         self.send(format_error(reason))
@@ -142,7 +141,7 @@ class TextClient(asyncio.BufferedProtocol):
         self._transport.close()
 
     def finish(self) -> None:
-        """No more commands and deliveries; send what waits, and close. Bounded in time."""
+        """Take no more commands and deliveries, send what waits, and close. Bounded in time."""
         if self.is_lost or self.is_finishing:
             return
         self.is_finishing = True
@@ -155,18 +154,18 @@ class TextClient(asyncio.BufferedProtocol):
             self._end_output()
 
     def finish_after(self, seconds: float) -> None:
-        """No more commands, but deliveries for so long; then finish."""
+        """Take no more commands, but deliver for so many seconds; then finish."""
         self.set_deadline(None)
         self._deadline = asyncio.get_running_loop().call_later(seconds, self.finish)
 
     def abort(self) -> None:
-        """Close at once, whatever waits."""
+        """Close at once, and discard what waits."""
         self._lose()
         if self._transport is not None:
             self._transport.abort()
 
     def set_deadline(self, seconds: float | None) -> None:
-        """Abort, or refuse one that was not finishing, after so long; None: not any more."""
+        """After so many seconds abort a finishing client, or refuse another; None: never."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -174,28 +173,28 @@ class TextClient(asyncio.BufferedProtocol):
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(seconds, self._on_deadline)
 
-    # What the command buffer calls.
+    # ---- Called by the command buffer
 
     def next_command(self) -> Command | None:
         return self._reader.next_command()
 
     def pause_receiving(self) -> None:
-        # One that is finishing receives in order to see the end of the input.
+        # A finishing client receives in order to see the end of the input.
         is_waiting_for_end = self.is_finishing or self._has_input_ended
         if self._transport is not None and not is_waiting_for_end:
             self._transport.pause_reading()
 
     def resume_receiving(self) -> None:
-        # Not behind the end of the input: asyncio would report the end again.
+        # Not after the end of the input: asyncio would report the end again.
         if self._transport is not None and not self._has_input_ended:
             self._transport.resume_reading()
 
-    # What asyncio calls.
+    # ---- Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # No buffering there: `pause_writing` comes with the first byte that the socket refuses.
+        # No buffer: asyncio calls `pause_writing` at the first byte that the socket refuses.
         transport.set_write_buffer_limits(high=0)
         _keep_alive(transport.get_extra_info("socket"))
         self.peer = _name_of(transport.get_extra_info("peername"))
@@ -210,7 +209,7 @@ class TextClient(asyncio.BufferedProtocol):
             return
         self._reader.feed(self._server.receive_buffer[:nbytes])
         self._server.has_input(self)
-        # What waits for room in the command buffer is not counted: its sender has done no wrong.
+        # Input that waits for room in the command buffer is not counted: that is not its fault.
         half_line_bytes = 0 if self.waits_for_room else self._reader.unread_bytes
         if half_line_bytes != self._half_line_bytes:
             self._count_half_line(half_line_bytes)
@@ -242,7 +241,7 @@ class TextClient(asyncio.BufferedProtocol):
         if self._is_choked or self._transport.is_closing():
             return
         if self.is_finishing:
-            # Not here: the transport goes on with what it was about to do, and closes twice.
+            # Not here: the transport would finish what it was doing and close twice.
             asyncio.get_running_loop().call_soon(self._end_output)
         else:
             self.is_writable = True
@@ -259,7 +258,7 @@ class TextClient(asyncio.BufferedProtocol):
             self._server.has_input(self)
 
     def leave_if_gone(self) -> None:
-        """To be called when the last command was executed, too."""
+        """Tell the server if the connection is lost and all commands were executed."""
         if self._transport is None and self._reader.is_over and not self.commands:
             self._server.is_gone(self)
 
@@ -297,7 +296,7 @@ class TextClient(asyncio.BufferedProtocol):
             return
         try:
             self._transport.write_eof()
-        except OSError:  # it is gone, and nobody has told us yet
+        except OSError:  # it is gone; `connection_lost` comes later
             self.abort()
 
 

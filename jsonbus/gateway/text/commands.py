@@ -1,4 +1,4 @@
-"""What the text clients' commands do."""
+"""TextCommands: what the commands of text clients do."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .wire import Command, format_delivery, format_error, format_reply, format_t
 
 logger = logging.getLogger("jsonbus.gateway.text")
 
-#: Tokens that a client may get wrong before it has to connect anew.
+#: Wrong tokens after which a client has to connect again.
 WRONG_TOKENS_MAX = 3
 
-#: Patterns of one client: `**` is the way to want everything. Each costs every node of the bus.
+#: Patterns of one client. Each costs every node of the bus; `**` subscribes to everything.
 PATTERNS_PER_CLIENT_MAX = 1_000
 
-#: A client's own messages come back to it by way of the bus, some rounds of the event loop later.
-#: One that publishes, subscribes and quits in one breath gets them, as a dialogue by hand would.
+#: A client's own messages come back over the bus, some iterations of the event loop later. A script
+#: that publishes, subscribes and quits at once still gets them, as a person typing would.
 ECHO_S = 0.25
 
 
 class TextCommands:
-    """Executes commands of clients, which are in `store` while they want something.
+    """Executes commands of clients, which are in `store` while they subscribe to something.
 
     Every `want` of the hub has its `unwant`: when the client unsubscribes, ends, or has ended
     while the hub was asked.
@@ -67,25 +67,25 @@ class TextCommands:
         self.failed = 0
 
     async def execute(self, client: TextClient, command: Command) -> None:
-        """Never raises, but for CancelledError: what goes wrong is told to the client."""
+        """Execute a command. Errors go to the client; only CancelledError is raised."""
         self.executed += 1
         if client.is_finishing and command.word not in text_wire.LAST_WORDS:
-            return  # sent behind the third wrong token
+            return  # sent after the third wrong token
         try:
             await self._actions[command.word](client, command)
         except (BacklogFullError, LocalError) as error:
             self._fail(client, error)
-        except StoreError:  # its text names files of this machine; the store logs it
+        except StoreError:  # its text names files of this machine, so only the store logs it
             self._fail(client, "try again later: the gateway cannot write to its store")
         except TransportError as error:
             self._fail(client, f"try again later: {error}")
         except Exception:
-            # Not the command: its value may be a token, or a message that is nobody's business.
+            # Not the command itself: its value may be a token or a private message.
             logger.exception("a command %r failed", command.word)
             self._fail(client, "try again later: the gateway failed, see its log")
 
     def end_subscriptions(self, client: TextClient) -> None:
-        """The client wants nothing any more."""
+        """End all subscriptions of a client."""
         for pattern in self._store.remove(client):
             self._hub.unwant(pattern)
 
@@ -105,14 +105,14 @@ class TextCommands:
         if len(patterns) >= PATTERNS_PER_CLIENT_MAX:
             self._fail(
                 client,
-                f"a client may have {PATTERNS_PER_CLIENT_MAX:,} subscriptions, and this one has: "
+                f"a client may have at most {PATTERNS_PER_CLIENT_MAX:,} subscriptions: "
                 "unsubscribe from some, or subscribe to a pattern",
             )
             return
         if client.is_lost:
             return
         retained = await self._hub.want(pattern)
-        # Meanwhile, so that nobody would ever end this subscription?
+        # The client may have ended meanwhile; nobody else would end this subscription.
         if client.is_lost or client.is_finishing:
             self._hub.unwant(pattern)
             return
@@ -162,7 +162,7 @@ class TextCommands:
         rights = client.rights
         if right in rights or "admin" in rights:
             return True
-        hint = "the token sent has not" if rights else "send auth TOKEN first"
+        hint = "your token has other rights" if rights else "send auth TOKEN first"
         self._fail(client, f"this needs a token with the right {right!r}: {hint}")
         return False
 

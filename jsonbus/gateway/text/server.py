@@ -1,14 +1,14 @@
-"""TextServer: programs that can open a socket and write a line use the bus.
+"""TextServer: listens for text clients, runs their commands, spreads messages to them.
 
     socket -> TextClient -> CommandBuffer -> a handler -> TextCommands -> hub
     hub -> TextServer.take -> SubscriptionStore -> TextClient -> socket
 
 wire.py has the lines, client.py the sockets, buffer.py the order of execution.
 
-Handlers are tasks: while one waits for the hub (a webhook's message goes to disk), the others
-execute other clients' commands. A delivery has nothing to do with them: `take` formats each message
-once, joins the lines of one batch that go to the same clients, and gives each client the same bytes
-at once. It never waits: who does not read has a backlog of its own (client.py).
+Handlers are tasks: while one waits for the hub (a message for a webhook goes to disk), the others
+execute commands of other clients. Messages do not pass through handlers: `take` formats each
+message once, joins the lines of one batch that go to the same clients, and gives each client the
+same bytes at once. It never waits: a client that does not read has its own backlog (client.py).
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from .wire import format_delivery, format_reply
 
 logger = logging.getLogger("jsonbus.gateway.text")
 
-#: Connections that the kernel accepts for us: a thousand clients may start at the same moment.
+#: Connections that wait in the kernel: a thousand clients may start at the same moment.
 LISTEN_BACKLOG = 1_024
 
-#: Commands that a handler executes before it lets others use the event loop: about a millisecond,
-#: if the hub never waits.
+#: Commands that a handler executes before it yields to the event loop: about a millisecond if the
+#: hub never waits.
 COMMANDS_PER_TURN = 32
 
 #: How long `close` waits: for running commands, then for clients to read what was sent to them.
 CLOSE_COMMANDS_S = 2.0
 CLOSE_CLIENTS_S = 1.0
 
-#: What all clients may have unread in this process. Ten thousand that lag behind on one topic have
-#: the same megabyte; with the rest of one write each, of which asyncio makes a copy, four thousand
-#: clients can be choked at the same moment before the first is cut off for it.
+#: The memory for unread lines of all clients. Ten thousand that lag behind on one topic hold
+#: the same megabyte. asyncio copies the rest of one write per client, so four thousand clients can
+#: be choked at the same moment before the first is cut off for it.
 TOTAL_BACKLOG_BYTES_MAX = 256 << 20
 
-#: While there are many clients, each gives less at a time: it waits here if the buffer is full.
+#: While there are many clients, each receives less at a time: its input takes memory while the
+#: command buffer is full.
 CLIENTS_MANY = 1_000
 PIECE_OF_MANY_BYTES = 8_192
 
@@ -111,7 +112,7 @@ class TextServer:
                 lambda: TextClient(self), host, port, backlog=LISTEN_BACKLOG
             )
         except OSError as error:
-            # Not asyncio's words for it, which name the address once more.
+            # Not asyncio's text, which repeats the address.
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise TransportError(
                 f"cannot listen for text clients on {host}:{port}: {reason}; choose another port"
@@ -124,7 +125,7 @@ class TextServer:
         logger.debug("= text clients are served on %s:%d", *self.address)
 
     def take(self, messages: Sequence[jsonbus.Message]) -> None:
-        """Give messages to the clients that want them: the hub's sink. Never waits or raises."""
+        """Send messages to the clients that want them: the hub's sink. Never waits or raises."""
         subscribers_of = self._store.subscribers_of
         lines: list[bytes] = []
         lines_bytes = 0
@@ -136,8 +137,8 @@ class TextServer:
             if not subscribers:
                 continue
             if subscribers is not receivers or lines_bytes >= PIECE_BYTES:
-                # Topics that only patterns match have a tuple each, though with the same clients:
-                # to compare a thousand references is nothing to a thousand calls of send().
+                # Topics that only patterns match have a tuple each, though with the same clients.
+                # Comparing a thousand references costs less than a thousand calls of send().
                 if subscribers != receivers or lines_bytes >= PIECE_BYTES:
                     self._file(lines, receivers, touched)
                     lines = []
@@ -157,7 +158,7 @@ class TextServer:
             self._spread(lines, receivers)
 
     async def close(self) -> None:
-        """End all clients, those who read with the lines they should get. Bounded in time."""
+        """End all clients; those that read get their lines first. Bounded in time."""
         self._is_closing = True
         if self._server is not None:
             self._server.close()
@@ -174,7 +175,7 @@ class TextServer:
         await _wait_for(self._is_empty, CLOSE_CLIENTS_S)
         for client in tuple(self._clients):
             client.abort()
-        await asyncio.sleep(0)  # asyncio closes an aborted socket in its next round
+        await asyncio.sleep(0)  # asyncio closes an aborted socket in its next iteration
 
     def stats(self) -> dict[str, int]:
         lost = sum(client.is_lost for client in self._clients)
@@ -240,7 +241,7 @@ class TextServer:
         self._dropped += 1
         self._drop_warnings.warning(
             "the text client at %s was cut off with %d lines and %d bytes kept for it (%d "
-            "bytes for all): it must read faster, or want less",
+            "bytes for all): it must read faster, or subscribe to less",
             client.peer,
             client.backlog.lines,
             client.held_bytes,
@@ -283,7 +284,7 @@ class TextServer:
     def _file(
         self, lines: list[bytes], receivers: tuple[TextClient, ...], touched: list[TextClient]
     ) -> None:
-        """Note lines for some clients, until the whole batch is looked through."""
+        """Note lines for some clients until the whole batch is formatted."""
         if not lines or not receivers:
             return
         self._deliveries += len(lines) * len(receivers)

@@ -21,15 +21,15 @@ JSON string: a line break in it would begin a new line, which could say anything
 a space in it or begins with `"` is written as a JSON string, in deliveries, replies and commands;
 in deliveries so is one that is the first word of a reply, such as `error`.
 
-An empty line means nothing. A line that is no command, is too long or is not UTF-8 gets an error,
-and the next one is read. At the end of the input what is left without a line end is not executed:
-half of `publish valve 10` is a command as well.
+Empty lines are ignored. A line that is not a command, is too long or is not UTF-8 gets an error,
+and the next one is read. A last line without a line end is not executed: half of `publish valve 10`
+is a valid command, too.
 
-What is no text client
-----------------------
+Browsers are not text clients
+-----------------------------
 A web page can make a browser send requests to any port of its user's machine, with lines of the
-page's choosing in the body, or in the handshake of TLS. So nothing is read behind a line that
-begins as a request or a handshake does. `Host:` is such a line as well: a page may choose the
+page's choosing in the body, or in the handshake of TLS. So nothing is read after a line that begins
+like a request or a handshake. `Host:` is such a line as well: a page may choose the
 method of a request to its own origin (`publish`, say), but every browser sends that header.
 """
 
@@ -50,7 +50,7 @@ SUBSCRIBE: Final = "subscribe"
 UNSUBSCRIBE: Final = "unsubscribe"
 PUBLISH: Final = "publish"
 AUTH: Final = "auth"
-# The last commands of a client; nothing is read behind them.
+# The last commands of a client; nothing is read after them.
 QUIT: Final = "quit"
 FOREIGN: Final = "(foreign)"  # no text client; `value` is what to tell it
 END: Final = "(end)"  # the input is over
@@ -70,10 +70,10 @@ class Command(NamedTuple):
 
 
 class CommandReader:
-    """Bytes of one client in, in any pieces; commands out, one when asked for one.
+    """Turns the bytes of one client, in any pieces, into commands, one per call.
 
-    Nothing is looked at before it is asked for: whoever feeds must stop while there is more than
-    they want to keep. One piece and LINE_BYTES_MAX are kept at most by those who ask until None.
+    Bytes are parsed only on request, so the caller must stop feeding while it does not take
+    commands. A caller that takes commands until None keeps at most one piece and LINE_BYTES_MAX.
     """
 
     __slots__ = ("_data", "_has_ended", "_is_over", "_is_skipping", "_searched", "_start")
@@ -88,12 +88,12 @@ class CommandReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last command was given out: QUIT, FOREIGN or END."""
+        """Whether the last command was returned: QUIT, FOREIGN or END."""
         return self._is_over
 
     @property
     def unread_bytes(self) -> int:
-        """What was fed and not yet given out."""
+        """The bytes that were fed and not yet returned."""
         return len(self._data) - self._start
 
     def feed(self, piece: bytes | memoryview) -> None:
@@ -106,11 +106,11 @@ class CommandReader:
         self._data += piece
 
     def feed_end(self) -> None:
-        """The input is over; END comes behind the commands that are still unread."""
+        """Note the end of the input; END follows the commands that are still unread."""
         self._has_ended = True
 
     def next_command(self) -> Command | None:
-        """The next command; None if there is no whole line, or the last command was given out."""
+        """Return the next command; None without a whole line, or after the last command."""
         while not self._is_over:
             end = self._data.find(b"\n", self._searched)
             if end < 0:
@@ -128,7 +128,7 @@ class CommandReader:
         return None
 
     def _read_line(self, end: int) -> Command | None:
-        """The command of the line that ends there; None if there is nothing to it."""
+        """Return the command of the line that ends there; None if the line is empty or skipped."""
         if self._is_skipping:
             self._is_skipping = False
             return None
@@ -142,7 +142,7 @@ class CommandReader:
         return parse_line(self._data[start:end])
 
     def _read_rest(self) -> Command | None:
-        """Without a line end in sight."""
+        """Handle bytes without a line end."""
         self._searched = len(self._data)
         if self._is_skipping:
             self._drop()
@@ -166,7 +166,7 @@ class CommandReader:
 
 
 def parse_line(line: bytes | bytearray) -> Command:
-    """The command of a line, without its end."""
+    """Return the command of a line, given without its end."""
     if _is_foreign(line):
         return Command(FOREIGN, value=_FOREIGN)
     try:
@@ -188,37 +188,37 @@ def parse_line(line: bytes | bytearray) -> Command:
 
 
 def format_topic(topic: str) -> str:
-    """A topic or pattern as one word, or as a JSON string."""
+    """Return a topic or pattern as one word, or as a JSON string."""
     if " " in topic or topic.startswith('"'):
         return to_json(topic).decode()
     return topic
 
 
 def format_delivery(topic: str, value: Any) -> bytes:
-    """A message as a line; raises PayloadError if the value is not JSON."""
+    """Return a message as a line. Raises PayloadError if the value is not JSON."""
     if " " in topic or topic[0] == '"' or topic in _REPLY_WORDS:
         topic = to_json(topic).decode()
     if type(value) is str and _has_control(value) is None:
-        # A value out of JSON has no half characters; if ours has, they must not cost the message.
+        # A value from JSON has no lone surrogates; if another has, the message still goes out.
         return f"{topic} {value}\n".encode(errors="replace")
     return b"%b %b\n" % (topic.encode(), to_json(value))
 
 
 def format_reply(word: str, topic: str | None = None) -> bytes:
-    """`connection_ack`, `subscribe_ack` and so on."""
+    """Return a reply as a line: `connection_ack`, `subscribe_ack` and so on."""
     if topic is None:
         return f"{word}\n".encode()
     return f"{word} {format_topic(topic)}\n".encode()
 
 
 def format_error(reason: object) -> bytes:
-    """An error as a line, whatever is in the reason."""
+    """Return an error as one line, whatever the reason contains."""
     text = _every_control(" ", str(reason))
     return f"error {text}\n".encode(errors="replace")
 
 
 _CARRIAGE_RETURN = 0x0D
-_HEAD_BYTES = 32  # enough to recognize what is foreign
+_HEAD_BYTES = 32  # enough to recognize another protocol
 
 _REPLY_WORDS = frozenset(
     ("connection_ack", "subscribe_ack", "unsubscribe_ack", "auth_ack", "error")
@@ -279,7 +279,7 @@ def _parse_subscribe(word: str, rest: str) -> Command:
 
 
 def _split_quoted(text: str) -> tuple[str, str] | None:
-    """The topic in quotes at the beginning, and what follows one space; None if it is wrong."""
+    """Return the quoted topic at the beginning and the text after one space; None if invalid."""
     found = _quoted(text)
     if found is None:
         return None

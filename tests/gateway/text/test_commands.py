@@ -39,7 +39,7 @@ def test_token_gives_its_rights_and_a_later_one_replaces_it() -> None:
             assert await client.ask("auth reader-secret") == "auth_ack"
             assert await client.ask("subscribe a") == "subscribe_ack a"
             assert await client.ask("publish a 1") == (
-                "error this needs a token with the right 'publish': the token sent has not"
+                "error this needs a token with the right 'publish': your token has other rights"
             )
             assert await client.ask("auth writer-secret") == "auth_ack"
             assert await client.ask("publish a 1") == "a 1"
@@ -106,7 +106,7 @@ def test_one_client_may_have_only_so_many_subscriptions(monkeypatch: pytest.Monk
             assert await client.ask("subscribe a") == "subscribe_ack a"
             assert await client.ask("subscribe b") == "subscribe_ack b"
             assert (await client.ask("subscribe c")).startswith(
-                "error a client may have 2 subscriptions"
+                "error a client may have at most 2 subscriptions"
             )
             assert await client.ask("unsubscribe a") == "unsubscribe_ack a"
             assert await client.ask("subscribe c") == "subscribe_ack c"
