@@ -11,7 +11,7 @@ A datagram that was received meets, in this order:
 - `receiver.py`: drops repeats, and calls the handler of the frame's type;
 - `roster.py`: the nodes heard, their counters, and the one place where an arrival is counted;
 - `membership/`: the subscription list, joining, sharing, liveness, addresses;
-- `batches.py`: from the messages of a datagram to inboxes;
+- `batch_receive.py`: from the messages of a datagram to inboxes;
 - `reliable/`: gaps found and repaired; `values/`: large, retained and typed values;
 - `rpc/`: requests and pings; `channel/`: the bytes of channels between two nodes;
 - `mailbox.py`: the bounded buffer of one subscription, used by the front ends.

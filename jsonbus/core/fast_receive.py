@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonbus.core.batches import Batches
+from jsonbus.core.batch_receive import Batches
 from jsonbus.core.limits import PEEK_BYTES_MIN
 from jsonbus.core.receiver import Address, Receiver
 from jsonbus.core.roster import Arrivals, Peer, Roster

@@ -23,7 +23,7 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.batches import Batches
+from jsonbus.core.batch_receive import Batches
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.fast_publish import FastPublish

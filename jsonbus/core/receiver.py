@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.batches import Batches
+from jsonbus.core.batch_receive import Batches
 from jsonbus.core.limits import BUFFER_BYTES_MIN, PLAIN_HEARD_S, PLAIN_LEASE_S
 from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
