@@ -23,7 +23,7 @@ from jsonbus.cli.command import SharedOption
 from jsonbus.cli.group import COMMANDS
 from jsonbus.config import BusSettings, environment_variable
 from jsonbus.core.limits import VALUE_BYTES_MAX
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import decode
 from jsonbus.sim.experiments import TABLE_HEADER
 from tests.helpers import find_free_port, need_program
 from tests.readme import PAGES, ROOT, Run, Section, read_sections
@@ -107,7 +107,7 @@ def test_every_datagram_shown_is_one() -> None:
     blocks = [block for each in sections for block in each.blocks if block.kind == "json"]
     assert blocks
     for line in "".join(block.text for block in blocks).splitlines():
-        wire.decode(line.encode())
+        decode(line.encode())
 
 
 def scripts_shown() -> Iterator[list[str]]:

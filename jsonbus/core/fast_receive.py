@@ -28,10 +28,10 @@ from jsonbus.core.wire.decode import (
     single_item,
 )
 from jsonbus.core.wire.frames import MessagesFrame
-from jsonbus.core.wire.limits import INTEGER_MAX
 from jsonbus.core.wire.names import (
     BATCH,
     FRAGMENT,
+    INTEGER_MAX,
     KEY_COUNTER,
     KEY_FIRST_MESSAGE,
     KEY_FRAGMENT,

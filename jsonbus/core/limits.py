@@ -1,6 +1,6 @@
 """Every bound and every time of the protocol, with its unit and its reason.
 
-The bounds of single datagrams are in wire/limits.py, beside the format.
+The bounds of single datagrams are in wire/names.py.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from jsonbus.core.wire.encode_messages import (
     encode_marked,
     encode_message,
 )
-from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
 
 #: A payload that takes more than this part of a datagram does not gather unflushed: sizes are
 #: known only when messages are packed, and what gathers until then should stay small.

@@ -7,6 +7,7 @@ surroundings.py    recognizes containers, virtual machines, tunnels and wireless
 examination.py     joins the group, listens and sends echoes for a while; collects all facts
 traffic.py         counts what arrives, and why datagrams are refused
 echo.py            the echo between two hosts: Asker here, Answerer there; no socket, no clock
+echo_wire.py       encodes echoes and their answers
 echo_figures.py    loss, direction and round trip from echoes and answers
 echo_listener.py   `doctor --listen`: answers the echoes of others
 facts.py           Facts and Finding: plain data, so that judging needs no network

@@ -18,8 +18,9 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..core.wire.format import Stamp, encode_echo, encode_echoed
+from ..core.wire.encode_messages import Stamp
 from ..core.wire.frames import EchoedFrame, EchoFrame
+from .echo_wire import encode_echo, encode_echoed
 
 Address = tuple[str, int]
 

@@ -10,7 +10,7 @@ import time
 
 from jsonbus.config import BusSettings, load
 
-from ..core.wire.format import decode
+from ..core.wire.decode import decode
 from ..core.wire.frames import EchoFrame
 from ..errors import DatagramError, TransportError
 from ..frontend.opening import make_name

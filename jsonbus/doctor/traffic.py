@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..core.wire.format import decode
+from ..core.wire.decode import decode
 from ..core.wire.frames import EchoedFrame, EchoFrame, Frame
 from ..errors import DatagramError
 from ..transport import platforms

@@ -20,7 +20,7 @@ from math import inf
 
 from jsonbus.core.events import Event
 from jsonbus.core.rpc.requests import Request
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
@@ -110,7 +110,7 @@ class Loop:
         self.settle(participant)
 
     def _send(self, sender: Participant, data: bytes) -> None:
-        frame = wire.decode(data)  # a node that sends unreadable bytes has a bug: let it raise
+        frame = decode(data)  # a node that sends unreadable bytes has a bug: let it raise
         for sent in self._tell_sent:
             sent(sender, frame, data)
         arrivals = self._network.arrivals(sender.index, self._receivers, self._clock.now)

@@ -17,7 +17,7 @@ from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.encode import encode_ping
 from jsonbus.core.wire.encode_messages import BATCH_OVERHEAD_BYTES, Stamp
 from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame, PingFrame
-from jsonbus.core.wire.limits import NODE_ID_BYTES_MAX
+from jsonbus.core.wire.names import NODE_ID_BYTES_MAX
 from tests.core.generated import json_values, unhurried
 
 NOW = 1000.0

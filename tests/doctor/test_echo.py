@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import EchoedFrame, EchoFrame
 from jsonbus.doctor import echo
 from jsonbus.doctor.echo import SIZES_BYTES, Answerer, Asker

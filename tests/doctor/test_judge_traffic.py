@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from jsonbus.core.wire.format import CAUSES
+from jsonbus.core.wire.decode import CAUSES
 from jsonbus.doctor.facts import NodeFacts, Rejects
 from jsonbus.doctor.judge_traffic import _CAUSES
 from tests.doctor.facts import LOOPBACK, findings, make_facts

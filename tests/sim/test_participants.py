@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.decode import decode
 from jsonbus.sim.participants import LIST_TOPIC, PLAIN_ANSWER_DELAY_MAX_S, PlainPeer, SimNode
 from jsonbus.sim.records import Flight
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.wire.codec import loads
-from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame
 from jsonbus.transport import MemoryNetwork, Sender, TransportInfo
 

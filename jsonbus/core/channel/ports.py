@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from jsonbus.core.channel.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
 from jsonbus.core.channel.wire import VERSION, Hello, Refusal, Welcome, read_port
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 from jsonbus.errors import ConfigError, LocalError
 
 B = TypeVar("B")  # whoever has bound a port

@@ -51,7 +51,7 @@ from jsonbus.core.wire.frames import (
     Totals,
     bucket_of,
 )
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 
 
 class MembershipCallbacks(NamedTuple):

@@ -41,7 +41,7 @@ from jsonbus.core.wire.frames import (
     Entry,
     bucket_of,
 )
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 
 _SUM_MASK = (1 << BUCKET_SUM_BITS) - 1
 

@@ -52,7 +52,7 @@ from jsonbus.core.wire.frames import (
     NakFrame,
     RepairFrame,
 )
-from jsonbus.core.wire.limits import NAK_SLICES_MAX
+from jsonbus.core.wire.names import NAK_SLICES_MAX
 
 #: What became of a message.
 IN_TURN, OUT_OF_TURN, REPEATED = "in turn", "out of turn", "repeated"

@@ -33,8 +33,7 @@ from jsonbus.core.wire import codec
 from jsonbus.core.wire.encode import encode_reply, encode_request
 from jsonbus.core.wire.encode_messages import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
-from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX, ERROR_CHARS_MAX
-from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, ERROR_CHARS_MAX, SERVED_PREFIX
 from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 
 # Requests and replies have more around them than messages: a topic, ids, an error text.

@@ -36,7 +36,7 @@ from jsonbus.core.roster import Arrivals, Peer
 from jsonbus.core.routing.router import Router
 from jsonbus.core.wire.codec import dumps_plain, loads, nests_too_deeply
 from jsonbus.core.wire.frames import FragmentFrame
-from jsonbus.core.wire.limits import NESTING_LEVELS_MAX, SLICES_MAX
+from jsonbus.core.wire.names import NESTING_LEVELS_MAX, SLICES_MAX
 
 _BACKSLASH = ord("\\")
 

@@ -40,7 +40,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.codec import dumps, loads
 from jsonbus.core.wire.encode import encode_retained
 from jsonbus.core.wire.frames import Entry, RetainedFrame
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 from jsonbus.errors import LocalError
 
 _Due = tuple[str, "RetainedValue", tuple[str, ...]]  # topic, value, nodes

@@ -4,15 +4,14 @@ Decoding gives a valid frame or raises DatagramError, whatever the bytes are. Th
 order in which a received datagram meets them:
 
 - `format.py`: the format in words, for readers and for other languages;
-- `names.py`: reserved topics and the keys of headers; `limits.py`: the bounds that a decoder holds;
+- `names.py`: reserved topics, the keys of headers, and the bounds that decoders check;
 - `codec.py`: JSON to values and back;
 - `decode.py`: the parsed JSON to a frame: header, messages, and which decoder takes the rest;
-- `decode_control.py`: frames without messages; `decode_lists.py`: lists and presence;
+- `decode_control.py`: frames without messages, among them lists and presence;
 - `fields.py`: checks of single fields, used by the decoders;
 - `frames.py`: what datagrams decode to, one class per type;
 - `encode_messages.py`: messages, batches, fragments and repairs, and the stamp of the sender;
-- `encode.py`: all datagrams without messages;
-- `echo.py`: the datagrams by which the doctor measures a network.
+- `encode.py`: all datagrams without messages, except the echoes that only the doctor sends.
 
 Neighbours: everything in core stands on this package, which knows none of it but the validity of
 topics.

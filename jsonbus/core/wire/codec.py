@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from jsonbus.core.wire.limits import NESTING_LEVELS_MAX
+from jsonbus.core.wire.names import NESTING_LEVELS_MAX
 from jsonbus.errors import PayloadError
 
 # UTF-8 JSON text to a value; ValueError if it is none. The bare function, since a wrapper would

@@ -10,17 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.decode_control import CONTROL_TOPICS, decode_control
-from jsonbus.core.wire.decode_lists import decode_plain_list
+from jsonbus.core.wire.decode_control import CONTROL_TOPICS, decode_control, decode_plain_list
 from jsonbus.core.wire.frames import Frame, Header, MessagesFrame
-from jsonbus.core.wire.limits import (
+from jsonbus.core.wire.names import (
+    BATCH,
     DATAGRAM_BYTES_MAX,
     HEADER_PEEK_BYTES,
     INTEGER_MAX,
-    NESTING_LEVELS_MAX,
-)
-from jsonbus.core.wire.names import (
-    BATCH,
     KEY_COUNTER,
     KEY_FIRST_MESSAGE,
     KEY_INCARNATION,
@@ -28,6 +24,7 @@ from jsonbus.core.wire.names import (
     KEY_RETAINED,
     KEY_SENT_US,
     KEY_SEQUENCE,
+    NESTING_LEVELS_MAX,
     RESERVED_PREFIX,
     TOPICS,
     is_node_id,

@@ -7,10 +7,10 @@ faster than adding them up, and the format stays readable.
 from __future__ import annotations
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.limits import INTEGER_MAX, NODE_ID_BYTES_MAX, SLICES_MAX
 from jsonbus.core.wire.names import (
     BATCH,
     FRAGMENT,
+    INTEGER_MAX,
     KEY_COUNTER,
     KEY_FIRST_MESSAGE,
     KEY_FRAGMENT,
@@ -19,7 +19,9 @@ from jsonbus.core.wire.names import (
     KEY_RETAINED,
     KEY_SENT_US,
     KEY_SEQUENCE,
+    NODE_ID_BYTES_MAX,
     REPAIR,
+    SLICES_MAX,
     is_node_id,
 )
 

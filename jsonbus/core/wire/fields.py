@@ -15,12 +15,8 @@ from jsonbus.core.wire.frames import (
     Digest,
     Totals,
 )
-from jsonbus.core.wire.limits import (
-    INTEGER_MAX,
-    PORT_MAX,
-    SUMS_BYTES,
-)
 from jsonbus.core.wire.names import (
+    INTEGER_MAX,
     KEY_CHANNELS,
     KEY_DIGEST,
     KEY_HOST,
@@ -28,6 +24,8 @@ from jsonbus.core.wire.names import (
     KEY_SOFTWARE,
     KEY_SUMS,
     KEY_TOTALS,
+    PORT_MAX,
+    SUMS_BYTES,
     is_host_name,
     is_node_id,
     is_node_name,

@@ -25,7 +25,7 @@ from jsonbus.core.channel.wire import (
     encode_welcome,
 )
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 from tests.core.channel.channel_pair import read_frames
 from tests.core.generated import json_values, unhurried
 

@@ -20,7 +20,7 @@ from jsonbus.core.membership.subscription_list import (
 )
 from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES, entry_size_bytes
 from jsonbus.core.wire.frames import Entry
-from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
 
 NOW = 1000.0
 LEASE = 7.0

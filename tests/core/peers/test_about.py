@@ -9,7 +9,7 @@ from jsonbus.core.limits import INTRODUCTION_HEARTBEATS
 from jsonbus.core.node import Node
 from jsonbus.core.wire.encode import about_size_bytes, encode_list
 from jsonbus.core.wire.frames import UNTOLD, About, Frame, ListFrame, PongFrame, PresenceFrame
-from jsonbus.core.wire.limits import (
+from jsonbus.core.wire.names import (
     DATAGRAM_BYTES_MAX,
     HOST_BYTES_MAX,
     PORT_MAX,

@@ -18,7 +18,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire import codec
 from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.encode_messages import encode_batch, encode_message
-from jsonbus.core.wire.limits import INTEGER_MAX
+from jsonbus.core.wire.names import INTEGER_MAX
 from jsonbus.errors import DatagramError
 from tests.core.generated import unhurried
 from tests.core.link import START, forge

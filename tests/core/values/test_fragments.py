@@ -19,7 +19,7 @@ from jsonbus.core.limits import (
 from jsonbus.core.values import fragments
 from jsonbus.core.values.fragments import Fragments, cut
 from jsonbus.core.wire.codec import dumps, loads
-from jsonbus.core.wire.limits import SLICES_MAX
+from jsonbus.core.wire.names import SLICES_MAX
 from tests.core.generated import unhurried
 
 NOW = 1000.0

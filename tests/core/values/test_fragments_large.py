@@ -11,7 +11,7 @@ from jsonbus.core.events import MessagesLost
 from jsonbus.core.limits import FRAGMENT_AGE_S
 from jsonbus.core.node import Node
 from jsonbus.core.wire.codec import dumps
-from jsonbus.core.wire.format import decode
+from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame
 from tests.core.link import Link
 

@@ -5,7 +5,27 @@ from __future__ import annotations
 from base64 import b64encode
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.encode import (
+    encode_beat,
+    encode_bye,
+    encode_list,
+    encode_nak,
+    encode_ping,
+    encode_pong,
+    encode_presence,
+    encode_reply,
+    encode_request,
+    encode_retained,
+    encode_where,
+)
+from jsonbus.core.wire.encode_messages import (
+    Stamp,
+    encode_batch,
+    encode_fragment,
+    encode_marked,
+    encode_message,
+    encode_repair,
+)
 from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
@@ -33,6 +53,7 @@ from jsonbus.core.wire.frames import (
     Totals,
     WhereFrame,
 )
+from jsonbus.doctor.echo_wire import encode_echo, encode_echoed
 
 HEADER = Header("k3v9", 1_731_715_200_123, 812, 9041, 1_731_715_200_123_456)
 JB = {"n": "k3v9", "i": 1_731_715_200_123, "q": 812, "m": 9041, "t": 1_731_715_200_123_456}
@@ -286,9 +307,9 @@ SAMPLES: list[tuple[Frame, bytes]] = [
 SAMPLE_IDS = [type(frame).__name__ for frame, _ in SAMPLES]
 
 
-def stamp_before(header: Header) -> wire.Stamp:
+def stamp_before(header: Header) -> Stamp:
     """The stamp whose next datagram is the header's."""
-    stamp = wire.Stamp(header.node, header.incarnation)
+    stamp = Stamp(header.node, header.incarnation)
     stamp.counter = header.counter - 1
     return stamp
 
@@ -301,11 +322,9 @@ def encode_frame(frame: Frame) -> bytes:
     first, sent_us = header.first_message, header.sent_us
     match frame:
         case MessagesFrame(_, [[topic, value]]):
-            return wire.encode_message(
-                stamp, codec.dumps(topic), codec.dumps(value), first, sent_us
-            )
+            return encode_message(stamp, codec.dumps(topic), codec.dumps(value), first, sent_us)
         case MessagesFrame(_, [[topic, value, sequence, *marks]]):
-            return wire.encode_marked(
+            return encode_marked(
                 stamp,
                 codec.dumps(topic),
                 codec.dumps(value),
@@ -315,9 +334,9 @@ def encode_frame(frame: Frame) -> bytes:
                 is_retained=marks == [1],
             )
         case MessagesFrame(_, items):
-            return wire.encode_batch(stamp, codec.dumps(items)[1:-1], first, sent_us)
+            return encode_batch(stamp, codec.dumps(items)[1:-1], first, sent_us)
         case ListFrame():
-            return wire.encode_list(
+            return encode_list(
                 stamp,
                 first,
                 sent_us,
@@ -331,7 +350,7 @@ def encode_frame(frame: Frame) -> bytes:
                 about=frame.about,
             )
         case PresenceFrame():
-            return wire.encode_presence(
+            return encode_presence(
                 stamp,
                 first,
                 sent_us,
@@ -351,23 +370,21 @@ def encode_frame(frame: Frame) -> bytes:
         case FragmentFrame(_, number, index, count, text, sequence):
             slice_json = codec.dumps(text)[1:-1]
             place = {"number": number, "index": index, "count": count}
-            return wire.encode_fragment(
-                stamp, slice_json, first, sent_us, sequence=sequence, **place
-            )
+            return encode_fragment(stamp, slice_json, first, sent_us, sequence=sequence, **place)
         case NakFrame(_, node, incarnation, topics):
             missed = {"node": node, "incarnation": incarnation, "topics": topics}
-            return wire.encode_nak(stamp, first, sent_us, **missed)
+            return encode_nak(stamp, first, sent_us, **missed)
         case BeatFrame(_, beats):
-            return wire.encode_beat(stamp, first, sent_us, beats=beats)
+            return encode_beat(stamp, first, sent_us, beats=beats)
         case RepairFrame(_, items):
-            return wire.encode_repair(stamp, first, sent_us, items=codec.dumps(items)[1:-1])
+            return encode_repair(stamp, first, sent_us, items=codec.dumps(items)[1:-1])
         case RetainedFrame(_, to, items):
             given = codec.dumps(items)[1:-1]
-            return wire.encode_retained(stamp, first, sent_us, items=given, to=to)
+            return encode_retained(stamp, first, sent_us, items=given, to=to)
         case ByeFrame(_, version):
-            return wire.encode_bye(stamp, first, sent_us, version=version)
+            return encode_bye(stamp, first, sent_us, version=version)
         case RequestFrame(_, topic, value, request_id, timeout_ms):
-            return wire.encode_request(
+            return encode_request(
                 stamp,
                 first,
                 sent_us,
@@ -377,7 +394,7 @@ def encode_frame(frame: Frame) -> bytes:
                 timeout_ms=timeout_ms,
             )
         case ReplyFrame(_, to, request_id, value, error):
-            return wire.encode_reply(
+            return encode_reply(
                 stamp,
                 first,
                 sent_us,
@@ -387,16 +404,16 @@ def encode_frame(frame: Frame) -> bytes:
                 error=error,
             )
         case PingFrame(_, ping_id):
-            return wire.encode_ping(stamp, first, sent_us, ping_id=ping_id)
+            return encode_ping(stamp, first, sent_us, ping_id=ping_id)
         case PongFrame(_, to, ping_id, about, totals):
             asked = {"to": to, "ping_id": ping_id}
-            return wire.encode_pong(stamp, first, sent_us, **asked, about=about, totals=totals)
+            return encode_pong(stamp, first, sent_us, **asked, about=about, totals=totals)
         case WhereFrame(_, who):
-            return wire.encode_where(stamp, first, sent_us, who=who)
+            return encode_where(stamp, first, sent_us, who=who)
         case EchoFrame(_, echo_id):
-            return wire.encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
+            return encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
         case EchoedFrame(_, to, echo_id, heard, repeated, name):
-            return wire.encode_echoed(
+            return encode_echoed(
                 stamp,
                 first,
                 sent_us,

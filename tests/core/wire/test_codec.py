@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.limits import NESTING_LEVELS_MAX
+from jsonbus.core.wire.names import NESTING_LEVELS_MAX
 from jsonbus.errors import PayloadError
 from tests.core.generated import json_values, unhurried
 

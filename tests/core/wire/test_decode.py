@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import CAUSES, decode
 from jsonbus.core.wire.frames import ListFrame, MessagesFrame
-from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX, INTEGER_MAX, NESTING_LEVELS_MAX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, INTEGER_MAX, NESTING_LEVELS_MAX
 from jsonbus.errors import DatagramError
 from tests.core.wire.samples import HEADER, JB
 
@@ -190,28 +190,28 @@ BAD_DATAGRAMS = [
 @pytest.mark.parametrize(("cause", "data"), BAD_DATAGRAMS, ids=[each[0] for each in BAD_DATAGRAMS])
 def test_a_bad_datagram_is_refused_with_its_cause(cause: str, data: bytes) -> None:
     with pytest.raises(DatagramError) as caught:
-        wire.decode(data)
+        decode(data)
     assert caught.value.cause == cause
 
 
 def test_every_cause_happens() -> None:
-    assert {cause for cause, _ in BAD_DATAGRAMS} | {"too_deep"} == set(wire.CAUSES)
+    assert {cause for cause, _ in BAD_DATAGRAMS} | {"too_deep"} == set(CAUSES)
 
 
 def test_the_largest_datagram_is_understood() -> None:
     data = b'{"topic":"a","payload":1}'.ljust(DATAGRAM_BYTES_MAX)
-    assert wire.decode(data) == MessagesFrame(None, [["a", 1]])
+    assert decode(data) == MessagesFrame(None, [["a", 1]])
 
 
 def test_the_largest_numbers_are_understood() -> None:
-    frame = wire.decode(datagram("a", 1, i=INTEGER_MAX, q=INTEGER_MAX, m=INTEGER_MAX, t=0))
+    frame = decode(datagram("a", 1, i=INTEGER_MAX, q=INTEGER_MAX, m=INTEGER_MAX, t=0))
     assert frame.header is not None
     assert frame.header.incarnation == INTEGER_MAX
 
 
 def test_a_refusal_shows_no_control_characters_of_the_sender() -> None:
     with pytest.raises(DatagramError) as caught:
-        wire.decode(datagram("jsonbus.\x1b[2J" + "x" * 1000, 1))
+        decode(datagram("jsonbus.\x1b[2J" + "x" * 1000, 1))
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
@@ -238,45 +238,45 @@ HEADER_JSON = codec.dumps(JB)
     ids=["plain", "message", "batch", "request", "reply"],
 )
 def test_a_value_is_refused_if_it_could_not_be_published_again(form: bytes) -> None:
-    wire.decode(form % nested(NESTING_LEVELS_MAX))
+    decode(form % nested(NESTING_LEVELS_MAX))
     for levels in (NESTING_LEVELS_MAX + 1, 1000, 5000):
         with pytest.raises(DatagramError) as caught:
-            wire.decode(form % nested(levels))
+            decode(form % nested(levels))
         assert caught.value.cause == "too_deep"
 
 
 def test_brackets_side_by_side_are_not_deep() -> None:
     value: list[Any] = [[], {}] * 1000
-    assert wire.decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
+    assert decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
     batch = datagram("jsonbus.batch", [["a", value]])
-    assert wire.decode(batch) == MessagesFrame(HEADER, [["a", value]])
+    assert decode(batch) == MessagesFrame(HEADER, [["a", value]])
 
 
 def test_brackets_in_strings_are_not_deep() -> None:
     value = "[{" * 1000
-    assert wire.decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
+    assert decode(datagram("a", value)) == MessagesFrame(HEADER, [["a", value]])
 
 
 @pytest.mark.parametrize("payload", [b'[1,{"a":%b}]', b'{"a":%b}'])
 def test_a_deep_batch_is_refused_even_if_it_holds_no_messages(payload: bytes) -> None:
     payload %= nested(NESTING_LEVELS_MAX)
     with pytest.raises(DatagramError) as caught:
-        wire.decode(b'{"topic":"jsonbus.batch","payload":%b,"jb":%b}' % (payload, HEADER_JSON))
+        decode(b'{"topic":"jsonbus.batch","payload":%b,"jb":%b}' % (payload, HEADER_JSON))
     assert caught.value.cause == "too_deep"
 
 
 def test_the_items_of_a_batch_are_left_as_they_came() -> None:
     items: list[Any] = [["a", 1], 2, ["jsonbus.bye", 3], ["a"], [], {"a": 1}, ["a", 1, 7]]
-    assert wire.decode(datagram("jsonbus.batch", items)) == MessagesFrame(HEADER, items)
+    assert decode(datagram("jsonbus.batch", items)) == MessagesFrame(HEADER, items)
 
 
 def test_who_left_or_is_gone_wants_nothing() -> None:
     for flag in (1, 2):
-        frame = wire.decode(listing(subs=entry(flags=flag, patterns=[1, 2])))
+        frame = decode(listing(subs=entry(flags=flag, patterns=[1, 2])))
         assert isinstance(frame, ListFrame)
         assert [each.patterns for each, _ in frame.entries] == [()]
 
 
 def test_defaults_may_also_be_spelt_out() -> None:
     spelt_out = listing(u=0, part=[0, 1], dig=None, sum=None, cov=None)
-    assert wire.decode(spelt_out) == wire.decode(listing())
+    assert decode(spelt_out) == decode(listing())

@@ -8,9 +8,26 @@ import random
 import pytest
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode import (
+    LIST_OVERHEAD_BYTES,
+    SUMS_SIZE_BYTES,
+    encode_bye,
+    encode_list,
+    encode_ping,
+    encode_presence,
+    encode_where,
+    entry_size_bytes,
+)
+from jsonbus.core.wire.encode_messages import (
+    BATCH_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    Stamp,
+    encode_batch,
+    encode_message,
+)
 from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, Entry, ListFrame, ReplyFrame
-from jsonbus.core.wire.limits import (
+from jsonbus.core.wire.names import (
     AGE_MS_MAX,
     ERROR_CHARS_MAX,
     INTEGER_MAX,
@@ -23,30 +40,30 @@ from tests.core.wire.samples import HEADER, encode_frame
 MAX = INTEGER_MAX
 
 
-def stamp_with_the_longest_header() -> wire.Stamp:
-    stamp = wire.Stamp("n" * NODE_ID_BYTES_MAX, MAX)
+def stamp_with_the_longest_header() -> Stamp:
+    stamp = Stamp("n" * NODE_ID_BYTES_MAX, MAX)
     stamp.counter = MAX - 1000
     return stamp
 
 
 def test_a_stamp_counts_the_datagrams_of_every_kind_from_one() -> None:
-    stamp = wire.Stamp("k3v9", 5)
+    stamp = Stamp("k3v9", 5)
     datagrams = [
-        wire.encode_message(stamp, b'"a"', b"1", 1, 2),
-        wire.encode_batch(stamp, b'["a",1]', 1, 2),
-        wire.encode_bye(stamp, 1, 2, version=3),
-        wire.encode_ping(stamp, 1, 2, ping_id=3),
-        wire.encode_where(stamp, 1, 2, who="k3v8"),
+        encode_message(stamp, b'"a"', b"1", 1, 2),
+        encode_batch(stamp, b'["a",1]', 1, 2),
+        encode_bye(stamp, 1, 2, version=3),
+        encode_ping(stamp, 1, 2, ping_id=3),
+        encode_where(stamp, 1, 2, who="k3v8"),
     ]
-    headers = [wire.decode(data).header for data in datagrams]
+    headers = [decode(data).header for data in datagrams]
     assert [header and header.counter for header in headers] == [1, 2, 3, 4, 5]
     assert stamp.counter == 5
 
 
 def test_a_datagram_that_could_not_be_made_is_not_counted() -> None:
-    stamp = wire.Stamp("k3v9", 5)
+    stamp = Stamp("k3v9", 5)
     with pytest.raises(PayloadError):
-        wire.encode_presence(
+        encode_presence(
             stamp,
             1,
             2,
@@ -64,7 +81,7 @@ def test_a_datagram_that_could_not_be_made_is_not_counted() -> None:
 @pytest.mark.parametrize("node", ["", "x" * 65, "ü", 'a"b', "a\\b", "plain:10.0.0.7:1"])
 def test_a_stamp_takes_no_id_that_others_would_refuse_or_that_would_grow(node: str) -> None:
     with pytest.raises(AssertionError):
-        wire.Stamp(node, 1)
+        Stamp(node, 1)
 
 
 def test_the_overheads_are_reached_by_the_longest_headers_and_never_exceeded() -> None:
@@ -72,15 +89,15 @@ def test_the_overheads_are_reached_by_the_longest_headers_and_never_exceeded() -
     topic, payload = b'"sensors/kitchen"', b'{"temp":21.5}'
     pairs = [b"[%b,%b]" % (topic, payload)] * 5
 
-    message = wire.encode_message(longest, topic, payload, MAX, MAX)
-    assert len(message) == len(topic) + len(payload) + wire.MESSAGE_OVERHEAD_BYTES
-    batch = wire.encode_batch(longest, b",".join(pairs), MAX, MAX)
-    assert len(batch) == sum(len(pair) + 1 for pair in pairs) - 1 + wire.BATCH_OVERHEAD_BYTES
+    message = encode_message(longest, topic, payload, MAX, MAX)
+    assert len(message) == len(topic) + len(payload) + MESSAGE_OVERHEAD_BYTES
+    batch = encode_batch(longest, b",".join(pairs), MAX, MAX)
+    assert len(batch) == sum(len(pair) + 1 for pair in pairs) - 1 + BATCH_OVERHEAD_BYTES
 
-    short = wire.Stamp("k3v9", MAX)
+    short = Stamp("k3v9", MAX)
     short.counter = MAX - 1
-    message = wire.encode_message(short, topic, payload, MAX, MAX)
-    overhead = wire.MESSAGE_OVERHEAD_BYTES - short.id_bytes_saved
+    message = encode_message(short, topic, payload, MAX, MAX)
+    overhead = MESSAGE_OVERHEAD_BYTES - short.id_bytes_saved
     assert len(message) == len(topic) + len(payload) + overhead
 
 
@@ -102,7 +119,7 @@ def some_entry(rng: random.Random) -> Entry:
 
 
 def longest_list(entries: list[tuple[Entry, float]]) -> bytes:
-    return wire.encode_list(
+    return encode_list(
         stamp_with_the_longest_header(),
         MAX,
         MAX,
@@ -115,7 +132,7 @@ def longest_list(entries: list[tuple[Entry, float]]) -> bytes:
     )
 
 
-LIST_BOUND_BYTES = wire.LIST_OVERHEAD_BYTES + wire.SUMS_SIZE_BYTES
+LIST_BOUND_BYTES = LIST_OVERHEAD_BYTES + SUMS_SIZE_BYTES
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -124,13 +141,13 @@ def test_a_list_is_never_larger_than_its_entries_were_said_to_make_it(seed: int)
     for count in (0, 1, 2, 10, 100):
         entries = [(some_entry(rng), rng.choice([0.0, 3.2, math.inf])) for _ in range(count)]
         data = longest_list(entries)
-        bound = LIST_BOUND_BYTES + sum(wire.entry_size_bytes(e) for e, _ in entries)
+        bound = LIST_BOUND_BYTES + sum(entry_size_bytes(e) for e, _ in entries)
         assert bound * 0.7 - 100 < len(data) <= bound
 
 
 def test_the_size_of_an_entry_without_patterns_is_off_by_four_bytes_at_most() -> None:
     entries = [(Entry(f"n{i}", MAX, MAX, mode="master", is_master=True), math.inf) for i in "123"]
-    bound = LIST_BOUND_BYTES + sum(wire.entry_size_bytes(e) for e, _ in entries)
+    bound = LIST_BOUND_BYTES + sum(entry_size_bytes(e) for e, _ in entries)
     data = longest_list(entries)
     assert bound - 4 * len(entries) <= len(data) <= bound
 
@@ -140,7 +157,7 @@ def test_patterns_that_entries_share_are_written_once_and_sorted() -> None:
     frame = ListFrame(HEADER, [], entries, None, None, None, (0, 1), False)
     data = encode_frame(frame)
     assert codec.loads(data)["payload"] == ["jsonbus.topics", "a0", "a1", "a2", "m", "z"]
-    decoded = wire.decode(data)
+    decoded = decode(data)
     assert isinstance(decoded, ListFrame)
     assert decoded.entries == entries
 
@@ -161,7 +178,7 @@ def test_the_patterns_of_who_left_or_is_gone_are_not_sent() -> None:
 def test_ages_are_rounded_and_bounded(age_s: float, sent_s: float) -> None:
     entries = [(Entry("k3v9", 1, 1), age_s)]
     frame = ListFrame(HEADER, [], entries, None, None, None, (0, 1), False)
-    decoded = wire.decode(encode_frame(frame))
+    decoded = decode(encode_frame(frame))
     assert isinstance(decoded, ListFrame)
     assert [age for _, age in decoded.entries] == [sent_s]
 
@@ -176,5 +193,5 @@ def test_ages_are_rounded_and_bounded(age_s: float, sent_s: float) -> None:
     ],
 )
 def test_whatever_the_text_of_a_failure_it_can_be_sent(error: str, sent: str) -> None:
-    decoded = wire.decode(encode_frame(ReplyFrame(HEADER, "k3v8", 1, None, error)))
+    decoded = decode(encode_frame(ReplyFrame(HEADER, "k3v8", 1, None, error)))
     assert decoded == ReplyFrame(HEADER, "k3v8", 1, None, sent)

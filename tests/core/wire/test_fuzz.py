@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import CAUSES, decode, peek_header, peek_topic
 from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
     About,
@@ -40,7 +40,7 @@ from jsonbus.core.wire.frames import (
     RetainedFrame,
     WhereFrame,
 )
-from jsonbus.core.wire.limits import (
+from jsonbus.core.wire.names import (
     DATAGRAM_BYTES_MAX,
     ERROR_CHARS_MAX,
     INTEGER_MAX,
@@ -54,12 +54,12 @@ from tests.core.wire.samples import SAMPLE_IDS, SAMPLES, encode_frame
 
 def decode_anything(data: bytes) -> Frame | None:
     """The frame, or None if it was refused as it must be; peeks must agree with the frame."""
-    peeked_topic = wire.peek_topic(data)
-    peeked_header = wire.peek_header(data)
+    peeked_topic = peek_topic(data)
+    peeked_header = peek_header(data)
     try:
-        frame = wire.decode(data)
+        frame = decode(data)
     except DatagramError as error:
-        assert error.cause in wire.CAUSES
+        assert error.cause in CAUSES
         assert len(str(error)) < 500
         return None
     assert isinstance(frame, Frame)

@@ -19,7 +19,8 @@ from jsonbus.core.node import Node
 from jsonbus.core.routing.pattern_map import PatternMap
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode_messages import Stamp, encode_batch, encode_message
 from tools.bench.bus.floor import Batcher, take_batches, take_single
 from tools.bench.bus.growth import MESSAGES_PER_SEND, make_publisher_node, make_subscriber_node
 from tools.bench.bus.spec import SENSOR, TOPIC, TOPIC_NOBODY_WANTS, make_value
@@ -45,24 +46,24 @@ def dump_by_codec(_prepared: int) -> Loop:
 
 
 def encode_messages(_prepared: int) -> Loop:
-    stamp = wire.Stamp("publisher", 1)
+    stamp = Stamp("publisher", 1)
 
     def loop(count: int) -> None:
         for number in range(count):
-            wire.encode_message(stamp, TOPIC_JSON, codec.dumps(SENSOR), number, 0)
+            encode_message(stamp, TOPIC_JSON, codec.dumps(SENSOR), number, 0)
 
     return loop
 
 
 def encode_batches(_prepared: int) -> Loop:
-    stamp = wire.Stamp("publisher", 1)
+    stamp = Stamp("publisher", 1)
 
     def loop(count: int) -> None:
         for number in range(0, count, MESSAGES_PER_SEND):
             pairs = [
                 b"[%b,%b]" % (TOPIC_JSON, codec.dumps(SENSOR)) for _ in range(MESSAGES_PER_SEND)
             ]
-            wire.encode_batch(stamp, b",".join(pairs), number, 0)
+            encode_batch(stamp, b",".join(pairs), number, 0)
 
     return loop
 
@@ -72,14 +73,14 @@ def load_values(_prepared: int) -> Loop:
 
 
 def decode_messages(_prepared: int) -> Loop:
-    datagram = wire.encode_message(wire.Stamp("publisher", 1), TOPIC_JSON, VALUE_JSON, 1, 0)
-    return lambda count: _repeat(count, wire.decode, datagram)
+    datagram = encode_message(Stamp("publisher", 1), TOPIC_JSON, VALUE_JSON, 1, 0)
+    return lambda count: _repeat(count, decode, datagram)
 
 
 def decode_batches(_prepared: int) -> Loop:
     pairs = b",".join([PAIR] * MESSAGES_PER_SEND)
-    datagram = wire.encode_batch(wire.Stamp("publisher", 1), pairs, 1, 0)
-    return lambda count: _repeat(count // MESSAGES_PER_SEND, wire.decode, datagram)
+    datagram = encode_batch(Stamp("publisher", 1), pairs, 1, 0)
+    return lambda count: _repeat(count // MESSAGES_PER_SEND, decode, datagram)
 
 
 def floor_publish(_prepared: int) -> Loop:

@@ -1,21 +1,21 @@
-"""Echoes and their answers to datagram bytes, each of a size that is asked for.
+"""Encode echoes and their answers, each as a datagram of the size that the caller wants.
 
-Apart from encode.py, since no node sends them: `jsonbus doctor` does.
+No node sends them, only `jsonbus doctor`. core/wire/format.py describes them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jsonbus.core.wire import codec
-from jsonbus.core.wire.encode_messages import Stamp
-from jsonbus.core.wire.names import ECHO, ECHOED, KEY_HEARD, KEY_NAME, KEY_PING, KEY_TO
+from ..core.wire import codec
+from ..core.wire.encode_messages import Stamp
+from ..core.wire.names import ECHO, ECHOED, KEY_HEARD, KEY_NAME, KEY_PING, KEY_TO
 
 
 def encode_echo(
     stamp: Stamp, first_message: int, sent_us: int, *, echo_id: int, size_bytes: int
 ) -> bytes:
-    """Who answers this? Exactly `size_bytes` long, or longer if it cannot be so short."""
+    """Encode an echo: exactly `size_bytes` long, or longer if it cannot be so short."""
     return _encode(stamp, first_message, sent_us, ECHO, {KEY_PING: echo_id}, size_bytes)
 
 
@@ -31,7 +31,7 @@ def encode_echoed(
     name: str = "",
     size_bytes: int,
 ) -> bytes:
-    """I heard the echo of node `to`. As long as `encode_echo` makes it."""
+    """Encode the answer to an echo of node `to`; `size_bytes` as in `encode_echo`."""
     fields: dict[str, Any] = {KEY_PING: echo_id, KEY_TO: to, KEY_HEARD: [heard, repeated]}
     if name:
         fields[KEY_NAME] = name

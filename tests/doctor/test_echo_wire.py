@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire import format as wire
-from jsonbus.core.wire.limits import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
+from jsonbus.doctor.echo_wire import encode_echo, encode_echoed
 from tests.core.link import Link, forge
 
 
 def echo(size_bytes: int = 200, counter: int = 1) -> bytes:
     return forge(
-        wire.encode_echo, node="stranger", counter=counter, echo_id=counter, size_bytes=size_bytes
+        encode_echo, node="stranger", counter=counter, echo_id=counter, size_bytes=size_bytes
     )
 
 
 def echoed(size_bytes: int = 200, to: str = "asker", name: str = "") -> bytes:
     return forge(
-        wire.encode_echoed,
+        encode_echoed,
         node="stranger",
         to=to,
         echo_id=3,
@@ -36,7 +37,7 @@ def test_an_echo_and_its_answer_are_as_large_as_asked(make: object, size_bytes: 
     data = make(size_bytes)
     assert len(data) == size_bytes
     assert list(codec.loads(data)) == ["topic", "payload", "jb"]
-    wire.decode(data)
+    decode(data)
 
 
 def test_an_echo_that_cannot_be_so_small_is_as_small_as_it_can_be() -> None:
