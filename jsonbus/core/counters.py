@@ -1,4 +1,4 @@
-"""What a node counts. Nothing is lost or refused without one of these going up."""
+"""The counters of a node. Every loss and every refusal increments one of them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Plain integers that only grow, but for `messages_lost`; `as_dict` is what stats() shows."""
+    """Plain integers that only grow, except `messages_lost`; stats() shows `as_dict`."""
 
-    #: publish() calls that nobody wanted.
+    #: publish() calls that were not sent because no subscription wanted them.
     messages_suppressed: int = 0
-    #: publish() calls that waited until the node was sure, and what became of them.
+    #: publish() calls that waited until the node was sure, and their outcomes.
     messages_held: int = 0
     held_sent: int = 0
     held_suppressed: int = 0
-    #: publish() calls that only this node's own subscriptions wanted.
+    #: publish() calls that only subscriptions of this node wanted.
     messages_local: int = 0
 
     datagrams_received: int = 0
     bytes_received: int = 0
     messages_received: int = 0
-    #: Received, and wanted by a subscription of this node; one that several want counts once.
+    #: Messages received that a subscription of this node wants; each counts once.
     messages_delivered: int = 0
-    #: Received, and wanted by none.
+    #: Messages received that no subscription of this node wants.
     messages_unwanted: int = 0
-    #: Messages of other nodes that never came; one that comes late is taken back.
+    #: Messages of other nodes that never came; one that comes late is subtracted.
     messages_lost: int = 0
-    #: Slices of messages that no datagram holds.
+    #: Slices of messages that are too large for one datagram.
     fragments_received: int = 0
-    #: Items of a batch that were no messages, and what came after them in the batch.
+    #: Items of a batch that were not messages, and the items after them in the batch.
     messages_malformed: int = 0
     datagrams_repeated: int = 0
-    #: From a node that has since started anew.
+    #: Datagrams of an earlier incarnation, from before the node restarted.
     datagrams_outdated: int = 0
     datagrams_plain: int = 0
 
@@ -43,19 +43,19 @@ class Counters:
     presences_sent: int = 0
     #: Full lists sent in answer; each counts once, however many datagrams it took.
     list_shares_sent: int = 0
-    #: Parts of the list sent because they differed somewhere.
+    #: Parts of the list sent because another node's list differed.
     list_repairs_sent: int = 0
     suspicions_sent: int = 0
     plain_peers_refused: int = 0
 
-    #: Times that a publisher of reliable messages had to wait for subscribers to catch up.
+    #: How often a publisher of reliable messages had to wait for subscribers to catch up.
     reliable_waits: int = 0
-    #: Of this and other nodes' messages.
+    #: Concerning messages of this node and of other nodes.
     naks_received: int = 0
 
     requests_sent: int = 0
     requests_repeated: int = 0
-    #: Requests of this and other nodes that were answered.
+    #: Requests that were answered, of this node and of other nodes.
     requests_served: int = 0
     requests_refused: int = 0
     replies_too_late: int = 0

@@ -1,8 +1,8 @@
-"""Many deadlines, one timer: what is due next, without looking at all of them.
+"""Many deadlines behind one timer: finds the next one without looking at all of them.
 
-A heap with one valid entry per item. Putting a deadline off, which happens with every message, only
-notes the new instant: the entry in the heap comes up too early once, and is put back where it
-belongs. Bringing a deadline forward adds an entry; the late one is recognised when it comes up.
+A heap holds one valid entry per item. Postponing a deadline, which happens with every message, only
+notes the new instant: the entry in the heap comes up too early once and is put back at the right
+place. Bringing a deadline forward adds an entry; the late one is recognised when it comes up.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Deadlines(Generic[T]):
-    """One instant per item."""
+    """One deadline per item."""
 
     __slots__ = ("_at", "_heap", "_queued", "_serial")
 
     def __init__(self) -> None:
         self._at: dict[T, float] = {}
-        self._queued: dict[T, float] = {}  # where the item's valid entry stands
+        self._queued: dict[T, float] = {}  # the instant of the item's valid entry
         self._heap: list[tuple[float, int, T]] = []
-        self._serial = 0  # items need no order of their own
+        self._serial = 0  # breaks ties: items need not be comparable
 
     def __len__(self) -> int:
         return len(self._at)
@@ -45,11 +45,13 @@ class Deadlines(Generic[T]):
             self.set(item, at)
 
     def remove(self, item: T) -> None:
-        """Its entry stays until it comes up, and serves again if a deadline is set before."""
+        """Remove the item. Its heap entry stays and is reused if a deadline is set before it
+        comes up.
+        """
         self._at.pop(item, None)
 
     def next_at(self) -> float:
-        """The earliest deadline, or infinity."""
+        """Return the earliest deadline, or infinity."""
         heap = self._heap
         while heap:
             queued_at, _, item = heap[0]
@@ -65,9 +67,9 @@ class Deadlines(Generic[T]):
         return math.inf
 
     def pop(self, due: float) -> T | None:
-        """One whose deadline is not after `due`, earliest first; it is removed."""
+        """Remove and return the item with the earliest deadline not after `due`."""
         heap = self._heap
-        # A deadline is never before its entry in the heap: often one look is enough.
+        # A deadline is never before its heap entry, so one look at the heap is often enough.
         if not heap or heap[0][0] > due or self.next_at() > due:
             return None
         item = heapq.heappop(self._heap)[2]

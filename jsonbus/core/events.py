@@ -1,8 +1,8 @@
-"""What the core tells a front end: things that happened, to be logged or waited for.
+"""Events that the core reports to a front end, to be logged or waited for.
 
-All classes are made when a process opens its first bus. So they are slotted but not frozen, which
-would take twice as long, and each has a docstring, which `dataclass` would take a third longer to
-make up. Nobody changes an event after it was made.
+All classes are created when a process opens its first bus. They are slotted but not frozen, because
+freezing doubles the time to create them. Each has a docstring, because `dataclass` takes a third
+longer if it has to generate one. Events are never changed after they are made.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from jsonbus.core.wire.frames import UNTOLD, About
 
 @dataclass(slots=True)
 class NodeJoined:
-    """A node is here that was not."""
+    """A node joined the bus."""
 
     node: str
     name: str
-    about: About = UNTOLD  # what it had told by then: nothing, if others told of it first
+    about: About = UNTOLD  # what it had reported by then; empty if others reported it first
 
 
 @dataclass(slots=True)
 class NodeLeft:
-    """A node is no longer here."""
+    """A node left the bus."""
 
     node: str
     name: str
-    reason: str  # "left": it said so. "gone": not heard for longer than its lease
+    reason: str  # "left": it said goodbye. "gone": not heard for longer than its lease
     about: About = UNTOLD
 
 
 @dataclass(slots=True)
 class NodeIntroduced:
-    """A node told where it is; only while somebody seeks one (directory.py)."""
+    """A node reported its address; only while a lookup is running (directory.py)."""
 
     node: str
 
 
 @dataclass(slots=True)
 class InterestChanged:
-    """Somebody's subscriptions changed: whoever waits for a subscriber should look again."""
+    """Subscriptions of some node changed; calls that wait for a subscriber check again."""
 
 
 @dataclass(slots=True)
 class StateChanged:
-    """joining, sure or doubting (core.joining says what they mean)."""
+    """The node is now joining, sure or doubting (core.joining defines the states)."""
 
     state: str
     reason: str
@@ -53,12 +53,12 @@ class StateChanged:
 
 @dataclass(slots=True)
 class MasterMissing:
-    """Mode master, other nodes are here, and none of them answers."""
+    """The mode is master and other nodes are here, but none of them answers as master."""
 
 
 @dataclass(slots=True)
 class DatagramRejected:
-    """Reported the first time per cause and sender; counted always."""
+    """A datagram was refused. Reported the first time per cause and sender, and always counted."""
 
     cause: str
     sender: str
@@ -67,7 +67,7 @@ class DatagramRejected:
 
 @dataclass(slots=True)
 class MessagesLost:
-    """A gap in a node's message numbers: reported when it is noticed."""
+    """A gap in a node's message numbers, reported as soon as it is noticed."""
 
     node: str
     name: str
@@ -76,18 +76,18 @@ class MessagesLost:
 
 @dataclass(slots=True)
 class GapFound:
-    """Messages of a reliable topic that were asked for in vain: they will not come any more."""
+    """Messages of a reliable topic that could not be repaired and are given up."""
 
     node: str
     name: str
     topic: str
-    first: int  # sequences of the topic
+    first: int  # sequence numbers of the topic
     last: int
 
 
 @dataclass(slots=True)
 class ReplyReceived:
-    """The answer to a request of this node's."""
+    """The answer to a request of this node."""
 
     request_id: int
     value: object
@@ -98,14 +98,14 @@ class ReplyReceived:
 
 @dataclass(slots=True)
 class RequestUnserved:
-    """Nobody serves the request's topic, and this node is sure of it."""
+    """No node serves the request's topic, and this node is sure of it."""
 
     request_id: int
 
 
 @dataclass(slots=True)
 class PongReceived:
-    """A node answered a ping of this node's."""
+    """A node answered a ping of this node."""
 
     ping_id: int
     node: str

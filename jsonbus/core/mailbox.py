@@ -1,14 +1,14 @@
-"""The bounded buffer of one subscription: messages in order, and what happens when it is full.
+"""Mailbox: the bounded buffer of one subscription, with a policy for when it is full.
 
-    drop_oldest   the oldest messages make room
-    drop_newest   what does not fit is dropped
-    block         what does not fit is not taken: the front end keeps it and waits for `room`
-    error         what does not fit is dropped, and so is everything after it, until the reader has
-                  read up to the gap and taken the overflow: it learns exactly where messages
+    drop_oldest   the oldest messages are dropped to make room
+    drop_newest   messages that do not fit are dropped
+    block         messages that do not fit are not taken: the front end keeps them and waits for
+                  `room`
+    error         messages that do not fit are dropped, and so are all later ones, until the reader
+                  has read up to the gap and taken the overflow: it learns exactly where messages
                   are missing, and how many
 
-No lock and no waiting: a front end has its own of both. Whatever calls a mailbox, calls it under
-the front end's lock or in its event loop.
+A mailbox neither locks nor waits. The front end calls it under its lock or in its event loop.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ class Mailbox(Generic[M]):
             )
         self.maxsize = maxsize
         self.overflow = overflow
-        #: Messages lost so far for want of room.
+        #: Messages lost so far because the mailbox was full.
         self.dropped = 0
         self._messages: deque[M] = deque(maxlen=maxsize)
-        self._lost = 0  # policy error: dropped since the overflow that the reader has yet to take
+        self._lost = 0  # policy error: dropped since the overflow that the reader has not taken yet
 
     @property
     def pending(self) -> int:
-        """How many messages wait to be read."""
+        """The number of messages that wait to be read."""
         return len(self._messages)
 
     @property
     def room(self) -> int:
-        """How many messages fit without loss."""
+        """The number of messages that fit without loss."""
         return 0 if self._lost else self.maxsize - len(self._messages)
 
     @property
     def has_overflowed(self) -> bool:
-        """Policy error: messages are missing behind the pending ones; see `take_overflow`."""
+        """Policy error: messages are missing after the pending ones; see `take_overflow`."""
         return self._lost > 0
 
     def put_many(self, messages: Sequence[M]) -> int:
-        """Add messages in order, all those of a datagram at once; returns how many were kept.
+        """Add messages in order, all those of a datagram at once; return how many were kept.
 
         Policy block keeps the first ones that fit and does not count the others as dropped: they
-        are still the caller's.
+        still belong to the caller.
         """
         excess = len(messages) - self.room
         if excess <= 0:
@@ -86,11 +86,11 @@ class Mailbox(Generic[M]):
         return kept
 
     def take(self) -> M:
-        """The oldest message; raises IndexError if none is pending."""
+        """Return the oldest message and remove it; raise IndexError if none is pending."""
         return self._messages.popleft()
 
     def take_many(self, count_max: int) -> list[M]:
-        """Up to that many messages, oldest first."""
+        """Return up to that many messages, oldest first, and remove them."""
         messages = self._messages
         if len(messages) <= count_max:
             taken = list(messages)
@@ -99,9 +99,9 @@ class Mailbox(Generic[M]):
         return [messages.popleft() for _ in range(count_max)]
 
     def take_overflow(self) -> int:
-        """How many messages are missing here; 0 if none are, or others have to be read before.
+        """Return how many messages are missing here; 0 if none are, or others must be read first.
 
-        From then on messages are accepted again. The front end raises QueueFullError from it.
+        Afterwards messages are accepted again. The front end raises QueueFullError with the number.
         """
         if self._messages:
             return 0
@@ -109,7 +109,7 @@ class Mailbox(Generic[M]):
         return lost
 
     def clear(self) -> int:
-        """Forget the pending messages and the overflow; returns how many messages were pending."""
+        """Drop the pending messages and the overflow; return how many messages were pending."""
         count = len(self._messages)
         self._messages.clear()
         self._lost = 0

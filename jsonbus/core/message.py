@@ -1,4 +1,4 @@
-"""Message: what handlers and readers get."""
+"""Message: what handlers and readers receive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # With a default, `Message` alone means `Message[Any]`. Python has that from 3.13 on.
+    # With a default, `Message` alone means `Message[Any]`. Python supports that from 3.13 on.
     V_co = TypeVar("V_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
@@ -48,7 +48,7 @@ class Message(Generic[V_co]):
     delivers them; `Message` alone is a message of any JSON value.
     """
 
-    # One is made for every message received. So it has few attributes, reads the rest from
+    # One instance is made for every message received. So it has few attributes, reads the rest from
     # `origin`, and has no `__init__`, whose call would double the cost: see `make_message`.
 
     __slots__ = ("origin", "sequence", "topic", "value")
@@ -57,8 +57,8 @@ class Message(Generic[V_co]):
     topic: str
     #: The JSON value, or the instance that `as_type` asks for.
     value: V_co
-    #: The publisher's count of its messages. (node, incarnation, sequence) identifies a message for
-    #: ever. None for a plain datagram, and for a message that never left this process.
+    #: The publisher's count of its messages. (node, incarnation, sequence) identifies a message
+    #: permanently. None for a plain datagram, and for a message that never left this process.
     sequence: int | None
     #: What all messages of its datagram have in common; the same object for all of them.
     origin: Origin
@@ -93,7 +93,7 @@ class Message(Generic[V_co]):
 
     @property
     def retained(self) -> bool:
-        """Whether it is the last retained value, published before this subscription began."""
+        """True for a retained value that was published before this subscription began."""
         return self.origin.is_retained
 
     def __repr__(self) -> str:

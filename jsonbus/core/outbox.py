@@ -1,4 +1,4 @@
-"""What waits to be sent: messages that may share a datagram, and datagrams that are ready.
+"""Outbox: queues messages, packs them into datagrams, and keeps the datagrams until they are sent.
 
 Messages get their numbers, and datagrams their counters, in the order in which they are packed, and
 both leave in that order. A control datagram therefore first packs the messages that wait, so that a
@@ -29,18 +29,18 @@ from jsonbus.core.wire.encode_messages import (
 )
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
 
-#: A payload that takes more than this part of a datagram does not gather unflushed: sizes are
-#: known only when messages are packed, and what gathers until then should stay small.
+#: A payload larger than this fraction of a datagram is not left queued without a flush: sizes are
+#: known only when messages are packed, and the queue should stay small until then.
 _SIZE_SHARE = 4
 
-# A plain peer understands whole messages only: for it they travel in one datagram, which IP cuts.
+# A plain peer understands whole messages only, so they travel in one datagram, which IP fragments.
 _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 
-_SEPARATOR_BYTES = 2  # of messages in a batch: a bracket and a comma
+_SEPARATOR_BYTES = 2  # between messages of a batch: a bracket and a comma
 
 
 class _Marked(bytes):
-    """A message that is reliable or retained: `["topic",payload,sequence,1`, and its parts."""
+    """A reliable or retained message, `["topic",payload,sequence,1`, with its parts."""
 
     topic_json: bytes
     payload: bytes
@@ -49,7 +49,7 @@ class _Marked(bytes):
 
 
 class Outbox:
-    """Packs messages into datagrams; those that no datagram holds are cut into slices."""
+    """Packs messages into datagrams, and cuts messages that fit no datagram into slices."""
 
     __slots__ = (
         "_fast_publish",
@@ -84,15 +84,15 @@ class Outbox:
         self._fast_publish = fast_publish
         self.allow_bytes(datagram_bytes_max)
         self._queued = fast_publish.queued
-        self._measured = self._measured_bytes = 0  # queued messages whose size is known, and it
-        self._typical = BATCH_MESSAGES_MAX  # messages that fill a datagram, by the last one
+        self._measured = self._measured_bytes = 0  # measured part of the queue: messages, bytes
+        self._typical = BATCH_MESSAGES_MAX  # messages per datagram, judged by the last datagram
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._unbatched_until = -math.inf if batching else math.inf
         self.wall_offset_s = wall_offset_s
         self.datagrams_sent = 0
         self.messages_sent = 0
-        #: When a datagram that stands in for a heartbeat last left.
+        #: When the last datagram that counts as a heartbeat was sent.
         self.last_sent_at = -math.inf
         self._asides = 0  # queued datagrams that do not count as a heartbeat
 
@@ -102,7 +102,7 @@ class Outbox:
 
     @property
     def has_full_datagram(self) -> bool:
-        """Whether a datagram is ready, or could be, that hardly anything can be added to."""
+        """True if a datagram is ready, or the queued messages leave hardly any room in one."""
         count = len(self._queued)
         return (
             bool(self._ready)
@@ -112,17 +112,17 @@ class Outbox:
 
     @property
     def typical_count(self) -> int:
-        """How many messages like the last ones fill a datagram."""
+        """The number of messages like the last ones that fill a datagram."""
         return self._typical
 
     @property
     def size_bytes(self) -> int:
-        """What waits, separators included."""
+        """The bytes that wait to be sent, separators included."""
         return self._measure() + self._ready_bytes
 
     @property
     def repair_room_bytes(self) -> int:
-        """What the items of a repair may take in one datagram."""
+        """The bytes that the items of a repair may take in one datagram."""
         return self._room
 
     @property
@@ -130,13 +130,13 @@ class Outbox:
         return self.messages_sent + len(self._queued)
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
-        """What the entries of a list may take in one datagram of this node."""
+        """Return the bytes that the entries of a list may take in one datagram of this node."""
         return datagram_bytes_max - LIST_OVERHEAD_BYTES + self._stamp.id_bytes_saved
 
     def allow_bytes(self, datagram_bytes_max: int, whole_bytes_max: int | None = None) -> None:
-        """How large datagrams may be from now on: with several messages or a slice, and with one.
+        """Set the size limits: of datagrams with several messages or a slice, and with one message.
 
-        A larger message is cut; so `whole_bytes_max` is what the network carries in one piece.
+        Larger messages are cut, so `whole_bytes_max` is what the network carries in one piece.
         """
         saved = self._stamp.id_bytes_saved
         whole_bytes_max = max(datagram_bytes_max, whole_bytes_max or 0)
@@ -148,11 +148,11 @@ class Outbox:
         self._fast_publish.alone_min = self._room // 2
 
     def shares(self, now: float) -> bool:
-        """Whether messages may share datagrams now."""
+        """Return whether messages may be batched in one datagram now."""
         return now >= self._unbatched_until
 
     def put_message(self, prefix: bytes, payload: bytes, now: float) -> int:
-        """Add a message; its number. The prefix is the topic's: `["topic",`."""
+        """Add a message and return its number. The prefix is the topic's: `["topic",`."""
         message = prefix + payload
         if self._is_cut(len(message), now):
             self._pack(now)
@@ -170,7 +170,7 @@ class Outbox:
         sequence: int | None = None,
         is_retained: bool = False,
     ) -> int:
-        """The same for a message of a reliable topic, or one that is retained."""
+        """Add a message of a reliable topic, or a retained one, and return its number."""
         marks = b",null" if sequence is None else b",%d" % sequence
         message = _Marked(prefix + payload + (marks + b",1" if is_retained else marks))
         message.topic_json, message.payload = prefix[1:-1], payload
@@ -183,13 +183,13 @@ class Outbox:
         return self._put(message, now)
 
     def put_text(self, text: bytes, now: float) -> None:
-        """A message that is whole already, however large: in slices."""
+        """Add a message that is encoded already, in slices, however large it is."""
         self._pack(now)
         self.messages_sent += 1
         self.put_slices(text, self.messages_sent, None, now)
 
     def _is_cut(self, size: int, now: float) -> bool:
-        """Whether a message has to travel in slices."""
+        """Return whether a message of this size has to travel in slices."""
         size += _SEPARATOR_BYTES
         return size > self._whole_room and (size > _WHOLE_ROOM_MAX or now >= self._unbatched_until)
 
@@ -201,10 +201,10 @@ class Outbox:
         queued.append(message)
         place = len(queued) - 1
         while queued[place] is not message:
-            place -= 1  # another thread added one after it
+            place -= 1  # another thread added a message after this one
         number = self.messages_sent + 1 + place
         if self._measure() + size > self._room or now < self._unbatched_until:
-            self._pack(now)  # another one like this would not fit: nothing to wait for
+            self._pack(now)  # no room for another message of this size, so do not wait
         return number
 
     def put_slices(
@@ -215,10 +215,10 @@ class Outbox:
         now: float,
         is_wanted: Callable[[int], bool] | None = None,
     ) -> None:
-        """Add the slices of a message, for the first time; or again, those that are wanted."""
+        """Add the slices of a message: all, or only those for which `is_wanted` is true."""
         slices = cut(text, self._slice_room)
         stamp, sent_us, count = self._stamp, self._sent_us(now), len(slices)
-        # Of one that was sent before, nothing inside is new.
+        # A message that is sent again adds no new message number.
         first = number if number == self.messages_sent else self.messages_sent + 1
         for index, each in enumerate(slices):
             if is_wanted is not None and not is_wanted(index):
@@ -237,7 +237,7 @@ class Outbox:
             )
 
     def make_single(self, prefix: bytes, payload: bytes, now: float) -> bytes | None:
-        """A datagram with this message, which leaves at once; None if something else waits."""
+        """Return a datagram with this message, to be sent at once; None if others wait."""
         if self._queued or self._ready:
             return None
         self.messages_sent = number = self.messages_sent + 1
@@ -253,10 +253,10 @@ class Outbox:
         self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 
     def put_aside(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
-        """The same for what follows from messages: NAKs, repairs, beats, values given.
+        """Add a control datagram that follows from messages: a NAK, repair, beat or retained value.
 
-        They do not stand in for a heartbeat. Beats go on for seconds after the last message, and a
-        group in which they did would compare its lists as much later.
+        It does not count as a heartbeat. Beats go on for seconds after the last message; if they
+        counted, a group would compare its lists that much later.
         """
         if self._queued:
             self._pack(now)
@@ -264,14 +264,14 @@ class Outbox:
         self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
 
     def send_unbatched(self, until: float) -> None:
-        """A plain peer is here: one message per datagram until then, so that it gets them."""
+        """Send one message per datagram until then: a plain peer is here and reads no batches."""
         self._unbatched_until = max(self._unbatched_until, until)
         self._fast_publish.forget()
 
     def take(self, now: float, *, keeps_rest: bool = False) -> list[bytes]:
-        """All datagrams, in the order in which they should be sent.
+        """Return all datagrams, in the order in which they must be sent.
 
-        With `keeps_rest`, messages that do not fill another datagram go on gathering.
+        With `keeps_rest`, messages that do not fill another datagram stay queued.
         """
         if self._queued:
             self._pack(now, keeps_rest=keeps_rest)
@@ -287,7 +287,7 @@ class Outbox:
         return []
 
     def _measure(self) -> int:
-        """The bytes that the queued messages take in a datagram."""
+        """Return the bytes that the queued messages take in a datagram."""
         queued, measured = self._queued, self._measured
         count = len(queued)
         if measured < count:
@@ -312,7 +312,7 @@ class Outbox:
         self._typical = max(1, min(BATCH_MESSAGES_MAX, self._room * count // (len(body) + 1)))
 
     def _pack_parts(self, messages: list[bytes], now: float, *, keeps_rest: bool) -> None:
-        """Pack messages that one datagram does not hold."""
+        """Pack messages that do not fit into one datagram."""
         start = size = 0
         for place, message in enumerate(messages):
             added = len(message) + _SEPARATOR_BYTES
@@ -340,7 +340,7 @@ class Outbox:
             self._add(encode_batch(self._stamp, body, first, self._sent_us(now)))
 
     def _encode_marked(self, message: _Marked, number: int, now: float) -> bytes:
-        """In a datagram of its own, which plain peers understand, too."""
+        """Return a datagram with this message alone, which plain peers understand, too."""
         return encode_marked(
             self._stamp,
             message.topic_json,
@@ -360,12 +360,12 @@ class Outbox:
 
 
 def _join(messages: list[bytes]) -> bytes:
-    """The items of a batch; the bracket that each lacks is the separator's."""
+    """Return the items of a batch; the separator adds the closing bracket that each item lacks."""
     return b"],".join(messages) + b"]"
 
 
 def _parts_of(message: bytes) -> tuple[bytes, bytes]:
-    """Topic and payload, as JSON, of `["topic",payload`."""
+    """Return topic and payload, as JSON, of `["topic",payload`."""
     end = message.find(b'"', 2)
     while message[end - 1] == _BACKSLASH and _is_escaped(message, end):
         end = message.find(b'"', end + 1)

@@ -1,8 +1,8 @@
-"""The other nodes heard: repeats recognised, gaps counted.
+"""The other nodes that this node hears: recognises repeated datagrams and counts lost messages.
 
-One Peer per node id and incarnation. Its window recognises repeats among the last 1,024 datagrams:
-the same node may be heard on several interfaces. Message numbers tell exactly how many messages
-were lost; one that comes late is taken back from the count.
+There is one Peer per node id and incarnation. Its window recognises repeats among the last 1,024
+datagrams, because the same node may be heard on several interfaces. Message numbers show exactly
+how many messages were lost; a message that comes late is subtracted from the count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 
 
 class Peer:
-    """What one sender's counters say."""
+    """The state of one sender, derived from the counters in its datagrams."""
 
     __slots__ = (
         "_first_message",
@@ -55,42 +55,42 @@ class Peer:
         self.name = header.node
         self.about = UNTOLD
         self.totals: Totals | None = None
-        #: When it last told that; before any `now` if it never did.
+        #: When the node last sent its details (`about`); negative if it never did.
         self.told_at = -1.0
-        #: The same, because somebody had asked.
+        #: When it last sent them in answer to a question.
         self.answered_at = -1.0
-        #: Another incarnation under the same id that was heard once since this one.
+        #: Another incarnation with the same id, heard once since this one was heard.
         self.challenger: Peer | None = None
         self.received = 0
         self.lost = 0
         self.top = header.counter - 1
         self._window = 0
-        # Datagrams that came in order since the window was last brought up to date. Nearly all do;
-        # to shift a thousand bits for each would cost more than everything else here.
+        # The number of datagrams that came in order since `_window` was last updated. Nearly all
+        # do, and shifting a thousand bits for each would cost more than everything else here.
         self._run = 0
         self._jumped_to = 0
         self._messages_jumped_to = -COUNTER_JUMP
         self._first_message = self.next_message = header.first_message
-        #: (subscription, its next message, how many were lost) when this node subscribed.
+        #: (subscription, next message, messages lost) at the time when this node subscribed.
         self._marks = [(-1, header.first_message, 0)]
 
     def mark(self, subscription: int) -> None:
-        """This node makes its subscription of that number, which only grows."""
+        """Note the position of a new subscription of this node. Subscription numbers only grow."""
         _, number, lost = self._marks[-1]
         if (number, lost) != (self.next_message, self.lost):
             self._marks.append((subscription, self.next_message, self.lost))
             if len(self._marks) > MARKS_MAX:
-                del self._marks[1]  # to claim too much is better than too little
+                del self._marks[1]  # claiming too much is better than too little
 
     def claim(self, subscription: int) -> tuple[int, int]:
-        """What that subscription may have missed: its first message's number, and how many."""
+        """Return the subscription's first message number, and how many were lost since."""
         for made, number, lost in reversed(self._marks):
             if made <= subscription:
                 return number, max(0, self.lost - lost)
         raise AssertionError("the first mark is before all subscriptions")
 
     def admit(self, counter: int) -> bool:
-        """Whether this datagram is heard for the first time."""
+        """Return whether this datagram is new, and note its counter."""
         ahead = counter - self.top
         if ahead == 1:
             self._run += 1
@@ -98,8 +98,8 @@ class Peer:
             return True
         self._catch_up()
         if abs(ahead) >= COUNTER_JUMP:
-            # Believed when the next one confirms it; a forged one stays alone. Backwards, too: the
-            # forged one may have come first.
+            # Believe a jump only when the next datagram confirms it; a forged one stays alone. This
+            # includes jumps backwards, because the forged datagram may have come first.
             is_confirmed = 0 < counter - self._jumped_to <= DUPLICATE_WINDOW
             is_new = counter != self._jumped_to
             self._jumped_to = counter
@@ -122,35 +122,37 @@ class Peer:
         return True
 
     def _catch_up(self) -> None:
-        """Bring the window up to date."""
+        """Apply the datagrams that came in order to the window."""
         count = min(self._run, DUPLICATE_WINDOW)
         self._window = (self._window << count | (1 << count) - 1) & _WINDOW_MASK
         self._run = 0
 
     def go_on(self, count: int) -> None:
-        """The very next datagram came, with so many messages."""
+        """Note that the next datagram in order came, with `count` messages."""
         self._run += 1
         self.top += 1
         self.next_message += count
         self.received += count
 
     def find_again(self, count: int) -> int:
-        """So many messages that were missing came after all; how many of them were counted."""
+        """Note that `count` missing messages came after all; return how many had been counted
+        as lost.
+        """
         found = min(count, self.lost)
         self.lost -= found
         self.received += count
         return found
 
     def count_messages(self, first: int, count: int) -> int:
-        """Note that messages first … first + count - 1 came; how many more are missing now.
+        """Note that messages first … first + count - 1 came; return how many more are missing now.
 
-        Negative for messages that come late: they were counted as missing before.
+        The result is negative for late messages, which were counted as missing before.
         """
         self.received += count
         missing = first - self.next_message
         if abs(missing) >= COUNTER_JUMP:
-            # As with counters: believed when the next one confirms it. What was lost in such a
-            # jump, if anything was, nobody can tell.
+            # As with counters, believe a jump when the next datagram confirms it. The messages lost
+            # in such a jump cannot be counted.
             if 0 <= first - self._messages_jumped_to < COUNTER_JUMP:
                 self._first_message = self.next_message = first + count
             self._messages_jumped_to = first + count
@@ -158,7 +160,7 @@ class Peer:
         if missing >= 0:
             self.next_message = first + count
         elif first < self._first_message:
-            return 0  # from before this peer was met: not counted as missing
+            return 0  # sent before this peer was met: not counted as missing
         else:
             missing = -min(count, self.lost)
         self.lost += missing
@@ -166,7 +168,7 @@ class Peer:
 
 
 class Roster:
-    """Peers by node id; bounded."""
+    """Peers by node id, at most PEERS_MAX."""
 
     __slots__ = ("peers",)
 
@@ -180,15 +182,15 @@ class Roster:
         return self.peers.get(node)
 
     def about(self, node: str) -> About:
-        """What the node has told of itself."""
+        """Return what the node has reported about itself."""
         peer = self.peers.get(node)
         return UNTOLD if peer is None else peer.about
 
     def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
-        """The sender's peer, made anew for a new incarnation; None for an old incarnation.
+        """Return the sender's peer, a new one for a new incarnation; None for an old incarnation.
 
         A new incarnation takes over when it is heard twice before the old one is heard again: a
-        single forged datagram must not make a node that goes on talking look outdated.
+        single forged datagram must not make a node that is still sending look outdated.
         """
         node = header.node
         peer = self.peers.get(node)
@@ -206,15 +208,15 @@ class Roster:
         if challenger is None or challenger.incarnation != header.incarnation:
             peer.challenger = Peer(header, address)
             return peer.challenger
-        del self.peers[node]  # so that the new one stands last
+        del self.peers[node]  # so that the new peer is last
         self.peers[node] = challenger
         return challenger
 
 
 class Arrivals:
-    """The one place where a datagram is counted and its sender is heard.
+    """Counts datagrams and notes that their senders are alive.
 
-    `hear` is `Membership.hear`. Every way in, and every part that refuses a message, reports here.
+    `hear` is `Membership.hear`. All parts that receive or refuse a message report here.
     """
 
     __slots__ = ("_emit", "_hear", "_reported", "counters", "needs_attention")
@@ -229,12 +231,12 @@ class Arrivals:
         self._hear = hear
         self._emit = emit
         self._reported: set[tuple[str, str]] = set()  # (cause, address)
-        #: Something came in that may have changed timers or caused output. Messages of known nodes
-        #: do not, and a flood of them should not make a front end look at timers each time.
+        #: Set when a datagram may have changed timers or caused output. Messages of known nodes do
+        #: neither, and a flood of them should not make a front end check its timers each time.
         self.needs_attention = True
 
     def count(self, size_bytes: int) -> None:
-        """Count a datagram, whatever it is."""
+        """Count a datagram of any kind."""
         self.counters.datagrams_received += 1
         self.counters.bytes_received += size_bytes
 
@@ -267,7 +269,8 @@ class Arrivals:
         """Count a refused datagram; report it the first time per cause and sender."""
         self.counters.reject(cause)
         key = (cause, sender[0])
-        # Beyond the bound, a sender of many addresses is only counted.
+        # Beyond the bound, refused datagrams are only counted, in case one sender uses many
+        # addresses.
         if key in self._reported or len(self._reported) >= REJECTS_REPORTED_MAX:
             return
         self._reported.add(key)

@@ -1,4 +1,4 @@
-"""What a node is told at birth."""
+"""NodeSettings: the settings that a node is created with."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from jsonbus.core.wire.frames import UNTOLD, About
 
 
 class NodeSettings(NamedTuple):
-    """Settings of one node; `jsonbus.config` checks them where a user gives them."""
+    """Settings of one node; `jsonbus.config` checks those that a user gives."""
 
-    node: str  # its id, unique for ever
+    node: str  # its id, unique for all time
     incarnation: int  # when it started, milliseconds since 1970
-    name: str  # for people; several nodes may have the same
+    name: str  # for people; need not be unique
     mode: str = "delayed"  # basic, master or delayed
-    is_master: bool = False  # mode master: this node answers
-    share_delay_s: float | None = None  # mode delayed: fixed; None is random
+    is_master: bool = False  # mode master: this node is the master
+    share_delay_s: float | None = None  # mode delayed: fixed; None: random
     datagram_bytes_max: int = 1400
     value_bytes_max: int = VALUE_BYTES_MAX
     batching: bool = True
-    receive_buffer_bytes: int | None = None  # what may wait for it, as the kernel counts, if told
-    about: About = UNTOLD  # where it runs, and what
+    receive_buffer_bytes: int | None = None  # as the kernel counts; None: unknown
+    about: About = UNTOLD  # its host, software and channel port

@@ -1,4 +1,4 @@
-"""BusView: what a node knows of the bus, in the form in which people look at it."""
+"""BusView: what a node knows about the bus, in the form that tools and people read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ class NodeInfo:
 
     node: str
     name: str
-    host: str | None  # what its machine is called; None until the node itself was heard
-    version: str | None  # of its software; likewise
-    channel_port: int | None  # the TCP port at which it takes channels, if it does; likewise
+    host: str | None  # name of its machine; None until the node itself was heard
+    version: str | None  # of its software; None until then
+    channel_port: (
+        int | None
+    )  # TCP port on which it accepts channels; None if none, or not known yet
     incarnation: int  # when it started, milliseconds since 1970
     entry_version: int  # of its entry in the subscription list
     mode: str
@@ -33,14 +35,14 @@ class NodeInfo:
     heard_s_ago: float
     address: str | None
     received: int  # messages received from it
-    lost: int  # messages of it that never came
+    lost: int  # messages sent by it that never came
     is_self: bool
     is_plain: bool
-    totals: Totals | None = None  # as it told them last; None until it has, and of a plain one
+    totals: Totals | None = None  # its last report; None before the first, and for a plain one
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """What it subscribes to."""
+        """The patterns it subscribes to."""
         return tuple([each for each in self.patterns if not each.startswith(SERVED_PREFIX)])
 
     @property
@@ -90,21 +92,21 @@ class BusView:
         self._roster = roster
         self._router = router
         self._totals = totals
-        #: Returns the counters, and the sizes of what is bounded, by name.
+        #: Returns the counters, and the sizes of all bounded collections, by name.
         self.stats = stats
 
     @property
     def state_reason(self) -> str:
-        """Why the node is joining, sure or doubting."""
+        """The reason why the node is joining, sure or doubting."""
         return self._membership.joining.reason
 
     def nodes(self, now: float) -> list[NodeInfo]:
-        """Return all nodes that are here, this one first, the others by name."""
+        """Return all nodes on the bus, this one first, the others by name."""
         infos = [self._describe(entry, now) for entry in self._membership.list]
         return sorted(infos, key=lambda info: (not info.is_self, info.name, info.node))
 
     def subscriptions(self) -> dict[str, list[str]]:
-        """Return the ids of the nodes that want each pattern, this node's own included.
+        """Return the ids of the nodes that want each pattern, including this node.
 
         Topics that are served for requests are left out.
         """
@@ -162,7 +164,7 @@ class BusView:
 def _explain(
     topic: str, *, mode: str, state: str, state_reason: str, local: int, others: list[Entry]
 ) -> Explanation:
-    # Who did not choose what it gets: basic nodes, and plain peers with too long a list.
+    # Nodes that get everything: basic nodes, and plain peers whose list is too long.
     greedy = {
         entry.name
         for entry in others

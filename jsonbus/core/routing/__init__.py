@@ -1,4 +1,4 @@
-"""Where a message goes: valid topics, matching patterns, and the inboxes that want it.
+"""Routing: valid topics, matching patterns, and the inboxes and nodes that want a message.
 
 Publishing and receiving look a topic up once, and use the result until a subscription changes
 anywhere. The files, in the order in which a topic meets them:

@@ -1,26 +1,26 @@
 """Values filed under patterns and found by topic: exact topics by dict, wildcards by trie.
 
-The trie has one branch per level of the patterns with wildcards. A topic walks down all matching
-ways side by side, as a set of branches, so `**/a/**/a/**` costs no more than any other pattern of
-its length. What was found for a topic is kept, in the view, until a pattern changes.
+The trie has one branch per level of the patterns with wildcards. A look-up follows all matching
+paths side by side, as a set of branches, so `**/a/**/a/**` costs no more than any other pattern of
+its length. The view caches the result for a topic until a pattern changes.
 
-Readers need no lock, though a walk takes many steps, a change may too, and writers may come at any
-point of a walk:
+Readers need no lock, although a walk takes many steps, a change may take many, too, and a writer
+may start at any point of a walk:
 
     writer                                    reader
     1. replaces the view by a new, empty      1. takes the view that is there, and the change
-       one that tells of the change              that it tells of, if any
+       one that names the change                 that it names, if any
     2. changes the entries of one pattern     2. walks
        after the other                        3. brings what it found in line with the change
     3. takes the change out of the view       4. same view still there? keep the result in it,
                                                  else walk again
 
-A change happens in step 1, at once for all topics: there is no moment at which a value that was
-added under `**` is found for one topic and not yet for another, or found and then not. Whoever took
-the view before, and met a later step 2, finds in step 4 that the view was replaced. Whoever took it
-after finds each entry of this change old or new, and of all changes before it new; step 3 settles
-the rest. So each result is exactly what held at the moment its view was taken. A reader walks again
-only after a writer got something done, so nobody waits for anybody.
+A change takes effect in step 1, at once for all topics: there is no moment at which a value added
+under `**` is found for one topic and not yet for another, or is found and then not. A reader that
+took the view before step 1, and met a later step 2, sees in step 4 that the view was replaced. A
+reader that took it after step 1 finds each entry of this change old or new, and all earlier changes
+complete; step 3 corrects the old ones. So each result is exactly what held when its view was taken.
+A reader repeats its walk only after a writer made progress, so no thread waits for another.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from typing import Generic, TypeVar
 from jsonbus.core.routing.topics import is_pattern, is_valid_topic, matches
 from jsonbus.core.wire.names import RESERVED_PREFIX
 
-# Topics with a cached result: more than most buses have, and a few MB when somebody floods us with
-# new ones.
+# Topics with a cached result: more than most buses have, and only a few MB when a node floods this
+# one with new topics.
 CACHED_TOPICS_MAX = 4_096
 
 V = TypeVar("V", bound=Hashable)
 
-# Values with the serial numbers of their adding, in this order.
+# Values with their serial numbers, in the order in which they were added.
 _Entries = tuple[tuple[V, int], ...]
 _serial_of = itemgetter(1)
 
@@ -56,24 +56,24 @@ class PatternMap(Generic[V]):
 
     def __init__(self) -> None:
         self._serial = 0
-        self._serials: dict[tuple[str, V], int] = {}  # for writers alone
+        self._serials: dict[tuple[str, V], int] = {}  # used by writers only
         self._entries: dict[str, _Entries[V]] = {}  # by pattern, with and without wildcards
-        self._root: _Branch[V] = _Branch("")  # those with wildcards once more
+        self._root: _Branch[V] = _Branch("")  # the patterns with wildcards, as a trie
         self._view: _View[V] = _View(None)
 
     def __len__(self) -> int:
-        """How many patterns there are."""
+        """Return the number of patterns."""
         return len(self._entries)
 
     def __contains__(self, pattern: object) -> bool:
         return pattern in self._entries
 
     def patterns(self) -> list[str]:
-        """All patterns, in the order in which they came."""
+        """Return all patterns, in the order in which they were added."""
         return list(self._entries)
 
     def add(self, pattern: str, value: V) -> bool:
-        """File a value under a valid pattern; False if it is there already."""
+        """File a value under a valid pattern; return False if it is there already."""
         key = (pattern, value)
         if key in self._serials:
             return False
@@ -81,19 +81,19 @@ class PatternMap(Generic[V]):
         entry = (value, self._serial)
         self._serials[key] = self._serial
         view = self._view = _View(_Arrival(pattern, entry))
-        # Copying pointers: with 10,000 values, ten times faster than to build the pairs anew.
+        # This copies pointers: with 10,000 values, ten times faster than building the pairs again.
         self._file(pattern, (*self._entries.get(pattern, ()), entry))
         view.change = None
         return True
 
     def discard(self, pattern: str, value: V) -> bool:
-        """Take a value away from under a pattern; False if it is not there."""
+        """Remove a value from a pattern; return False if it is not there."""
         return self.discard_all((pattern,), value)
 
     def discard_all(self, patterns: Iterable[str], value: V) -> bool:
-        """Take a value away from under several patterns at once; False if it is under none.
+        """Remove a value from several patterns at once; return False if it is under none.
 
-        No reader finds it under some of them and no longer under others.
+        No reader finds it under some of these patterns and not under others.
         """
         serials = {}
         for pattern in patterns:
@@ -111,15 +111,15 @@ class PatternMap(Generic[V]):
         return True
 
     def match(self, topic: str) -> tuple[V, ...]:
-        """The values whose patterns match, each once, in the order in which they were added.
+        """Return the values whose patterns match, each once, in the order in which they were added.
 
-        A name that is not a valid topic matches nothing, a reserved one only itself.
+        A name that is not a valid topic matches nothing; a reserved name matches only itself.
         """
         found = self._view.get(topic)
         return self._find(topic) if found is None else found
 
     def matches_any(self, topic: str) -> bool:
-        """Whether any pattern matches."""
+        """Return whether any pattern matches."""
         return bool(self.match(topic))
 
     def _find(self, topic: str) -> tuple[V, ...]:
@@ -128,7 +128,7 @@ class PatternMap(Generic[V]):
             return ()
         while True:
             view = self._view
-            change = view.change  # before the walk: when it is out, all entries are new
+            change = view.change  # read before the walk: once it is gone, all entries are new
             sources = [self._entries.get(topic, ())]
             if is_valid and self._root.branches:
                 sources += self._root.find(topic.split("/"))
@@ -137,16 +137,16 @@ class PatternMap(Generic[V]):
             found = _values(sources)
             if view is self._view:
                 break
-        if is_valid:  # other names may come from the network and have any length: not kept
-            # Cleared whole when full: to know which topic was used least, each hit would have to
-            # write, while to find a result anew costs a few microseconds, once per topic.
+        if is_valid:  # other names may come from the network at any length: not cached
+            # Cleared whole when full. Finding the least used topic would need a write with each
+            # hit, while looking a result up again costs a few microseconds, once per topic.
             if len(view) >= CACHED_TOPICS_MAX:
                 view.clear()
             view[topic] = found
         return found
 
     def _file(self, pattern: str, entries: _Entries[V]) -> None:
-        """The writers' second step, for one pattern; no entries to forget it."""
+        """Do the writers' second step for one pattern; empty entries remove the pattern."""
         if entries:
             self._entries[pattern] = entries
         else:
@@ -156,7 +156,7 @@ class PatternMap(Generic[V]):
 
 
 class _View(dict[str, tuple[V, ...]]):
-    """What was found by topic since the last change, and that change while it is under way."""
+    """The results by topic since the last change, and that change while it is under way."""
 
     __slots__ = ("change",)
 
@@ -165,7 +165,7 @@ class _View(dict[str, tuple[V, ...]]):
 
 
 class _Arrival(Generic[V]):
-    """A value is being added under a pattern."""
+    """A value that is being added under a pattern."""
 
     __slots__ = ("_entry", "_pattern")
 
@@ -174,12 +174,12 @@ class _Arrival(Generic[V]):
         self._entry = entry
 
     def settle(self, topic: str, sources: list[_Entries[V]]) -> list[_Entries[V]]:
-        """What is found for a topic after the change; twice is as good as once."""
+        """Return what a topic finds after the change. Idempotent."""
         return [*sources, (self._entry,)] if matches(self._pattern, topic) else sources
 
 
 class _Departure(Generic[V]):
-    """A value is being taken away; the serial numbers tell from where."""
+    """A value that is being removed; the serial numbers identify its entries."""
 
     __slots__ = ("_serials",)
 
@@ -187,7 +187,7 @@ class _Departure(Generic[V]):
         self._serials = serials
 
     def settle(self, topic: str, sources: list[_Entries[V]]) -> list[_Entries[V]]:
-        """What is found for a topic after the change."""
+        """Return what a topic finds after the change."""
         return [
             tuple([entry for entry in entries if entry[1] not in self._serials])
             for entries in sources
@@ -195,18 +195,18 @@ class _Departure(Generic[V]):
 
 
 class _Branch(Generic[V]):
-    """A level that some patterns have in common, and all levels before it."""
+    """A node of the trie: one level of the patterns that share all levels before it."""
 
     __slots__ = ("branches", "entries", "takes_many")
 
     def __init__(self, level: str) -> None:
         self.takes_many = level == "**"
         self.branches: dict[str, _Branch[V]] = {}
-        self.entries: _Entries[V] = ()  # of the pattern that ends here
+        self.entries: _Entries[V] = ()  # entries of the pattern that ends here
 
     def find(self, levels: list[str]) -> list[_Entries[V]]:
-        """The entries of every pattern that matches; asked of the root."""
-        # A branch is in the set once, however many ways lead to it: a topic costs at most its
+        """Return the entries of every pattern that matches. Called on the root."""
+        # A branch is in the set once, however many paths lead to it: a topic costs at most its
         # levels times the branches of the trie.
         active: set[_Branch[V]] = set()
         self._enter(active)
@@ -223,7 +223,7 @@ class _Branch(Generic[V]):
         return [branch.entries for branch in active if branch.entries]
 
     def replace(self, levels: list[str], entries: _Entries[V]) -> None:
-        """Put entries at the end of a pattern, none to forget the pattern; asked of the root."""
+        """Set the entries of a pattern; empty entries remove the pattern. Called on the root."""
         branch = self
         path = []
         for level in levels:
@@ -238,7 +238,7 @@ class _Branch(Generic[V]):
             del branch.branches[level]
 
     def _enter(self, active: set[_Branch[V]]) -> None:
-        """Activate this branch, and the `**` right behind it, which may take no level at all."""
+        """Activate this branch and the `**` directly behind it, which may match zero levels."""
         branch: _Branch[V] | None = self
         while branch is not None:
             active.add(branch)
@@ -246,7 +246,7 @@ class _Branch(Generic[V]):
 
 
 def _values(sources: list[_Entries[V]]) -> tuple[V, ...]:
-    """Each value once, in the order of adding; sources may be empty."""
+    """Return each value once, in the order of adding; sources may be empty."""
     sources = [entries for entries in sources if entries]
     if len(sources) == 1:
         return tuple([value for value, _ in sources[0]])

@@ -1,8 +1,8 @@
-"""Where a topic's messages go, found once per topic.
+"""Router: finds the destinations of a topic's messages, once per topic.
 
-A route holds everything that publish and receive need to know of a topic: its text as JSON, the
-local subscriptions, and whether another node wants it. Routes are kept until subscriptions change
-anywhere (`Router.generation`); then each is filled again when it is next used.
+A route holds everything that publish and receive need to know about a topic: its text as JSON, the
+local subscriptions, and whether another node wants it. When any subscription changes
+(`Router.generation`), each route is filled again at its next use.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Inbox:
 
     def __init__(self, sink: object, *, is_passive: bool = False) -> None:
         self.sink = sink
-        #: It gets what travels for others anyway, and asks nobody for it.
+        #: A passive inbox gets messages that travel for others anyway; no other node knows of it.
         self.is_passive = is_passive
         self.messages: list[Message] = []
 
 
 class Deliveries:
-    """Inboxes with something in them, in the order in which they got it."""
+    """Inboxes that hold messages, in the order in which they got their first one."""
 
     __slots__ = ("touched",)
 
@@ -46,7 +46,7 @@ class Deliveries:
         inbox.messages.append(message)
 
     def open(self, inbox: Inbox) -> Callable[[Message], None]:
-        """What adds to an inbox, from now until `take`: at least one message has to follow."""
+        """Return a function that adds to the inbox. Call it at least once, and before `take`."""
         if not inbox.messages:
             self.touched.append(inbox)
         return inbox.messages.append
@@ -70,7 +70,7 @@ class Deliveries:
 
 
 class Route:
-    """A topic that may be published, and who wants it."""
+    """A valid topic, and the subscriptions that want it."""
 
     __slots__ = (
         "generation",
@@ -85,21 +85,22 @@ class Route:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        #: How its messages begin in a batch: `["topic",`.
+        #: The first bytes of its messages in a batch: `["topic",`.
         self.prefix = b"[%b," % dumps(topic)
         self.generation = -1
-        #: Whoever here gets what is sent: subscribers, then onlookers.
+        #: The local inboxes that get its messages: subscribers, then onlookers.
         self.inboxes: tuple[Inbox, ...] = ()
         self.only: Inbox | None = None  # if there is just one
-        #: Those that asked for it: the others know, and what is missed is asked for again.
+        #: Inboxes of ordinary subscriptions: other nodes know of them, and losses are repaired for
+        #: them.
         self.subscribers: tuple[Inbox, ...] = ()
-        #: Those that are passive.
+        #: Inboxes of passive subscriptions.
         self.onlookers: tuple[Inbox, ...] = ()
         self.is_wanted_elsewhere = False
 
 
 class Router:
-    """Routes by topic. `interest` is built when first needed: many nodes never publish."""
+    """Routes by topic. `interest` is built when first needed, because many nodes never publish."""
 
     __slots__ = (
         "_basic",
@@ -122,12 +123,14 @@ class Router:
         self.local: SubscriptionStore[Inbox] = SubscriptionStore()
         #: Subscriptions that no other node knows of.
         self.passive: SubscriptionStore[Inbox] = SubscriptionStore()
-        #: Raised whenever a subscription changes anywhere: routes of before have to be filled anew.
+        #: Incremented whenever a subscription changes anywhere: older routes have to be filled
+        #: again.
         self.generation = 0
-        #: By topic, for the hot paths to look in; keyed by whatever comes, found only if a topic.
+        #: Routes by topic, for the hot paths. Looked up with any received value; only topics are
+        #: keys.
         self.routes: dict[Any, Route] = {}
-        #: Until subscriptions change: routes that need no filling, and the first bytes of datagrams
-        #: whose one message somebody here wants.
+        #: Both are valid until subscriptions change: routes that need no filling, and the first
+        #: bytes of datagrams whose single message a local subscription wants.
         self.current: dict[Any, Route] = {}
         self.wanted: set[bytes] = set()
         self._fast_publish = fast_publish
@@ -137,7 +140,7 @@ class Router:
         self._served: dict[str, int] = {}
 
     def route(self, topic: object) -> Route:
-        """The route of a topic to publish to; raises InvalidTopicError."""
+        """Return the route of a topic to publish to; raise InvalidTopicError if invalid."""
         topic = check_topic(topic)
         route = self.routes.get(topic)
         if route is None:
@@ -147,11 +150,11 @@ class Router:
         return route
 
     def find(self, topic: object) -> Route | None:
-        """The route of a topic that was received; None if it is no valid topic."""
+        """Return the route of a received topic; None if it is not a valid topic."""
         try:
             route = self.routes.get(topic)
         except TypeError:
-            return None  # a list or an object where a topic should stand
+            return None  # a list or an object in place of a topic
         if route is None:
             if not isinstance(topic, str) or not is_valid_topic(topic):
                 return None
@@ -161,7 +164,7 @@ class Router:
         return route
 
     def entry_changed(self, old: Entry | None, new: Entry | None) -> None:
-        """Another node's entry changed."""
+        """Note that another node's entry changed."""
         if new is not None and new.mode == "basic":
             self._basic.add(new.node)
         elif old is not None:
@@ -177,7 +180,7 @@ class Router:
             self._count(old.patterns, -1)
 
     def forget(self) -> None:
-        """Subscriptions changed: nothing that was found out before holds."""
+        """Drop all cached results, because subscriptions changed."""
         self.generation += 1
         self.current.clear()
         self.wanted.clear()
@@ -185,7 +188,7 @@ class Router:
 
     @property
     def has_basic_nodes(self) -> bool:
-        """Whether a node is here that tells nobody what it wants or serves."""
+        """True if a node is here that does not share what it wants or serves."""
         return bool(self._basic)
 
     def is_wanted_elsewhere(self, topic: str) -> bool:
@@ -222,7 +225,7 @@ class Router:
         return self._interest
 
     def _count(self, patterns: tuple[str, ...], by: int) -> None:
-        """Note patterns of one more node, or of one less; served topics apart."""
+        """Count the patterns of one node in or out; served topics separately."""
         assert self._interest is not None
         wanted = []
         for pattern in patterns:

@@ -6,11 +6,11 @@ without control characters. A pattern is a topic in which whole levels may be wi
     *     exactly one level           a/*/c   matches a/b/c
     **    any number, zero included   a/**    matches a, a/b, a/b/c
 
-Names that start with `jsonbus.` are reserved. They are matched only literally, so that whoever
-subscribes to `**` gets the application's messages and does not seem to serve every request.
+Names that start with `jsonbus.` are reserved. They are matched only literally: a
+subscriber to `**` gets the application's messages and does not appear to serve every request.
 
-Patterns come from other nodes, too, so no work here may explode. A name has at most 128 levels, and
-to compare two takes at most (levels of one) x (levels of the other) steps, however many `**` there
+Patterns also come from other nodes, so all work here is bounded. A name has at most 128 levels, and
+comparing two takes at most (levels of one) x (levels of the other) steps, however many `**` there
 are. pattern_map.py looks a topic up among many patterns at once.
 """
 
@@ -21,10 +21,10 @@ import re
 from jsonbus.core.wire.names import RESERVED_PREFIX, SERVED_PREFIX
 from jsonbus.errors import InvalidTopicError
 
-TOPIC_BYTES_MAX = 255  # room for what people write, and small beside a datagram of 1,400 bytes
+TOPIC_BYTES_MAX = 255  # enough for what people write, and small beside a datagram of 1,400 bytes
 
-# C0, DEL and C1. Lone surrogates, which a str may hold and UTF-8 may not, are left to _is_short:
-# a set that spans so many characters takes four times as long to compile.
+# C0, DEL and C1. Lone surrogates, which a str may hold and UTF-8 may not, are left to _is_short: a
+# set that spans so many characters takes four times as long to compile.
 _CONTROL = r"\x00-\x1f\x7f-\x9f"
 _LITERAL = rf"[^/*{_CONTROL}]+"
 _LEVEL = rf"(?:{_LITERAL}|\*\*?)"
@@ -33,22 +33,22 @@ _is_pattern = re.compile(rf"(?!jsonbus\.){_LEVEL}(?:/{_LEVEL})*").fullmatch
 
 
 def check_topic(topic: object) -> str:
-    """The topic as a plain str; raises InvalidTopicError with the reason if it is not valid."""
+    """Return the topic as a plain str; raise InvalidTopicError with the reason if invalid."""
     if not (isinstance(topic, str) and is_valid_topic(topic)):
         raise InvalidTopicError(topic, _fault(topic, wildcards=False))
     return _plain(topic)
 
 
 def check_pattern(pattern: object) -> str:
-    """The pattern as a plain str; raises InvalidTopicError with the reason if it is not valid."""
+    """Return the pattern as a plain str; raise InvalidTopicError with the reason if invalid."""
     if not (isinstance(pattern, str) and _is_pattern(pattern) and _is_short(pattern)):
         raise InvalidTopicError(pattern, _fault(pattern, wildcards=True))
     return _plain(pattern)
 
 
 def is_valid_topic(topic: object) -> bool:
-    """Whether a message may go under this name; False for whatever is not a str."""
-    # The number of characters first: it bounds the work on a name of 60 KB.
+    """Return whether this is a valid topic; False for anything that is not a str."""
+    # Check the number of characters first: it bounds the work on a name of 60 KB.
     return (
         isinstance(topic, str)
         and len(topic) <= TOPIC_BYTES_MAX
@@ -58,7 +58,7 @@ def is_valid_topic(topic: object) -> bool:
 
 
 def is_valid_pattern(pattern: object) -> bool:
-    """Whether a subscription list may hold this: a pattern, or SERVED_PREFIX and a topic."""
+    """Return whether a list may hold this: a pattern, or SERVED_PREFIX and a topic."""
     if not isinstance(pattern, str):
         return False
     if pattern.startswith(SERVED_PREFIX):
@@ -69,22 +69,22 @@ def is_valid_pattern(pattern: object) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a valid pattern has wildcards, that is, matches more than the topic of its name."""
+    """Return whether a valid pattern has wildcards."""
     return "*" in text
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a valid pattern matches a valid topic."""
+    """Return whether a valid pattern matches a valid topic."""
     if not is_pattern(pattern):
         return pattern == topic
     if topic.startswith(RESERVED_PREFIX):
         return False
     wanted = pattern.split("/")
     levels = topic.split("/")
-    place = 0  # in wanted
-    index = 0  # in levels
-    # Where to go on when a later level does not fit: behind the last `**`, which then takes one
-    # level more. Earlier `**` need no second try: what they could take, the last one can as well.
+    place = 0  # index in wanted
+    index = 0  # index in levels
+    # Where to continue when a later level does not fit: behind the last `**`, which then takes one
+    # level more. Earlier `**` need no second try: the last one can take whatever they could.
     retry_place = -1
     retry_index = 0
     while index < len(levels):
@@ -104,12 +104,12 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def topic_matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern matches a topic, as subscriptions do; InvalidTopicError if one is none."""
+    """Return whether a pattern matches a topic; raise InvalidTopicError if either is not valid."""
     return matches(check_pattern(pattern), check_topic(topic))
 
 
 def _is_short(text: str) -> bool:
-    """Whether UTF-8 can carry the text, and in TOPIC_BYTES_MAX."""
+    """Return whether UTF-8 can encode the text in at most TOPIC_BYTES_MAX bytes."""
     if text.isascii():
         return len(text) <= TOPIC_BYTES_MAX
     try:
@@ -119,12 +119,14 @@ def _is_short(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Members of `class Room(str, Enum)` are fine as topics, but str() would give "Room.HALL"."""
+    """Return a plain str. Members of `class Room(str, Enum)` are valid topics, but str() would
+    give "Room.HALL".
+    """
     return text if type(text) is str else str.__str__(text)
 
 
 def _fault(name: object, wildcards: bool) -> str:
-    """Why a name is not valid, and what would be. Not on any hot path."""
+    """Return why a name is not valid, and how to correct it. Not on any hot path."""
     if not isinstance(name, str):
         return f"it is a {type(name).__name__}, give a str"
     if not name:
