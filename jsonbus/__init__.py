@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .aio.channel import Channel as AsyncChannel
     from .config import BusConfig
     from .core.message import Message, Origin
-    from .core.routing.topics import check_pattern, check_topic, topic_matches
+    from .core.routing.matching import topic_matches
     from .core.views import Explanation, NodeInfo
     from .core.wire.frames import Totals
+    from .core.wire.topics import check_pattern, check_topic
     from .frontend.watch import GapEvent, NodeEvent
     from .queues.tasks import AsyncTopicQueue
     from .queues.threads import TopicQueue
@@ -71,9 +72,9 @@ _HOMES = {
     "SubscriptionStore": ".subscription_store",
     "TopicQueue": ".queues.threads",
     "Totals": ".core.wire.frames",
-    "check_pattern": ".core.routing.topics",
-    "check_topic": ".core.routing.topics",
-    "topic_matches": ".core.routing.topics",
+    "check_pattern": ".core.wire.topics",
+    "check_topic": ".core.wire.topics",
+    "topic_matches": ".core.routing.matching",
 }
 
 # A library says nothing unless its user asks to hear it.

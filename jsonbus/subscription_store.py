@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import TypeVar
 
 from jsonbus.core.routing import subscriptions
-from jsonbus.core.routing.topics import check_pattern
+from jsonbus.core.wire.topics import check_pattern
 
 S = TypeVar("S", bound=Hashable)
 

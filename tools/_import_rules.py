@@ -56,7 +56,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "jsonbus.config": ("jsonbus.errors",),
     # In the core, node.py and what it is made of are on top, and wire/ is at the bottom.
     "jsonbus.core": ("jsonbus.errors",),
-    "jsonbus.core.wire": ("jsonbus.errors", *_core("limits", "routing.topics")),
+    "jsonbus.core.wire": ("jsonbus.errors", *_core("limits")),
     "jsonbus.core.routing": ("jsonbus.errors", *_core("wire", "limits", "message", "fast_publish")),
     "jsonbus.core.membership": ("jsonbus.errors", *_core("wire"), *SHARED),
     "jsonbus.core.reliable": ("jsonbus.errors", *_core("wire", "routing", "values"), *SHARED),

@@ -12,9 +12,9 @@ from dataclasses import replace
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.routing.router import Inbox, Router
-from jsonbus.core.routing.topics import check_pattern
 from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire.encode import ENTRY_BYTES_MAX, entry_size_bytes
+from jsonbus.core.wire.topics import check_pattern
 from jsonbus.errors import LocalError
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from jsonbus.core.membership.joining import DOUBTING, JOINING
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.roster import Roster
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Router
-from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import PLAIN_PREFIX, Entry, Totals
 from jsonbus.core.wire.names import SERVED_PREFIX

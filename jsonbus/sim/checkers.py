@@ -19,7 +19,7 @@ from jsonbus.core.channel.wire import FrameItem
 from jsonbus.core.events import Event, ReplyReceived
 from jsonbus.core.limits import HOLD_MESSAGES_MAX, TIMER_SLACK_S
 from jsonbus.core.message import Message
-from jsonbus.core.routing.topics import matches
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.rpc.requests import Request
 from jsonbus.core.wire.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.sim.participants import Participant, SimNode

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from jsonbus.core.events import Event, RequestUnserved
 from jsonbus.core.limits import SUSPECT_GRACE_S
 from jsonbus.core.membership.liveness import heartbeat_s, lease_s
-from jsonbus.core.routing.topics import matches
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.wire.frames import Frame, MessagesFrame
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker, publications_in

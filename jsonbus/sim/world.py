@@ -14,7 +14,7 @@ from typing import Any
 
 from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
-from jsonbus.core.routing.topics import matches
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.channels.streams import Streams
 from jsonbus.sim.channels.world import WorldChannels

@@ -11,13 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, FastPublish
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.routing.topics import is_valid_topic
 from jsonbus.core.wire.codec import dumps, loads
 from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.encode import encode_ping
 from jsonbus.core.wire.encode_messages import BATCH_OVERHEAD_BYTES, Stamp
 from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame, PingFrame
 from jsonbus.core.wire.names import NODE_ID_BYTES_MAX
+from jsonbus.core.wire.topics import is_valid_topic
 from tests.core.generated import json_values, unhurried
 
 NOW = 1000.0

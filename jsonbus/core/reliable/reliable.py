@@ -38,8 +38,8 @@ from jsonbus.core.reliable.gaps import Key, Stream
 from jsonbus.core.reliable.history import History, HistoryRecord
 from jsonbus.core.reliable.streams import Nak, Streams
 from jsonbus.core.roster import Peer, Roster
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Route, Router
-from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.fragments import Key as FragmentKey

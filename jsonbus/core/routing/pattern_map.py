@@ -31,8 +31,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from jsonbus.core.routing.topics import is_pattern, is_valid_topic, matches
+from jsonbus.core.routing.matching import is_pattern, matches
 from jsonbus.core.wire.names import RESERVED_PREFIX
+from jsonbus.core.wire.topics import is_valid_topic
 
 # Topics with a cached result: more than most buses have, and only a few MB when a node floods this
 # one with new topics.

@@ -14,10 +14,10 @@ from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import ROUTES_MAX
 from jsonbus.core.message import Message
 from jsonbus.core.routing.subscriptions import Interest, SubscriptionStore
-from jsonbus.core.routing.topics import check_topic, is_valid_topic
 from jsonbus.core.wire.codec import dumps
 from jsonbus.core.wire.frames import Entry
 from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.core.wire.topics import check_topic, is_valid_topic
 
 
 class Inbox:

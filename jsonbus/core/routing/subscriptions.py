@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
+from jsonbus.core.routing.matching import is_pattern
 from jsonbus.core.routing.pattern_map import PatternMap
-from jsonbus.core.routing.topics import is_pattern
 
 S = TypeVar("S", bound=Hashable)
 

@@ -27,13 +27,13 @@ from jsonbus.core.message import Message, Origin
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer
 from jsonbus.core.routing.router import Inbox, Router
-from jsonbus.core.routing.topics import check_topic
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire import codec
 from jsonbus.core.wire.encode import encode_reply, encode_request
 from jsonbus.core.wire.encode_messages import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, ERROR_CHARS_MAX, SERVED_PREFIX
+from jsonbus.core.wire.topics import check_topic
 from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 
 # Requests and replies have more around them than messages: a topic, ids, an error text.

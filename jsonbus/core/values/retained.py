@@ -34,8 +34,8 @@ from jsonbus.core.limits import (
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Inbox, Router
-from jsonbus.core.routing.topics import matches
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.codec import dumps, loads
 from jsonbus.core.wire.encode import encode_retained

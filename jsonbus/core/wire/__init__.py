@@ -5,6 +5,7 @@ order in which a received datagram meets them:
 
 - `format.py`: the format in words, for readers and for other languages;
 - `names.py`: reserved topics, the keys of headers, and the bounds that decoders check;
+- `topics.py`: which topics and patterns are valid;
 - `codec.py`: JSON to values and back;
 - `decode.py`: the parsed JSON to a frame: header, messages, and which decoder takes the rest;
 - `decode_control.py`: frames without messages, among them lists and presence;
@@ -13,6 +14,5 @@ order in which a received datagram meets them:
 - `encode_messages.py`: messages, batches, fragments and repairs, and the stamp of the sender;
 - `encode.py`: all datagrams without messages, except the echoes that only the doctor sends.
 
-Neighbours: everything in core stands on this package, which knows none of it but the validity of
-topics.
+Neighbours: everything in core stands on this package, which imports none of it.
 """

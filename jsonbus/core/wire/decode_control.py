@@ -10,7 +10,6 @@ from binascii import a2b_base64
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.routing.topics import is_valid_pattern, is_valid_topic
 from jsonbus.core.wire.fields import (
     read_about,
     read_array,
@@ -100,6 +99,7 @@ from jsonbus.core.wire.names import (
     WHERE,
     is_listed_id,
 )
+from jsonbus.core.wire.topics import is_valid_pattern, is_valid_topic
 from jsonbus.errors import DatagramError
 
 

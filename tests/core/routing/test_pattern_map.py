@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.pattern_map import CACHED_TOPICS_MAX, PatternMap
-from jsonbus.core.routing.topics import matches
 from tests.steps import Stopped, each_step
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

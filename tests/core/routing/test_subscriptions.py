@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.subscriptions import Interest, SubscriptionStore
-from jsonbus.core.routing.topics import matches
 
 RELAXED = settings(
     deadline=None,
