@@ -4,7 +4,29 @@
         bus.publish("sensors/kitchen", {"temp": 21.5})
 
 Everything is imported at its first use: `import jsonbus` is quick, and a program that uses threads
-never pays for asyncio, nor the other way round.
+never pays for asyncio, nor the other way round. From the network up:
+
+transport/             sockets: multicast, interfaces, TCP; the same in memory for tests
+core/                  the protocol, without socket, thread, clock or dice
+frontend/              what both front ends have in common
+sync/                  `Bus`: threads
+aio/                   `AsyncBus`: asyncio
+queues/                `TopicQueue` and `AsyncTopicQueue`
+subscription_store.py  `SubscriptionStore`: the bus's own pattern matching
+config.py              settings: defaults, environment, keywords
+errors.py              every error
+version.py             the version
+
+On top of these public names:
+
+survey/                what flows on the bus, measured for people
+recording/             messages in files, and back onto a bus
+gateway/               HTTP, webhooks, lines of text over TCP, metrics, dashboard
+doctor/                why nothing arrives
+sim/                   the core in a simulated world
+demo/                  the product at work on one machine
+cli/                   the command `jsonbus`
+__main__.py            the same as `python -m jsonbus`
 """
 
 from __future__ import annotations

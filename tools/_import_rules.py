@@ -42,8 +42,7 @@ def _core(*names: str) -> tuple[str, ...]:
 
 #: Modules of the core that its packages have in common.
 SHARED = _core(
-    *("counters", "deadlines", "events", "limits", "message", "outbox", "roster", "settings"),
-    "timers",
+    *("counters", "events", "limits", "message", "outbox", "roster", "settings", "timers")
 )
 
 #: What of ours a module may import, besides its own package. The longest name that fits rules;

@@ -5,7 +5,7 @@ whole bus fits into one test or one simulation. README.md has the glossary and t
 
 A datagram that was received meets, in this order:
 
-- `node.py`: one participant of the bus: it builds and connects all parts below;
+- `node.py`: one participant of the bus; `node_parts.py` builds and connects all parts below;
 - `fast_receive.py`: the way in, and the short way for the next messages of a known node;
 - `wire/`: the bytes of a datagram, decoded to frames and encoded from them;
 - `receiver.py`: drops repeats, and calls the handler of the frame's type;
@@ -26,7 +26,7 @@ A message that is published meets:
 - `pacing.py`: how fast datagrams may leave.
 
 What all of them use: `message.py`, `settings.py`, `limits.py` (every number, with its reason),
-`counters.py`, `events.py` (what the core reports to a front end), `deadlines.py`, `timers.py`.
+`counters.py`, `events.py` (what the core reports to a front end), `timers.py`.
 `views.py` shows people what a node knows.
 
 Neighbours: sync, aio and the simulator drive a `Node`; the core imports nothing but errors.

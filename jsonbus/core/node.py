@@ -19,51 +19,16 @@ The parts of a node; front ends use the public ones directly:
 from __future__ import annotations
 
 import math
-import random
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.batch_receive import Batches
-from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
-from jsonbus.core.fast_publish import FastPublish
-from jsonbus.core.fast_receive import FastReceive
-from jsonbus.core.limits import EVENTS_MAX, FRAGMENTS_BYTES_MAX, PLAIN_LEASE_S, TIMER_SLACK_S
-from jsonbus.core.local_subscriptions import LocalSubscriptions
-from jsonbus.core.membership.directory import Directory
-from jsonbus.core.membership.membership import Membership, MembershipCallbacks
+from jsonbus.core.limits import TIMER_SLACK_S
 from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.message import Message
-from jsonbus.core.outbox import Outbox
-from jsonbus.core.publisher import Publisher
-from jsonbus.core.receiver import Handler, Receiver
-from jsonbus.core.reliable.reliable import Reliable
-from jsonbus.core.reliable.streams import Streams
-from jsonbus.core.roster import Arrivals, Peer, Roster
-from jsonbus.core.routing.router import Router
-from jsonbus.core.rpc.pings import Pings
-from jsonbus.core.rpc.requests import Requests
-from jsonbus.core.settings import NodeSettings
-from jsonbus.core.values.fragments import Fragments, LargeValues
-from jsonbus.core.values.retained import RetainedDelivery
-from jsonbus.core.wire.encode_messages import Stamp
+from jsonbus.core.node_parts import NodeParts
 from jsonbus.core.wire.frames import (
-    BeatFrame,
-    ByeFrame,
     Entry,
-    FragmentFrame,
     Frame,
-    ListFrame,
-    NakFrame,
-    PingFrame,
-    PongFrame,
-    PresenceFrame,
-    RepairFrame,
-    ReplyFrame,
-    RequestFrame,
-    RetainedFrame,
-    Totals,
-    WhereFrame,
 )
 from jsonbus.errors import ClosedError
 
@@ -71,149 +36,8 @@ if TYPE_CHECKING:
     from jsonbus.core.views import BusView  # imported on first use: most programs never look
 
 
-class Node:
+class Node(NodeParts):
     """See the head of this file. `now` is in seconds of a clock that never goes back."""
-
-    def __init__(
-        self, settings: NodeSettings, rng: random.Random, wall_offset_s: float = 0.0
-    ) -> None:
-        self.settings = settings
-        self.counters = Counters()
-        self._events: deque[Event] = deque()
-        self._view: BusView | None = None
-        self._sending_fails = False
-        self._is_closed = False
-        #: Of each part, as of the last call of `timer_at`; empty after `handle_timer`.
-        self._deadlines: tuple[float, ...] = ()
-        self.fast_publish = FastPublish()
-        stamp = Stamp(settings.node, settings.incarnation)
-        self.outbox = Outbox(
-            stamp,
-            settings.datagram_bytes_max,
-            wall_offset_s,
-            batching=settings.batching,
-            fast_publish=self.fast_publish,
-        )
-        self._roster = Roster()
-        self._router = Router(self._other_entries, self.fast_publish)
-        self._deliveries = self._router.deliveries
-        self._build_membership(rng)
-        self._build_messages(rng)
-        self._build_receiver()
-
-    def _build_membership(self, rng: random.Random) -> None:
-        """Make the parts that know the other nodes."""
-        settings, outbox = self.settings, self.outbox
-        callbacks = MembershipCallbacks(
-            emit=self._emit,
-            about=self._roster.about,
-            totals=self._totals,
-            on_entry=self._entry_changed,
-            on_state=self._state_changed,
-        )
-        membership = Membership(settings, rng, outbox, self.counters, callbacks)
-        self._membership = membership
-        self.directory = Directory(
-            settings,
-            membership=membership,
-            roster=self._roster,
-            outbox=outbox,
-            emit=self._emit,
-        )
-        self._pings = Pings(
-            settings.node,
-            lambda: membership.about,
-            self._totals,
-            lambda: len(membership.list),
-            outbox,
-            rng,
-            self._emit,
-        )
-
-    def _build_messages(self, rng: random.Random) -> None:
-        """Make the parts that send, keep and deliver messages."""
-        settings, outbox, router, counters = self.settings, self.outbox, self._router, self.counters
-        membership = self._membership
-        self._retained = RetainedDelivery(settings, rng, outbox=outbox, router=router)
-        self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
-        self.reliable = Reliable(
-            settings,
-            outbox=outbox,
-            router=router,
-            roster=self._roster,
-            counters=counters,
-            streams=Streams(lambda: membership.list.digest.nodes - 1, rng),
-            fragments=self._fragments,
-            emit=self._emit,
-        )
-        self._publisher = Publisher(
-            settings,
-            router=router,
-            outbox=outbox,
-            fast_publish=self.fast_publish,
-            counters=counters,
-            reliable=self.reliable,
-            retained=self._retained.store,
-        )
-        subscriptions = LocalSubscriptions(
-            router, membership, self.reliable, self._retained, lambda: self.requests.patterns()
-        )
-        self._subscriptions = subscriptions
-        self.requests = Requests(
-            settings,
-            router,
-            outbox,
-            counters,
-            emit=self._emit,
-            state=lambda: membership.state,
-            check_room=subscriptions.check_room,
-            announce=subscriptions.announce,
-        )
-
-    def _build_receiver(self) -> None:
-        """Make the parts that datagrams meet, in reverse order."""
-        router, reliable, outbox = self._router, self.reliable, self.outbox
-        self._arrivals = Arrivals(self.counters, self._membership.hear, self._emit)
-        batches = Batches(router, self._arrivals, outbox, reliable, self._retained)
-        large_values = LargeValues(
-            self._fragments,
-            router=router,
-            touch=reliable.touch,
-            arrivals=self._arrivals,
-            deliver=batches.receive,
-        )
-        self._receiver = Receiver(
-            self.settings.node,
-            self._roster,
-            self._arrivals,
-            batches,
-            membership=self._membership,
-            directory=self.directory,
-            outbox=outbox,
-            handlers=self._make_handlers(large_values),
-        )
-        self._fast_receive = FastReceive(
-            self._roster, router, self._arrivals, batches, large_values, self._receiver
-        )
-
-    def _make_handlers(self, large_values: LargeValues) -> dict[type[Any], Handler]:
-        """Return which part handles which frame."""
-        membership, reliable = self._membership, self.reliable
-        return {
-            PresenceFrame: lambda frame, peer, now: membership.receive_presence(frame, now),
-            ListFrame: lambda frame, peer, now: membership.receive_list(frame, now),
-            ByeFrame: lambda frame, peer, now: membership.receive_bye(frame, now),
-            WhereFrame: lambda frame, peer, now: self.directory.receive_where(frame, now),
-            PingFrame: self._pings.receive_ping,
-            PongFrame: self._pings.receive_pong,
-            RequestFrame: self.requests.receive_request,
-            ReplyFrame: self.requests.receive_reply,
-            FragmentFrame: large_values.receive_frame,
-            RetainedFrame: self._retained.receive,
-            BeatFrame: reliable.receive_beat,
-            NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),
-            RepairFrame: self._receive_repair,
-        }
 
     # --- Being driven ---------------------------------------------------------------------------
 
@@ -412,19 +236,6 @@ class Node:
 
     # --- Inside ---------------------------------------------------------------------------------
 
-    def _totals(self) -> Totals:
-        counters = self.counters
-        return Totals(
-            sent=self.outbox.messages_sent,
-            suppressed=counters.messages_suppressed
-            + counters.held_suppressed
-            + self.fast_publish.count_suppressed(),
-            received=counters.messages_received,
-            lost=max(0, counters.messages_lost),
-            repaired=self.reliable.repaired,
-            shares=counters.list_shares_sent,
-        )
-
     def _stats(self) -> dict[str, int]:
         """Return the counters, and the sizes of what is bounded."""
         counts = self.counters.as_dict()
@@ -439,44 +250,6 @@ class Node:
         counts["messages_incomplete"] = self._fragments.dropped
         counts["nodes_known"] = len(self._membership.list)
         return counts
-
-    def _entry_changed(self, old: Entry | None, new: Entry | None, now: float) -> None:
-        self._router.entry_changed(old, new)
-        self._retained.entry_changed(old, new, now)
-        if new is None:
-            if old is not None:
-                self.directory.buffers.forget(old.node)
-                self._fragments.forget(old.node)
-                self.reliable.forget(old.node)
-        else:
-            peer = self._roster.get(new.node)
-            if peer is not None:
-                peer.name = new.name
-            if new.is_plain:
-                self.outbox.send_unbatched(now + PLAIN_LEASE_S)
-        self._state_changed(now)
-
-    def _state_changed(self, now: float) -> None:
-        """The state, or somebody's subscriptions."""
-        self._publisher.look_again(self._membership.state, now)
-        self.requests.review(now)
-
-    def _receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> None:
-        missed = self.reliable.receive_repair(frame, peer, now)
-        for message, is_retained in missed:
-            self._retained.note_late(message, is_retained)
-        self.counters.messages_received += len(missed)
-        self.counters.messages_lost -= peer.find_again(len(missed))
-
-    def _other_entries(self) -> list[Entry]:
-        own = self.settings.node
-        return [entry for entry in self._membership.list if entry.node != own]
-
-    def _emit(self, event: Event) -> None:
-        if len(self._events) >= EVENTS_MAX:
-            self._events.popleft()
-            self.counters.events_dropped += 1
-        self._events.append(event)
 
     def _check_open(self) -> None:
         if self._is_closed:

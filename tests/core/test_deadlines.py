@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsonbus.core.deadlines import Deadlines
+from jsonbus.core.timers import Deadlines
 from tests.core.generated import unhurried
 
 

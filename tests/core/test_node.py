@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from jsonbus.core import node as node_module
+from jsonbus.core import node_parts
 from jsonbus.core.events import DatagramRejected, InterestChanged
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
@@ -288,7 +288,7 @@ def test_events_are_taken_once() -> None:
 def test_events_that_nobody_takes_are_bounded_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(node_module, "EVENTS_MAX", 10)
+    monkeypatch.setattr(node_parts, "EVENTS_MAX", 10)
     node = make_node()
     node.open(START)
     for number in range(30):

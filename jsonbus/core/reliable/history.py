@@ -25,7 +25,6 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from jsonbus.core.deadlines import Deadlines
 from jsonbus.core.limits import (
     BEAT_MAX_S,
     BEAT_MIN_S,
@@ -44,6 +43,7 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
 )
 from jsonbus.core.reliable.pace import KeepTime, PublishPace, RepairCredit
+from jsonbus.core.timers import Deadlines
 
 Range = tuple[int, int]  # first and last sequence
 Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is still kept

@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
-from jsonbus.core.deadlines import Deadlines
 from jsonbus.core.limits import (
     NAK_BYTES_MAX,
     NAK_DELAY_MAX_S,
@@ -43,7 +42,7 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
 )
 from jsonbus.core.reliable.gaps import Gap, Key, Range, Stream, Waiting
-from jsonbus.core.timers import suppression_delay_s
+from jsonbus.core.timers import Deadlines, suppression_delay_s
 
 T = TypeVar("T")
 

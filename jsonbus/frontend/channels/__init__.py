@@ -1,9 +1,9 @@
 """Channels of one bus: the half that threads and tasks share.
 
 A channel is a TCP connection between two nodes that carries whole messages in both directions. The
-protocol itself (greeting, frames, closing, heartbeats) is `core/channel/`; this package owns the
-sockets' life around it. Nothing here waits: each front end brings an object named ChannelIO that
-waits for sockets and timers and calls in (a thread in `sync/`, the event loop in `aio/`).
+protocol itself (greeting, frames, closing, heartbeats) is `jsonbus.core.channel`; this package owns
+the sockets' life around it. Nothing here waits: each front end brings a ChannelIO object that
+waits for sockets and timers and calls in (a thread in sync, the event loop in aio).
 
 The files, in the order in which a channel meets them:
 
@@ -16,7 +16,7 @@ The files, in the order in which a channel meets them:
 - `channel.py`: what the application holds: send, receive, handlers, close.
 - `counters.py`: what `stats()` reports about channels.
 
-Called by `sync/` and `aio/`: `channels.py`, `channel.py` and `channel_io.py` there. Calls
-`core/channel/` for the protocol, `transport/tcp.py` for sockets, and the node, through the bus's
-loop, for the addresses of other nodes.
+The modules `channels`, `channel` and `channel_io` of sync and aio call it. It calls the core's
+`channel` package for the protocol, the transport's `tcp` for sockets, and the node, through the
+bus's loop, for the addresses of other nodes.
 """
