@@ -1,13 +1,13 @@
 """Auth: decides which requests reach NiceGUI, and what browsers may do with its pages.
 
-Behind `OriginsMiddleware`, so pages of other sites and foreign hosts have been turned away before,
-websockets included. Only three parts of NiceGUI can be reached: its page at `/`, its files below
-`/_nicegui/` (to read), and its websocket. With tokens, all of them need a session, which `/login`
-begins. The cookie opens nothing else of the gateway, so a request that a browser sends with it on
-its own does nothing. A websocket serves only pages of its own session.
+`OriginsMiddleware` comes first and refuses requests of other sites and foreign hosts, websockets
+included. Only three parts of NiceGUI are reachable: its page at `/`, its files below `/_nicegui/`
+(read-only), and its websocket. With tokens, all of them need a session, which `/login` begins. The
+cookie gives access to nothing else of the gateway, so a forged request that carries it does
+nothing. A websocket serves only pages of its session.
 
-A page may load from and connect to this gateway only, and run the scripts that it contained when it
-was sent (each is named by its hash); no page may frame it. NiceGUI needs `eval`.
+A page may load from and connect to this gateway only, and run only the scripts that it contained
+when it was sent (the policy lists their hashes). No page may frame it. NiceGUI needs `eval`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .login_page import HEADERS as LOGIN_HEADERS
 from .login_page import render_login
 from .sessions import Session, Sessions
 
-#: A token and its name, every character of it escaped.
+#: Room for a token and its field name, even if every character is escaped.
 LOGIN_BYTES_MAX = 4_096
 
 #: The key of the session in a request's scope.
@@ -36,11 +36,11 @@ SESSION = "jsonbus.session"
 
 _HTML = b"text/html; charset=utf-8"
 _FILES = "/_nicegui/"
-#: What a page of NiceGUI's says of itself when it opens its websocket.
+#: The parameters that a page of NiceGUI sends when it opens its websocket.
 _ASKED_FOR = ("client_id", "document_id", "tab_id", "next_message_id")
 _SOCKET = "/_nicegui_ws/socket.io/"
 _find_scripts = re.compile(rb"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL).findall
-#: What a route of ours adds to a request, and NiceGUI's application must find out itself.
+#: Keys that our router adds to a request's scope; NiceGUI's application must set them itself.
 _ROUTED = frozenset({"app", "endpoint", "path_params", "route", "router"})
 
 
@@ -59,8 +59,9 @@ class Auth:
         on_malformed: Callable[[Exception], None],
         session_of: Callable[[str], Session | None],
     ) -> None:
-        """`has_room`: whether one more page may be open; `session_of` tells to which session the
-        page of a client of NiceGUI's belongs, None if there is none such."""
+        """`has_room` returns whether one more page may be open. `session_of` returns the
+        session of the page of a NiceGUI client, or None if there is no such page.
+        """
         self._inside = inside
         self._access = access
         self._sessions = sessions
@@ -68,7 +69,8 @@ class Auth:
         self._has_room = has_room
         self._on_malformed = on_malformed
         self._session_of = session_of
-        # Everybody's session while there are no tokens: there is nothing to log in with.
+        # The session of all browsers if there are no tokens, because there is nothing to log in
+        # with.
         self._open = Session(RIGHTS, is_lasting=True) if access.is_open else None
         self.login = Endpoint(self._log_in, methods=("POST",), access=access, room=room)
         self.logout = Endpoint(self._log_out, methods=("POST",), access=access, room=room)
@@ -76,7 +78,7 @@ class Auth:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = self._open or self._sessions.find(_key_of(scope))
         inner = {name: value for name, value in scope.items() if name not in _ROUTED}
-        # NiceGUI writes what it says into the page.
+        # NiceGUI copies this header into the page.
         inner["headers"] = [each for each in scope["headers"] if each[0] != b"x-forwarded-prefix"]
         inner[SESSION] = session
         if scope["type"] == "websocket":
@@ -100,7 +102,7 @@ class Auth:
     async def _talk(self, inner: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._inside(inner, receive, send)
-        except Exception as error:  # engine.io raises it for a packet that is none
+        except Exception as error:  # engine.io raises it for a malformed packet
             self._on_malformed(error)
             await send({"type": "websocket.close", "code": 1003})
 
@@ -110,7 +112,7 @@ class Auth:
         if session is None:
             body = render_login(self._node, _place_of(inner))
             await send_answer(send, Answer(body, content_type=_HTML, headers=LOGIN_HEADERS))
-        elif inner["method"] == "HEAD":  # no page is made that nobody will look at
+        elif inner["method"] == "HEAD":  # do not build a page that nobody will see
             await send_answer(send, Answer(b"", content_type=_HTML))
         elif not self._has_room():
             await refuse(
@@ -146,7 +148,7 @@ class Auth:
         cookie = f"{_cookie_name(request.scope)}={key}; Path=/; HttpOnly; SameSite=Strict"
         if not key:
             cookie += "; Max-Age=0"
-        # The gateway speaks no TLS itself; where a proxy in front does, the browser tells so here.
+        # The gateway does not speak TLS. If a proxy in front does, the browser reports it here.
         if request.headers.get(b"origin", b"").startswith(b"https://"):
             cookie += "; Secure"
         place = _place_of(request.scope) if key else ""
@@ -158,8 +160,11 @@ class Auth:
         )
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
-        """Whether a websocket has all parameters that NiceGUI needs, and is for a page of its
-        session, or for one that is gone: NiceGUI makes the browser reload such a page."""
+        """Return whether a websocket may be opened.
+
+        It needs all parameters of NiceGUI, and must be for a page of its session, or for one that
+        is gone: NiceGUI makes the browser reload such a page.
+        """
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if not all(len(query.get(name, ())) == 1 for name in _ASKED_FOR):
             return False
@@ -170,7 +175,7 @@ class Auth:
 
 
 def _place_of(scope: Scope) -> str:
-    """Return the tab and topic of a request, to which a login leads afterwards."""
+    """Return the tab and topic of a request, so that a login leads back to them."""
     query = parse_qs(scope["query_string"].decode("latin-1"))
     return urlencode({name: query[name][-1] for name in ("tab", "topic") if name in query})
 
@@ -188,15 +193,18 @@ def _key_of(scope: Scope) -> str | None:
 
 
 def _cookie_name(scope: Scope) -> str:
-    """One for each port: browsers give a cookie to all of them, and two gateways on one machine
-    would log each other's users out."""
+    """Return a cookie name with the port.
+
+    Browsers send a cookie to all ports of a host, so two gateways on one machine would otherwise
+    log each other's users out.
+    """
     host = next((value for name, value in scope["headers"] if name == b"host"), b"")
     port = host.rpartition(b":")[2]
     return f"jsonbus-{port.decode()}" if port.isdigit() else "jsonbus"
 
 
 class _Sealed:
-    """Passes a page on, once it is complete, with the policy that allows its scripts."""
+    """Sends a page, once it is complete, with the policy that allows its scripts."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -222,13 +230,13 @@ def _page_headers(page: bytes) -> list[tuple[bytes, bytes]]:
     )
     policy = (
         b"default-src 'none'; script-src 'self' 'unsafe-eval' " + scripts + b"; "
-        # Elements are placed by styles of their own.
+        # NiceGUI places elements by inline styles.
         b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
         b"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     )
     return [
         (b"content-security-policy", policy),
-        # Not no-referrer: a form that is sent under it has the origin "null".
+        # Not no-referrer: a form sent under that policy has the origin "null".
         (b"referrer-policy", b"same-origin"),
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"x-content-type-options", b"nosniff"),

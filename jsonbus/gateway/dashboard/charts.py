@@ -1,4 +1,4 @@
-"""Charts by ECharts. Their colours are seen on dark and on light; tooltips are drawn, not HTML."""
+"""Charts by ECharts. Their colours suit dark and light pages; tooltips are drawn, not HTML."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from nicegui import ui
 
-#: Of the first, second, … thing in a chart.
+#: Colours of the first, second, … line of a chart.
 COLOURS = ("#1098ad", "#f08c00", "#7950f2", "#2f9e44", "#e64980", "#4c6ef5")
 
 _INK = "#8a95a8"
 _LINE = "rgba(138, 149, 168, 0.22)"
 
-#: What a chart shows at least.
+#: The shortest time span of a chart.
 SPAN_MS_MIN = 60_000
 
 #: (seconds since 1970 in ms, number)
@@ -47,17 +47,17 @@ class Series:
 
 
 class LiveChart:
-    """Lines over the last minutes; only its data is sent when it moves on."""
+    """A chart of the last minutes; an update sends only its data."""
 
     def __init__(self, span_s: float, axes: Sequence[str]) -> None:
-        """`axes` are the names of the scales: at the left, and at the right if there are two."""
+        """`axes` are the names of the scales: the left one, and the right one if there are two."""
         self._span_ms = round(span_s * 1000)
         self._axes = axes
         self._shown: object = None
         self._element = ui.echart(self._options([], 0)).classes("chart")
 
     def show(self, series: Sequence[tuple[Series, Points]], now: float) -> None:
-        """These lines, up to this moment."""
+        """Draw these lines, up to this moment."""
         shown = [(each.name, each.colour, points) for each, points in series]
         if shown == self._shown:
             return
@@ -65,7 +65,8 @@ class LiveChart:
         drawn = [each.options(points) for each, points in series]
         now_ms = round(now * 1000)
         oldest_ms = min((points[0][0] for _, points in series if points), default=now_ms)
-        # The first minute is not squeezed into a corner.
+        # While there is little data, the span grows with it, so that the first minute fills the
+        # chart.
         span_ms = min(self._span_ms, max(SPAN_MS_MIN, now_ms - oldest_ms))
         self._element._props["options"] = self._options(drawn, now_ms, span_ms)
 

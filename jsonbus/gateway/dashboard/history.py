@@ -1,4 +1,4 @@
-"""What charts show: figures of the last minutes, bounded however fast messages come."""
+"""The data of the charts: figures of the last minutes, bounded at any message rate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .fields import Path, field_at
 RATES_S = 300.0
 FIELD_S = 120.0
 
-#: Of the messages within this time the smallest and the largest number are drawn: no peak is lost.
+#: Charts draw the smallest and the largest number of each such interval, so no peak is lost.
 BUCKET_S = 0.5
 
-#: Messages of one topic that are drawn between two snapshots; further ones are skipped.
+#: Messages of one topic that are drawn between two snapshots; the rest are skipped.
 DRAWN_MAX = 5_000
 
-#: After a longer pause without a visible page the drawing starts again.
+#: After a longer pause without a visible page, the chart starts again.
 PAUSE_S = 15.0
 
 Point = tuple[float, float]
@@ -35,7 +35,7 @@ class RateHistory:
         self.points: deque[tuple[float, float, float, float]] = deque(maxlen=int(RATES_S))
 
     def note(self, picture: Picture, at: float) -> bool:
-        """Whether this picture was due."""
+        """Add this picture if one is due; return whether it was."""
         if picture.at < self._next_at:
             return False
         self._next_at = picture.at + 1.0
@@ -53,7 +53,7 @@ class RateHistory:
 
 
 class Trace:
-    """The numbers of one topic, at the paths that were chosen."""
+    """The numbers of one topic, at the chosen paths."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -61,8 +61,10 @@ class Trace:
         self._series: dict[Path, deque[Point]] = {}
 
     def take(self, message: jsonbus.Message) -> None:
-        """The hot path: a message came. Of it only numbers are kept: a page that is hidden takes
-        messages for minutes, whatever their size is."""
+        """Keep the chosen numbers of a message. This is a hot path.
+
+        Only numbers are kept, because a hidden page takes messages of any size for minutes.
+        """
         if self._drawn >= DRAWN_MAX:
             return
         self._drawn += 1
@@ -72,14 +74,14 @@ class Trace:
                 _add(points, message.origin.received_at, number)
 
     def choose(self, paths: list[Path]) -> None:
-        """Draw these from now on; what was drawn before and still is keeps its past."""
+        """Draw these paths from now on; paths that were drawn before keep their points."""
         self._series = {
             path: self._series.get(path) or deque(maxlen=int(2 * FIELD_S / BUCKET_S))
             for path in paths
         }
 
     def forget(self, now: float) -> None:
-        """Forget points that are too old."""
+        """Remove points that are too old."""
         self._drawn = 0
         for points in self._series.values():
             while points and points[0][0] < now - FIELD_S:
@@ -90,7 +92,9 @@ class Trace:
 
 
 def _add(points: deque[Point], at: float, number: float) -> None:
-    """Two points for each bucket, in the order in which they came; one while they are equal."""
+    """Add a point. A bucket keeps two, in the order in which they came: its smallest and its
+    largest.
+    """
     bucket = at // BUCKET_S
     if len(points) < 2 or points[-2][0] // BUCKET_S != bucket:
         points.append((at, number))
@@ -107,7 +111,7 @@ def _add(points: deque[Point], at: float, number: float) -> None:
 
 
 def to_milliseconds(points: list[Point]) -> tuple[tuple[int, float], ...]:
-    """As charts want it; numbers are as precise as can be seen."""
+    """Return the points as charts need them, with numbers rounded to the visible precision."""
     return tuple((round(at * 1000), _round(number)) for at, number in points)
 
 
