@@ -1,4 +1,4 @@
-"""AsyncBus: what an application with asyncio opens."""
+"""AsyncBus: the public class for programs with asyncio."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
                 if prefix:
                     payload = dumps_plain(value)
             except TypeError:
-                prefix = None  # a topic that is none, or a value that takes more than one try
+                prefix = None  # an invalid topic, or a value that takes more than one try
         limit = fast_publish.limit
         if limit and prefix and len(payload) <= fast_publish.size_max:
             queued = self._queued

@@ -127,7 +127,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self.check_here()
         deadline = monotonic() + timeout_s
         if self._is_closing:
-            # A worker must not wait for the task that waits for it.
+            # A worker must not wait for a task that waits for it.
             if not self.workers.are_current():
                 await self._wait_until_ended(timeout_s + END_GRACE_S)
             return
@@ -148,7 +148,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             async with asyncio.timeout(timeout_s):
                 await self._outgoing.wait_until_sent()
         except TimeoutError:
-            pass  # what did not leave is counted
+            pass  # unsent messages are counted
         finally:
             self._stop()
             try:
@@ -236,7 +236,9 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                     self.channels.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
-                self._node.outbox.wall_offset_s = time.time() - now  # the clock may be set
+                self._node.outbox.wall_offset_s = (
+                    time.time() - now
+                )  # the wall clock may have been set
                 self._node.handle_timer(now)
             self.tend()
         except Exception:

@@ -52,7 +52,7 @@ ALLOWANCE_S = 0.1
 
 
 class Outgoing(BaseOutgoing):
-    """What leaves this node. All methods are for the event loop's thread."""
+    """The datagrams of this node on their way out. For the event loop's thread only."""
 
     def __init__(
         self, loop: Loop, node: Node, transport: Transport, rate_limit: float | None
@@ -69,7 +69,7 @@ class Outgoing(BaseOutgoing):
 
     @property
     def is_full(self) -> bool:
-        """Whether publishers have to wait."""
+        """True if publishers have to wait."""
         return bool(self._unsent) and self._is_over_bound()
 
     def put(self, prefix: bytes, payload: bytes, now: float) -> bool:

@@ -41,7 +41,7 @@ class Publishing:
         self._check_here = loop.check_here  # raises in a wrong thread, loop or process
         self._full: list[Subscription] = []  # own subscriptions that publishers wait for
         self._published = 0  # by `publish`, since a publisher last had to yield
-        #: Whether the publisher has to call `wait_for_room`.
+        #: True if the publisher has to call `wait_for_room`.
         self.must_wait = False
 
     def publish(
@@ -86,12 +86,12 @@ class Publishing:
         now = monotonic()
         self._node.outbox.put_message(prefix, payload, now)
         self._outgoing.flush_queued(now)
-        self.must_wait = True  # it took its time
+        self.must_wait = True  # sending it took long
 
     def flush_queued(self) -> None:
         """Send the queued messages, of which there are now enough."""
         if not self._event_loop.is_running():
-            self._node.fast_publish.queued.pop()  # it will be refused
+            self._node.fast_publish.queued.pop()  # the publish will be refused
             self._check_here()
         if self._outgoing.flush_queued(monotonic()):
             self.must_wait = True
@@ -104,7 +104,7 @@ class Publishing:
                 self.must_wait = True
 
     async def wait_for_room(self) -> None:
-        """Let others run, and what was published leave."""
+        """Let other tasks run; wait for room in the output and in full mailboxes."""
         self.must_wait = False
         self._published = 0
         full, self._full = self._full, []

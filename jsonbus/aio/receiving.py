@@ -1,7 +1,7 @@
 """Reads datagrams whenever the event loop finds some.
 
 Up to DRAIN_MAX datagrams are read per wake-up, until they have brought MESSAGES_MAX messages; the
-messages of each are put into mailboxes before the next is read. Handlers run in tasks of their own
+messages of each are put into mailboxes before the next is read. Handlers run in separate tasks
 (workers.py), never here. So readers and handlers get a little of a flood in each turn, while it is
 still in the processor's cache, and long before mailboxes are full.
 
@@ -113,7 +113,7 @@ class Receiving:
                 return
             datagram, sender = received
             if sender in own_addresses:
-                continue  # multicast brings back what this node sent
+                continue  # multicast returns what this node sent
             # Sinks are subscriptions.
             deliveries: Deliveries = take(datagram, sender, monotonic())  # type: ignore[assignment]
             if not deliveries:

@@ -1,4 +1,4 @@
-"""Requests and pings with tasks: a request waits for a future of its own."""
+"""Requests and pings with tasks: each request waits for a separate future."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class Subscription(BaseSubscription[V_co]):
                     task = asyncio.current_task()
                     if task is not None and task.cancelling():
                         raise
-                    self._fail(message)  # it cancelled something of its own and let that out
+                    self._fail(message)  # the handler let a CancelledError escape
                 except Exception:
                     self._fail(message)
             lost = self._mailbox.take_overflow()
@@ -232,7 +232,7 @@ class Subscription(BaseSubscription[V_co]):
                 if waiter in self._readers:
                     self._readers.remove(waiter)
                 elif self._mailbox.pending:
-                    self._wake_readers(1)  # what woke this one is for another
+                    self._wake_readers(1)  # pass the wake-up on to another task
                 raise
             try:
                 return self._pop()

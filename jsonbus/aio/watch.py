@@ -10,7 +10,7 @@ from jsonbus.frontend.watch import BaseWatch, E
 
 
 class Watch(BaseWatch[E]):
-    """What `AsyncBus.on_node` and `on_gap` return: close it to stop.
+    """The result of `AsyncBus.on_node` and `on_gap`: close it to stop.
 
     All methods are for the event loop of the bus, also in handlers.
     """
@@ -41,6 +41,6 @@ class Watch(BaseWatch[E]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            self._fail(event)  # the handler cancelled something of its own and let that out
+            self._fail(event)  # the handler let a CancelledError escape
         except Exception:
             self._fail(event)

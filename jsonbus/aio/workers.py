@@ -65,7 +65,7 @@ class Workers:
             task.add_done_callback(self._end)
 
     def are_current(self) -> bool:
-        """Whether the calling task is one of these."""
+        """Return whether the calling task is one of the workers."""
         return asyncio.current_task() in self._tasks
 
     def request_stop(self) -> None:

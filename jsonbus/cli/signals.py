@@ -1,7 +1,7 @@
 """Handles the signals that end a command: Ctrl-C, SIGTERM and SIGHUP, all in the same way.
 
 They raise KeyboardInterrupt in the main thread, wherever it is. Python loses an exception that is
-raised in one of its own callbacks: in the import system, or while an object is destroyed. So while
+raised in an internal callback: in the import system, or while an object is destroyed. So while
 modules are imported, when there is nothing to clean up, a signal ends the process at once; and
 afterwards commands that stay call `check` from time to time.
 """

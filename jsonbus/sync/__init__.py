@@ -8,11 +8,11 @@ In the order in which data meets them:
 
 bus.py             Bus: the methods that publish or wait; the others are in frontend/bus.py
 publishing.py      from `Bus.publish` to the socket, for messages that are not simply queued
-outgoing.py        who sends: one thread at a time
+outgoing.py        decides which thread sends: one at a time
 loop.py            where transport, clock and core meet; the lock
-receiving.py       what the receive thread does
-waker.py           wakes it
-thread_pool.py     which thread receives, and which run handlers
+receiving.py       the work of the receive thread
+waker.py           wakes the receive thread
+thread_pool.py     decides which thread receives, and which run handlers
 subscription.py    Subscription: the mailbox of a reader or handler
 watch.py           handlers of `on_node` and `on_gap`
 requests.py        requests and pings

@@ -1,4 +1,4 @@
-"""Bus: what an application with threads opens."""
+"""Bus: the public class for programs with threads."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
             prefix = self._prefix_of(topic)
             payload = dumps_plain(value) if prefix else b""
         except TypeError:
-            # A topic that is none, or a value that takes more than one try.
+            # An invalid topic, or a value that takes more than one try.
             return self._publishing.publish(topic, value)
         if prefix:
             fast_publish = self._fast_publish

@@ -22,7 +22,7 @@ import select
 
 from jsonbus.sync.waker import Waker
 
-#: Read from a connection at once.
+#: Bytes read from a connection at a time.
 READ_BYTES = 256 << 10
 
 #: False on Windows, where nothing is read directly.
@@ -30,7 +30,7 @@ CAN_POLL = hasattr(select, "poll")
 
 
 class Poller:
-    """What a thread needs to poll one connection: a waker and a buffer."""
+    """A waker and a buffer, with which a thread polls one connection."""
 
     def __init__(self) -> None:
         self._waker = Waker()

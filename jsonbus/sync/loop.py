@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class _Outcome(NamedTuple):
-    """What a call to the node caused: taken under the lock, carried out without it."""
+    """The effects of a call to the node: taken under the lock, carried out without it."""
 
     events: list[Event]
     deliveries: Deliveries
@@ -159,7 +159,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 self._is_closing = self.publishing.is_closing = True
                 self._changed.notify_all()
         if not is_first:
-            # A thread of this bus must not wait for the one that waits for it.
+            # A thread of this bus must not wait for a thread that waits for it.
             if not self.workers.are_current():
                 self._ended.wait(timeout_s + END_GRACE_S)
             return
@@ -190,7 +190,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         return self._outgoing.figures
 
     def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
-        """Take what a call to the node caused. Lock held."""
+        """Take the effects of a call to the node. Lock held."""
         events = self._take_events()
         deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
         return _Outcome(events, deliveries, take_turn(now))
@@ -226,7 +226,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 node.doubt_network("the network interfaces changed", now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:
-                node.outbox.wall_offset_s = time.time() - now  # the clock may be set
+                node.outbox.wall_offset_s = time.time() - now  # the wall clock may have been set
                 node.handle_timer(now)
             outcome = self._collect(now, outgoing.take_ripe_turn)
             timer_at = node.timer_at()

@@ -1,11 +1,11 @@
 """Datagrams on their way out, sent by one thread at a time.
 
-Theory of operation. frontend/outgoing.py says *when* messages are sent; here is *who* sends them.
+Theory of operation. frontend/outgoing.py decides *when* to send, this file *which thread* sends.
 Messages wait in the node's outbox. A thread that finds, under the node's lock, the *turn* free
 takes it, and the outbox with it, and sends without the lock. A thread that finds it taken leaves
 its messages in the outbox and goes on: the holder looks at the outbox again before it stops. So an
-idle publish leaves at once from its own thread, messages published while a send is under way share
-the next datagrams, and the messages of one thread keep their order.
+idle publish is sent at once by the publishing thread, messages published during a send are batched
+in the next datagrams, and the messages of one thread keep their order.
 
     take_turn   lock held        _holder = this thread; outbox -> _unsent
     send        lock not held    _unsent -> socket; _holder = None; then the outbox again
@@ -81,7 +81,7 @@ class Outgoing(BaseOutgoing):
 
     @property
     def has_unsent(self) -> bool:
-        """Whether datagrams wait to be sent, and no thread has the turn."""
+        """True if datagrams wait to be sent and no thread has the turn."""
         return bool(self._unsent) and self._holder is None
 
     @property
@@ -92,7 +92,7 @@ class Outgoing(BaseOutgoing):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread is sending, or datagrams wait for the kernel or the pacer."""
+        """True if a thread is sending, or datagrams wait for the kernel or the pacer."""
         return self._holder is not None or bool(self._unsent)
 
     @property
@@ -142,7 +142,7 @@ class Outgoing(BaseOutgoing):
         self._unsent.extend(self._outbox.take(time.monotonic()))
 
     def _batches(self, now: float) -> bool:
-        """Whether the message that was just published waits for others. Lock held."""
+        """Return whether the message just published waits for others. Lock held."""
         if now >= self._window.until or self._is_stopping or self._outbox.has_full_datagram:
             return False
         self._fast_publish.limit = self._outbox.typical_count
@@ -160,7 +160,7 @@ class Outgoing(BaseOutgoing):
             if not self._outbox.has_output:
                 self._fast_publish.limit = 0
                 self._fast_publish.is_flood = False
-                # Now a publisher that queues a message flushes it. One did so just before, perhaps.
+                # From now on a publisher flushes what it queues; one may have queued just before.
                 self._is_flush_planned = self._outbox.has_output
         return self.take_turn(now)
 

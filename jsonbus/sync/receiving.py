@@ -1,9 +1,9 @@
-"""What the receive thread does: read datagrams, and serve whatever is due.
+"""The work of the receive thread: read datagrams and serve timers.
 
 It waits for datagrams, for the next timer and for the waker. It gives the node one datagram at a
 time, up to DRAIN_MAX and for DRAIN_S per wake-up, and delivers the messages in it before it reads
-the next: into mailboxes, or straight to a quick handler. Which thread this is, and which threads
-run other handlers, the thread pool decides (thread_pool.py).
+the next: into mailboxes, or straight to a quick handler. The thread pool decides which thread
+receives and which threads run other handlers (thread_pool.py).
 
 A full mailbox with overflow "block" *blocks* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox wakes the thread
@@ -70,7 +70,7 @@ class Receiving:
     def step(self) -> None:
         """Wait for something to do, and do it."""
         try:
-            # What another thread left when it ran into a long handler.
+            # Work that another thread left when its handler took too long.
             if not self._workers.run_due():
                 return
             if not self._wait_and_read(min(self._tends_at, self._flushes_at)):
@@ -152,7 +152,7 @@ class Receiving:
                 return True
             datagram, sender = received
             if sender in own_addresses:
-                continue  # multicast brings back what this node sent
+                continue  # multicast returns what this node sent
             with lock:
                 # Sinks are subscriptions.
                 deliveries: Deliveries = take(datagram, sender, now)  # type: ignore[assignment]

@@ -1,7 +1,7 @@
 """Requests and pings with threads.
 
-A request waits on a lock of its own, which the receive thread releases when the answer is there:
-many threads may wait, and each is woken for its own answer only.
+Each request waits on a separate lock, which the receive thread releases when the answer arrives.
+Many threads may wait, and each is woken for its answer only.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Subscription(BaseSubscription[V_co]):
         self._readers = 0  # threads that wait in get()
         self._left = threading.Condition(self._lock)
         self._publishers = 0  # threads that wait in wait_for_room()
-        self._credit = 0  # of its handler, for batches handled quickly
-        #: Whether running the handler has been cheaper, lately, than waking a thread for it.
+        self._credit = 0  # grows with batches that its handler handled quickly
+        #: True if running the handler has recently been cheaper than waking a thread for it.
         self.is_quick = False
         self._last_reader: threading.Thread | None = None
         self._is_cut_off = False
@@ -147,7 +147,7 @@ class Subscription(BaseSubscription[V_co]):
                     self._publishers -= 1
 
     def begin(self) -> bool:
-        """Whether `run_handler` may be called now, for messages that are not in the mailbox."""
+        """Return whether `run_handler` may run now, for messages that are not in the mailbox."""
         with self._lock:
             if self._is_scheduled or self._is_closed or self._mailbox.pending:
                 return False

@@ -56,7 +56,7 @@ class Handled(Hashable, Protocol):
 
     @property
     def is_quick(self) -> bool:
-        """Whether running the handler is cheaper than waking a thread for it."""
+        """True if running the handler is cheaper than waking a thread for it."""
 
     def run_handler(self, batch: Any = None) -> bool:
         """See `Subscription.run_handler`. A batch is given only to what is quick."""
@@ -90,7 +90,7 @@ class ThreadPool:
         self._receiver: int | None = None
         self._due: deque[Handled] = deque()  # for the receiver to run or to hand on
         self._queue: deque[Handled] = deque()
-        # Taken and given back by single operations, which are whole among threads.
+        # Taken and given back by single operations, which are atomic among threads.
         self._slots: list[None] = [None] * workers
         # When the handler in place was begun. The thread that empties it decides: its own thread is
         # done and goes on receiving, or another one takes the role.
@@ -146,7 +146,7 @@ class ThreadPool:
         if get_ident() == self._receiver:
             self._due.append(subscription)
             if get_ident() != self._receiver and self._receiving is not None:
-                # In a handler that just took too long: the new receiver looks again.
+                # This handler just took too long: the new receiver checks again.
                 self._receiving.wake()
             return
         with self._lock:
@@ -154,7 +154,7 @@ class ThreadPool:
             self._changed.notify()
 
     def are_current(self) -> bool:
-        """Whether the calling thread is one of these."""
+        """Return whether the calling thread is one of the pool."""
         return threading.current_thread() in self._threads
 
     def will_wait(self) -> None:
@@ -217,7 +217,7 @@ class ThreadPool:
         """Let each thread end after the handler it is running. Any thread, never waits."""
         with self._lock:
             self._is_stopping = True
-            self._give_role_away()  # a handler in place may take its time
+            self._give_role_away()  # a handler in place may run for long
             self._changed.notify_all()
 
     def join(self, deadline: float, grace_s: float) -> None:
@@ -226,7 +226,7 @@ class ThreadPool:
         Handlers have until the deadline; receiving, which ends by itself, a little longer.
         """
         if self.are_current():
-            # The caller may be the one that receives, and end only when this is over.
+            # The caller may be the receiver, which ends only after this call.
             self._finished.wait(0.0)
         else:
             self._finished.wait(max(0.0, deadline - monotonic()) + grace_s)
@@ -251,7 +251,7 @@ class ThreadPool:
             del subscription
 
     def _wait_for_task(self) -> tuple[bool, Handled | None]:
-        """A subscription to handle, or None: to receive; (False, None) at the end. Lock held."""
+        """Return a subscription to handle, None to receive; (False, None) at the end. Lock held."""
         me = get_ident()
         while True:
             if self._receiver is None and not self._is_finished:
@@ -269,14 +269,14 @@ class ThreadPool:
                 self._changed.wait()
 
     def _watch(self, me: int) -> None:
-        """Until there may be something else to do, or nothing to watch. Lock held."""
+        """Watch until other work may have come, or no handler runs in place. Lock held."""
         self._watcher = me
         runs, idle = self._runs, 0
         while idle < WATCH_IDLE_MAX and not self._changed.wait(WATCH_S):
             # A copy: it may be emptied at any time.
             if any(monotonic() - began_at >= WATCH_S for began_at in tuple(self._claim)):
                 self._give_role_away()
-            # A wait may time out and be notified, both.
+            # A wait may both time out and be notified.
             if self._queue or self._receiver is None or self._is_stopping:
                 break
             idle = idle + 1 if runs == self._runs else 0

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Watch(BaseWatch[E]):
-    """What `Bus.on_node` and `Bus.on_gap` return: close it to stop. Any thread."""
+    """The result of `Bus.on_node` and `Bus.on_gap`: close it to stop. Any thread."""
 
-    #: Events are rare, so a worker may as well be woken for them.
+    #: Events are rare, so waking a worker for each is cheap enough.
     is_quick = False
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What several commands use. Files from input to output:
+"""Parts that several commands use. Files from input to output:
 
 parameters.py        types of options; addresses as text
 values.py            JSON as people type it, and as commands print it

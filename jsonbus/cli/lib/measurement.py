@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a command shows of a topic."""
+    """The figures that a command shows for each topic."""
 
     #: Headings and widths of the figures between topic and messages.
     columns: tuple[tuple[str, int], ...]

@@ -25,7 +25,7 @@ from .columns import Column
 from .preview import preview
 from .state import State
 
-#: Between columns.
+#: Space between columns.
 GAP = 1
 
 #: Least useful width of a column of text.
@@ -56,7 +56,7 @@ SHARES: how often it sent subscription lists to a late joiner."""
 
 
 class Frame(NamedTuple):
-    """What is shown around the tables."""
+    """The texts around the tables."""
 
     #: Group and port.
     bus: str

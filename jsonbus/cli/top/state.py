@@ -1,7 +1,7 @@
-"""What the keys do: which table is shown, in which order, with which filter, from which row on.
+"""The state that keys change: the table, its order, its filter and its first row.
 
-No input or output: given keys and rows, it says what to show. A position is remembered by the
-identity of its row, because row numbers change with every picture.
+It does no input or output: given keys and rows, it returns the rows to show. A position is
+remembered by the identity of its row, because row numbers change with every picture.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class State:
     detail_first: int = 0
     #: The filter while it is being typed, else None.
     typed: str | None = None
-    #: How many rows fit; told by whoever draws.
+    #: The number of rows that fit; set by the layout.
     page: int = 20
     rows: list[Any] = field(default_factory=list)
     places: list[Place] = field(init=False)
