@@ -16,7 +16,7 @@ else:
 
 
 class Origin:
-    """What all messages of one datagram have in common. Made once per datagram.
+    """The facts that all messages of one datagram have in common. Made once per datagram.
 
     `Message` has properties of the same names (`retained` for `is_retained`). A program that
     handles very many messages may read them here, once for all messages with the same `origin`.

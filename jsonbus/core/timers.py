@@ -1,4 +1,4 @@
-"""How long to wait: suppression delays, the brake and Trickle; and many deadlines with one timer.
+"""Waiting times: suppression delays, the brake and Trickle; and many deadlines with one timer.
 
 Many nodes learn at the same instant that somebody should speak. Each draws a delay; the first to
 speak is heard by the others, which then stay silent. A uniform draw among N nodes gives about
@@ -26,7 +26,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 def suppression_delay_s(longest_s: float, known_nodes: int, u: float) -> float:
-    """The delay, up to the longest, for a uniform draw `u` of [0, 1) among `known_nodes`."""
+    """Return the delay, up to the longest, for a uniform draw `u` of [0, 1) among
+    `known_nodes`.
+    """
     if known_nodes <= SHARE_UNIFORM_NODES:
         return longest_s * u
     rate = math.log(known_nodes / SHARE_UNIFORM_NODES)
@@ -34,15 +36,15 @@ def suppression_delay_s(longest_s: float, known_nodes: int, u: float) -> float:
 
 
 def share_delay_s(known_nodes: int, u: float) -> float:
-    """How long a node waits before it shares its list."""
+    """Return how long a node waits before it shares its list."""
     return suppression_delay_s(SHARE_DELAY_MAX_S, known_nodes, u)
 
 
 class Brake:
-    """Waits twice as long each time, until all is well again.
+    """Doubles the wait each time, until it is released.
 
-    What two nodes differ in is usually gone after one exchange. Should it ever stay (a full list, a
-    node of a later version), they must not repeat themselves as fast as they can.
+    A difference between two nodes usually disappears after one exchange. If it stays (a full list,
+    a node of a later version), they must not repeat themselves as fast as they can.
     """
 
     __slots__ = ("_first_s", "_free_at", "_stepped_at", "_wait_s")
@@ -58,11 +60,11 @@ class Brake:
         return self._free_at == -math.inf
 
     def at(self, wanted_at: float) -> float:
-        """The instant, or a later one if that is too soon after the last time."""
+        """Return the instant, or a later one if it is too soon after the last time."""
         return max(wanted_at, self._free_at)
 
     def step(self, now: float) -> None:
-        """It was done once more."""
+        """Note that it was done once more."""
         self._stepped_at = now
         self._free_at = now + self._wait_s
         self._wait_s = min(2 * self._wait_s, TRICKLE_MAX_S)
@@ -78,9 +80,9 @@ class Brake:
 
 
 class Trickle:
-    """RFC 6206 with k = 1: speak once an interval unless somebody else said the same.
+    """RFC 6206 with k = 1: speak once per interval unless another node said the same.
 
-    The interval doubles while all agree and falls back to its minimum when somebody does not.
+    The interval doubles while all nodes agree and falls back to its minimum when one does not.
     """
 
     __slots__ = ("_begun_at", "_rng", "_speak_at", "_was_heard", "interval_s")
@@ -98,7 +100,7 @@ class Trickle:
 
     @property
     def is_eager(self) -> bool:
-        """Whether a mismatch was seen lately."""
+        """True if a mismatch was seen recently."""
         return self.interval_s <= TRICKLE_MIN_S
 
     def start(self, now: float, interval_s: float = TRICKLE_MIN_S) -> None:
@@ -112,7 +114,7 @@ class Trickle:
         self._was_heard = True
 
     def hear_mismatch(self, now: float) -> None:
-        """Begin anew with the shortest interval, unless that is the one under way."""
+        """Start again with the shortest interval, unless it is already running."""
         if self.is_running and self.interval_s > TRICKLE_MIN_S:
             self.start(now)
 
@@ -120,7 +122,7 @@ class Trickle:
         return self._speak_at if self._speak_at != math.inf else self._begun_at + self.interval_s
 
     def expire(self, now: float) -> bool:
-        """To be called at `timer_at`; whether to speak now."""
+        """Return whether to speak now. Call it at `timer_at`."""
         if self._speak_at != math.inf:
             self._speak_at = math.inf
             return not self._was_heard
@@ -135,11 +137,11 @@ class Trickle:
 
 
 class Deadlines(Generic[T]):
-    """One instant per item, and which is next, without looking at all of them.
+    """One deadline per item; finds the next one without looking at all of them.
 
-    A heap with one valid entry per item. Putting a deadline off, which happens with every message,
-    only notes the new instant: the entry in the heap comes up too early once, and is put back where
-    it belongs. Bringing a deadline forward adds an entry; the late one is recognized when it comes
+    A heap holds one valid entry per item. Postponing a deadline, which happens with every message,
+    only notes the new instant: the entry in the heap comes up too early once and is put back at the
+    right place. Bringing a deadline forward adds an entry; the late one is recognized when it comes
     up.
     """
 

@@ -1,4 +1,4 @@
-"""Whether a pattern matches a topic.
+"""Matching of patterns and topics.
 
     *     exactly one level           a/*/c   matches a/b/c
     **    any number, zero included   a/**    matches a, a/b, a/b/c
