@@ -86,7 +86,7 @@ def test_clients_of_other_hosts_publish_to_the_bus_with_a_token(lab: MakeLab) ->
 
 def test_an_open_gateway_without_tokens_warns(lab: MakeLab) -> None:
     (one,) = lab(1).hosts
-    assert has_logged(start_gateway(one), "whoever reaches these ports", "--token")
+    assert has_logged(start_gateway(one), "anybody who reaches these ports", "--token")
 
 
 def test_a_webhook_in_a_private_network_must_be_allowed(lab: MakeLab) -> None:
