@@ -149,6 +149,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
         Raises InvalidTopicError, ConfigError, ClosedError.
         """
+        self._loop.check_here()  # first: a forked child must not start workers
         if handler is not None:
             check_handler(handler, may_be_async=self._may_be_async)
         options = SubscribeOptions(
@@ -241,6 +242,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """
+        self._loop.check_here()
         check_handler(handler, may_be_async=self._may_be_async)
         answer = self._requests.make_service(handler)
         options = SubscribeOptions(topic, answer, is_service=True)
@@ -321,6 +323,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         self._is_entered = True
 
     def _make_watch(self, subject: Any, handler: EventHandler[Any]) -> Any:
+        self._loop.check_here()
         check_handler(handler, may_be_async=self._may_be_async)
         watch = self._watch_type(subject, handler, self._loop, self)
         self._loop.begin_watch(watch)

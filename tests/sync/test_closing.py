@@ -223,7 +223,7 @@ def test_a_bus_that_is_open_when_the_program_ends_says_goodbye(open_bus: OpenBus
 
 
 FORK = """
-import os, sys
+import os, sys, threading
 import jsonbus
 from jsonbus.errors import ForkedError
 
@@ -234,13 +234,30 @@ subscription = parent.subscribe("x")
 parent.subscribe("y", print)
 watch = parent.on_node(lambda event: None)
 assert other.wait_for_subscribers("x", timeout=30)
+locks = (parent._loop.workers._lock, parent._loop.lock)
+held, done = threading.Event(), threading.Event()
+
+def hold():
+    with locks[0], locks[1]:
+        held.set()
+        done.wait()
+
 with parent:
+    # A thread that does not exist in the child may hold any lock of the bus.
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
     child = os.fork()
+    if child != 0:
+        done.set()
+        holder.join()
     if child == 0:
         refused = 0
         for use in (
             lambda: parent.publish("x", 1),
             lambda: parent.subscribe("z"),
+            lambda: parent.subscribe("z", print),
+            lambda: parent.serve("z", print),
             lambda: parent.on_node(print),
             lambda: parent.stats(),
             lambda: parent.flush(),
@@ -252,7 +269,7 @@ with parent:
                 use()
             except ForkedError:
                 refused += 1
-        assert refused == 8, refused
+        assert refused == 10, refused
         subscription.close()
         watch.close()
         parent.close()
