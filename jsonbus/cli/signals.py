@@ -12,13 +12,15 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
 #: How often a command that stays checks whether an interrupt got lost.
 CHECK_S = 0.5
 
-_was_interrupted = False
+_interrupts = 0
 
 
 def leave_at_once() -> None:
@@ -45,7 +47,7 @@ def ignore() -> None:
 
 def check() -> None:
     """Raise the KeyboardInterrupt of an earlier signal if it got lost."""
-    if _was_interrupted:
+    if _interrupts:
         raise KeyboardInterrupt
 
 
@@ -53,6 +55,20 @@ def pause(seconds: float) -> None:
     """Sleep for at most CHECK_S, then `check`."""
     time.sleep(min(max(seconds, 0.0), CHECK_S))
     check()
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Take the first interrupt as the usual end of the block.
+
+    Enter it before the command joins the bus: who sees a node there may interrupt it at once. A
+    second interrupt, which comes while the first one is cleaned up after, passes through.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _interrupts > 1:
+            raise
 
 
 def stay() -> NoReturn:
@@ -66,8 +82,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _was_interrupted
-    _was_interrupted = True
+    global _interrupts
+    _interrupts += 1
     raise KeyboardInterrupt
 
 

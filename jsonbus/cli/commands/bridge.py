@@ -160,7 +160,7 @@ def command(
                     **settings,
                 )
             )
-            try:
+            with signals.until_interrupted():
                 _introduce(bridge, patterns or ("**",), data_dir, token)
                 if metrics_port is not None:
                     from spark_bridge.metrics import Metrics
@@ -170,8 +170,6 @@ def command(
                     where = show_address(listen[0], metrics.port)
                     note(f"metrics are on http://{where}/metrics")
                 _stay(bridge)
-            except KeyboardInterrupt:
-                pass  # the usual end
         stats = bridge.log.stats()
         note(f"{stats['rows']:,} rows are in the log, {stats['bytes']:,} bytes on disk")
     except BridgeError as error:

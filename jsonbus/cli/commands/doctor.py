@@ -79,7 +79,7 @@ def command(
 
 
 def _listen(settings: BusSettings, output: Output, is_readable: bool) -> None:
-    with EchoListener(settings) as listener:
+    with signals.until_interrupted(), EchoListener(settings) as listener:
         info = listener.info
         names = ", ".join(each.name for each in info.interfaces)
         note(f"{listener.name} answers echoes on {info.group}:{info.port} by {names}; Ctrl-C ends")
@@ -87,9 +87,8 @@ def _listen(settings: BusSettings, output: Output, is_readable: bool) -> None:
             while output.has_reader():
                 _write_askers(output, listener.listen(signals.CHECK_S), is_readable)
                 signals.check()
-        except KeyboardInterrupt:
-            pass  # the usual end
-        _write_askers(output, listener.end(), is_readable)
+        finally:
+            _write_askers(output, listener.end(), is_readable)
 
 
 def _write_askers(output: Output, askers: Sequence[Asking], is_readable: bool) -> None:

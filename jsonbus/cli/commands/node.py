@@ -34,13 +34,10 @@ def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
     The report goes to standard error; a node expires when it is no longer heard. Messages of the
     patterns given with --sub are printed as `jsonbus sub` prints them. Runs until Ctrl-C.
     """
-    with jsonbus.Bus(**settings) as bus:
+    with signals.until_interrupted(), jsonbus.Bus(**settings) as bus:
         config = bus.config
         note(f"{bus.name} joined {config.group}:{config.port} in mode {config.mode}; Ctrl-C ends")
-        try:
-            if patterns:
-                MessagePrinter(bus, patterns, Output()).run()
-            else:
-                signals.stay()
-        except KeyboardInterrupt:
-            pass  # the usual end
+        if patterns:
+            MessagePrinter(bus, patterns, Output()).run()
+        else:
+            signals.stay()

@@ -128,9 +128,9 @@ def command(
             recorder = _Recorder(bus, writer, wanted, is_passive=passive)
             recorder.limits = (count, duration, limits["bytes_max"])
             how = "passively " if passive else ""
-            note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
             was_interrupted = False
             try:
+                note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
                 with TrafficProgress("recording", recorder.figures):
                     recorder.run()
             except KeyboardInterrupt:

@@ -67,13 +67,11 @@ def command(
             return shell.answer(message.value)
         return message.value if value is None else fixed
 
-    with jsonbus.Bus(**settings) as bus:
-        bus.serve(topic, answer)
-        note(f"{bus.name} serves {topic}; Ctrl-C ends")
+    with signals.until_interrupted(), jsonbus.Bus(**settings) as bus:
         try:
+            bus.serve(topic, answer)
+            note(f"{bus.name} serves {topic}; Ctrl-C ends")
             signals.stay()
-        except KeyboardInterrupt:
-            pass  # the usual end
         finally:
             if shell is not None:
                 shell.close()

@@ -5,6 +5,7 @@ import click
 import jsonbus
 from jsonbus.config import BusSettings
 
+from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
 from ..lib.message_printer import MessagePrinter
@@ -57,15 +58,13 @@ def command(
     if once:
         count = 1
     output = Output()
-    with jsonbus.Bus(**settings) as bus:
+    was_interrupted = True
+    with signals.until_interrupted(), jsonbus.Bus(**settings) as bus:
         printer = MessagePrinter(bus, patterns, output, value_only=value_only)
         if output.is_terminal:
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
+        printer.run(count, timeout)
         was_interrupted = False
-        try:
-            printer.run(count, timeout)
-        except KeyboardInterrupt:
-            was_interrupted = True  # the usual end
     if was_interrupted:
         raise click.exceptions.Exit(0 if count is None else INTERRUPTED)
     if timeout is not None and printer.printed < (count or 1) and output.has_reader():
