@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from ..metrics.bridges import BridgeState
+from ..metrics.bridges import BridgeReport, BridgeState
 from ..webhooks.accounts import SubscriberView
 from .elements import Row, Rows
 from .snapshot import Snapshot
@@ -106,21 +106,23 @@ def _row(view: SubscriberView, snapshot: Snapshot) -> Row:
 
 
 def _bridge_row(state: BridgeState, now: float) -> Row:
-    age_s = state.age_s(now)
-    if age_s is None:
-        what = (state.problem or "asked just now", "soft")
+    report = state.report
+    address = state.machine or ""
+    if report is None:
         figures = ("·",) * 6
+        what = state.problem or "asked just now", "soft"
     else:
         figures = (
-            show_count(state.rows_recorded),
-            show_count(state.rows_waiting),
-            show_count(state.rows),
-            show_bytes(state.bytes),
-            show_count(state.readers),
-            show_count(state.lag_max),
+            show_count(report.rows_recorded),
+            show_count(report.rows_waiting),
+            show_count(report.rows),
+            show_bytes(report.bytes),
+            show_count(report.readers),
+            show_count(report.lag_max),
         )
-        what = _bridge_state(state, age_s)
-    address = f"{state.host}:{state.port}" if state.port else state.machine or ""
+        what = _bridge_state(state.problem, report, now - state.told_at)
+        if report.port:
+            address = f"{report.host}:{report.port}"
     return Row(
         state.node,
         (clean(state.name), clean(address), *figures, (clean(what[0]), what[1])),
@@ -128,12 +130,12 @@ def _bridge_row(state: BridgeState, now: float) -> Row:
     )
 
 
-def _bridge_state(state: BridgeState, age_s: float) -> tuple[str, str]:
-    if state.problem is not None:
-        return f"{state.problem}; told {say_ago(age_s)}", "bad"
-    if state.is_failing:
-        return state.last_error or "it cannot write", "bad"
-    if state.rows_unrecorded:
-        many = count_out(state.rows_unrecorded, "row was", "rows were")
+def _bridge_state(problem: str | None, report: BridgeReport, age_s: float) -> tuple[str, str]:
+    if problem is not None:
+        return f"{problem}; told {say_ago(age_s)}", "bad"
+    if report.is_failing:
+        return report.last_error or "it cannot write", "bad"
+    if report.rows_unrecorded:
+        many = count_out(report.rows_unrecorded, "row was", "rows were")
         return f"{many} not recorded", "bad"
     return "records", "good"

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -17,7 +16,6 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from .families import COUNTER, Family
 from .help_texts import help_text
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
@@ -26,7 +24,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 Stats = Callable[[], Mapping[str, Mapping[str, int]]]
 
 #: Returns the figures of the whole bus: `MetricsObserver.scrape`.
-Observe = Callable[[], Awaitable[Sequence[Family]]]
+Observe = Callable[[], Awaitable[Sequence[Metric]]]
 
 #: Figures that go up and down; all others only grow.
 GAUGES = frozenset(
@@ -66,7 +64,7 @@ class Tally:
 
 
 class Metrics:
-    """Writes the figures, in its own registry: other metrics of the process stay out."""
+    """Writes the figures of one gateway; other metrics of the process stay out."""
 
     def __init__(
         self, stats: Stats, tallies: Mapping[str, Tally], observe: Observe | None = None
@@ -80,34 +78,22 @@ class Metrics:
         families = [] if self._observe is None else await self._observe()
         # Collected here, where nothing changes meanwhile; written in a thread, since that takes
         # 20 ms on a large bus, and clients should not wait for it.
-        metrics = list(_collect(self._stats, self._tallies, families))
-        return await asyncio.to_thread(_write_down, metrics)
+        metrics = [*_collect_parts(self._stats()), *_collect_requests(self._tallies), *families]
+        return await asyncio.to_thread(generate_latest, _Collected(metrics))
 
 
-class _Written(Collector):
+class _Collected(Collector):
     """Metrics that are already collected."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
 
-    def describe(self) -> Iterator[Metric]:
-        """Return nothing: the registry would otherwise collect to learn the names."""
-        return iter(())
-
-    def collect(self) -> Iterator[Metric]:
-        return iter(self._metrics)
+    def collect(self) -> list[Metric]:
+        return self._metrics
 
 
-def _write_down(metrics: list[Metric]) -> bytes:
-    registry = CollectorRegistry()
-    registry.register(_Written(metrics))
-    return generate_latest(registry)
-
-
-def _collect(
-    stats: Stats, tallies: Mapping[str, Tally], families: Sequence[Family]
-) -> Iterator[Metric]:
-    for part, figures in stats().items():
+def _collect_parts(stats: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    for part, figures in stats.items():
         prefix = "jsonbus_bus" if part == "bus" else f"jsonbus_gateway_{part}"
         for name, value in figures.items():
             kind = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
@@ -115,8 +101,6 @@ def _collect(
             yield kind(f"{prefix}_{name}", text, value=value)
             if name in MISNAMED:
                 yield GaugeMetricFamily(f"{prefix}_{name}", text, value=value)
-    yield from _collect_requests(tallies)
-    yield from map(_make_metric, families)
 
 
 def _collect_requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
@@ -136,19 +120,6 @@ def _collect_requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
         seconds.add_metric([route], _cumulate(tally), tally.seconds)
     yield answers
     yield seconds
-
-
-def _make_metric(family: Family) -> Metric:
-    kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
-    metric = kind(family.name, family.text, labels=family.labels)
-    for labels, value in family.samples:
-        metric.add_metric([_clean(label) for label in labels], value)
-    return metric
-
-
-def _clean(label: str) -> str:
-    """Return a label as valid UTF-8: names of nodes, topics and subscribers may be anything."""
-    return label if label.isascii() else label.encode(errors="replace").decode()
 
 
 def _cumulate(tally: Tally) -> list[tuple[str, float]]:

@@ -12,9 +12,11 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from prometheus_client.core import Metric
+
 from ..webhooks.accounts import SubscriberView
 from .bridges import Bridges
-from .families import Family, NodeFamilies, TopicFamilies, WebhookFamilies, collect_bridges
+from .families import Families, collect_bridges
 from .survey_observer import SurveyObserver
 
 #: Five times the longest interval that is common between scrapes.
@@ -41,11 +43,9 @@ class MetricsObserver:
         self._linger_s = linger_s
         self._ending: asyncio.TimerHandle | None = None
         self._turn = asyncio.Lock()
-        self._nodes = NodeFamilies()
-        self._topics = TopicFamilies()
-        self._webhooks = WebhookFamilies()
+        self._families = Families()
 
-    async def scrape(self) -> list[Family]:
+    async def scrape(self) -> list[Metric]:
         """Return all families now, and observe the bus for a while."""
         self._observe()
         # One scrape after the other: counters reported in another order than they were read would
@@ -67,19 +67,19 @@ class MetricsObserver:
             self._ending.cancel()
         self._ending = asyncio.get_running_loop().call_later(self._linger_s, self.close)
 
-    async def _collect(self) -> list[Family]:
+    async def _collect(self) -> list[Metric]:
         await self._bridges.look(BRIDGES_S)
         now, wall = time.monotonic(), time.time()
-        families: list[Family] = []
+        collected: list[Metric] = []
         if self._observer.is_observing:  # the gateway may have begun to close meanwhile
             picture = self._observer.picture()
             # On a large bus each of these takes some 20 ms; other tasks run in between.
             await asyncio.sleep(0)
             nodes = [view.info for view in picture.nodes]
-            families += self._nodes.collect(nodes, wall)
+            collected += self._families.of_nodes(nodes, wall)
             await asyncio.sleep(0)
-            families += self._topics.collect(picture)
+            collected += self._families.of_topics(picture)
             await asyncio.sleep(0)
-        families += self._webhooks.collect(self._subscribers())
-        families += collect_bridges(self._bridges.states(), self._bridges.left_out, now, wall)
-        return families
+        collected += self._families.of_webhooks(self._subscribers())
+        collected += collect_bridges(self._bridges.states(), self._bridges.left_out, now, wall)
+        return collected

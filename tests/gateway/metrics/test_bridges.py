@@ -61,8 +61,7 @@ async def one(bridges: Bridges) -> BridgeState:
     """The state of the only bridge, once it has told or failed to."""
     assert await until(
         lambda: (
-            any(each.told_at or each.problem for each in bridges.states())
-            or bridges.look(wait_s=30)
+            any(each.report or each.problem for each in bridges.states()) or bridges.look(wait_s=30)
         )
     )
     (state,) = bridges.states()
@@ -102,25 +101,31 @@ async def test_a_real_bridge_is_found_and_tells_how_it_is(tmp_path: Path) -> Non
 
             async def told() -> bool:
                 states = await look(bridges)
-                return bool(states and states[0].groups and not states[0].readers)
+                report = states[0].report if states else None
+                return bool(report and report.groups and not report.readers)
 
             assert await until(told)
             (state,) = bridges.states()
             assert (state.name, state.node, state.is_present) == ("northern", bridge.bus.id, True)
-            assert (state.host, state.port) == bridge.address
-            assert state.rows_recorded == state.rows == 10
-            assert sum(end for _, end in state.offsets) == 10 and state.partitions == 2
-            assert state.bytes > 0
-            assert [(each.group, each.lag) for each in state.groups] == [("ü\n", 10)]
-            assert (state.groups_known, state.lag_max) == (1, 10)
-            assert (state.is_failing, state.last_error, state.problem) == (False, None, None)
-            assert (state.retention_s, state.retention_bytes) == (3600.0, None)
-            assert state.told_at is not None and state.age_s(state.told_at + 5) == 5
+            assert (state.report.host, state.report.port) == bridge.address
+            assert state.report.rows_recorded == state.report.rows == 10
+            assert (
+                sum(end for _, end in state.report.offsets) == 10 and state.report.partitions == 2
+            )
+            assert state.report.bytes > 0
+            assert [(each.group, each.lag) for each in state.report.groups] == [("ü\n", 10)]
+            assert (state.report.groups_known, state.report.lag_max) == (1, 10)
+            assert (state.report.is_failing, state.report.last_error, state.problem) == (
+                False,
+                None,
+                None,
+            )
+            assert (state.report.retention_s, state.report.retention_bytes) == (3600.0, None)
             await asyncio.to_thread(bridge.close)
         assert await until(lambda: all(info.is_self for info in bus.nodes()))
         (state,) = await look(bridges)
         assert not state.is_present and state.problem == "left the bus"
-        assert state.rows_recorded == 10  # as it was told last
+        assert state.report.rows_recorded == 10  # as it was told last
         await bridges.close()
 
 
@@ -131,7 +136,7 @@ async def test_one_that_left_is_forgotten_in_the_end(monkeypatch: pytest.MonkeyP
         bus, other = open_bus(), open_bus()
         serve(other, {**ANSWER, "node": other.id})
         bridges = Bridges(bus)
-        assert (await one(bridges)).rows_recorded == 1
+        assert (await one(bridges)).report.rows_recorded == 1
         await other.close()
         assert await until(lambda: all(info.is_self for info in bus.nodes()))
         assert await look(bridges) == []
@@ -202,15 +207,15 @@ async def test_garbage_is_refused_and_what_was_told_before_stays(answer: Any) ->
         serve(other, lambda: answers[-1])
         bridges = Bridges(bus)
         state = await one(bridges)
-        assert state.rows_recorded == 1 and state.problem is None
+        assert state.report.rows_recorded == 1 and state.problem is None
         answers.append({**good, **answer} if isinstance(answer, dict) and answer else answer)
         (after,) = await look(bridges)
         assert after.problem is not None and after.problem.startswith("it gave a wrong answer")
-        assert (after.told_at, after.rows_recorded) == (state.told_at, 1)
+        assert (after.told_at, after.report.rows_recorded) == (state.told_at, 1)
         assert bridges.refused == 1
         answers.append({**good, "rows_recorded": 2})
         (after,) = await look(bridges)
-        assert (after.problem, after.rows_recorded) == (None, 2)
+        assert (after.problem, after.report.rows_recorded) == (None, 2)
 
 
 @pytest.mark.slow
@@ -236,7 +241,7 @@ async def test_one_that_fails_or_hangs_holds_up_no_other(monkeypatch: pytest.Mon
         assert [each.name for each in states] == ["a", "b", "c"]
         assert [each.problem is None for each in states] == [False, False, True]
         assert "no disk" in (states[0].problem or "")
-        assert [each.told_at is None for each in states] == [True, True, False]
+        assert [each.report is None for each in states] == [True, True, False]
         assert bridges.unanswered >= 2
         forever.set()
 

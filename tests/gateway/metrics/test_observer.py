@@ -290,7 +290,7 @@ async def test_a_bridge_that_hangs_does_not_hold_up_a_scrape() -> None:
         assert await until(seen)
         await read_metrics(here.http)
         # No answer is waited for as long as a bridge may take to give it.
-        assert here.bridges.states()[0].told_at is None
+        assert here.bridges.states()[0].report is None
         forever.set()
 
 
