@@ -21,15 +21,20 @@ from jsonbus.frontend.watch import GapEvent, NodeEvent
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import UnionType
-    from typing import Literal, Unpack, _SpecialForm
+    from typing import Unpack
 
     from jsonbus.aio.channel import Channel
     from jsonbus.aio.channels import Binding, Channels  # noqa: F401 - in the base class
-    from jsonbus.core.message import Message
-    from jsonbus.frontend.bus import T
-    from jsonbus.frontend.subscription import Handler, SubscribeKeywords
+    from jsonbus.frontend.options import (
+        Handler,
+        OnBatch,
+        OnMessage,
+        Patterns,
+        T,
+        Typed,
+        TypedBatches,
+        Untyped,
+    )
 
 
 class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel", "Binding"]):
@@ -59,62 +64,23 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         @overload
         def subscribe(
             self,
-            pattern: str | Sequence[str],
-            handler: Callable[[Message[T]], Any] | None = None,
-            *,
-            as_type: type[T],
-            in_batches: Literal[False] = False,
-            **options: Unpack[SubscribeKeywords],
+            pattern: Patterns,
+            handler: OnMessage[T] | None = None,
+            **options: Unpack[Typed[T]],
         ) -> Subscription[T]: ...
         @overload
         def subscribe(
-            self,
-            pattern: str | Sequence[str],
-            handler: Callable[[list[Message[T]]], Any],
-            *,
-            as_type: type[T],
-            in_batches: Literal[True],
-            **options: Unpack[SubscribeKeywords],
+            self, pattern: Patterns, handler: OnBatch[T], **options: Unpack[TypedBatches[T]]
         ) -> Subscription[T]: ...
         @overload
         def subscribe(
-            self,
-            pattern: str | Sequence[str],
-            handler: Handler | None = None,
-            *,
-            as_type: UnionType | _SpecialForm | None = None,
-            in_batches: bool = False,
-            **options: Unpack[SubscribeKeywords],
+            self, pattern: Patterns, handler: Handler | None = None, **options: Unpack[Untyped]
         ) -> Subscription[Any]: ...
         def subscribe(self, *arguments: Any, **options: Any) -> Any: ...
 
     async def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
     ) -> bool:
-        """Send a value to all subscribers of a topic.
-
-            await bus.publish("sensors/kitchen", {"temp": 21.5})
-
-        Args:
-            topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can express.
-            retain: keep the value, and deliver it, flagged as retained, to nodes that
-                subscribe later. The next retained value replaces it; None as value removes it.
-            reliable: repair losses, and deliver in order with the topic's other reliable messages.
-                None means as the bus was opened.
-
-        Returns True if the message was sent, is held until this node knows all subscribers, went to
-        a subscription of this bus, or is retained; False if nobody wants it and nothing was sent.
-
-        A single message is sent at once. Messages published soon after one another are batched, and
-        leave in the same turn of the event loop or the next. Waits while the network takes less
-        than is published; while a subscription of this bus with overflow="block" is full and
-        another task reads it; a reliable message also while so many repairs are requested that it
-        would push out messages that are still needed. Cancelling the wait does not take the message
-        back. If the network is down, nothing is raised: the loss is logged and counted.
-
-        Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
-        """
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
             return await self._publish_flagged(topic, value, reliable=is_reliable, retain=retain)
@@ -164,29 +130,17 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
             await publishing.wait_for_room()
         return is_wanted
 
-    async def request(
-        self,
-        topic: str,
-        value: Any = None,
-        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
-    ) -> Any:
-        """Send a request to the node that serves a topic, and return its answer.
-
-        Waits at most `timeout` seconds. Raises NobodyServesError as soon as that is known,
-        RequestFailedError if the serving handler raised, RequestTimeoutError; LocalError in a
-        handler that would wait for itself; and what `publish` raises.
-        """
+    async def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
         return await self._requests.request(topic, value, check_seconds("timeout", timeout))
 
-    async def ping(self, timeout: float = 1.0) -> list[Pong]:  # noqa: ASYNC109 - as in Bus
-        """Ping all nodes, wait for `timeout` seconds, and return the answers, nearest first."""
+    async def ping(self, timeout: float = 1.0) -> list[Pong]:
         return await self._requests.ping(check_seconds("timeout", timeout))
 
     async def connect(
         self,
         node: str,
         port: str | int,
-        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
+        timeout: float = 1.0,
         *,
         retry: bool = False,
         wait: bool = True,
@@ -202,32 +156,18 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         """
         return await self._make_channels().connect(node, port, timeout, retry=retry, wait=wait)
 
-    async def wait_for_subscribers(
-        self,
-        topic: str,
-        timeout: float = 1.0,  # noqa: ASYNC109 - as in Bus
-    ) -> bool:
-        """Wait until a node is known to subscribe to the topic; False if the time is over first."""
+    async def wait_for_subscribers(self, topic: str, timeout: float = 1.0) -> bool:
         timeout_s = check_seconds("timeout", timeout)
         return await self._loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
 
-    async def wait_until_sure(self, timeout: float = 2.0) -> bool:  # noqa: ASYNC109 - as in Bus
-        """Wait until this node knows all subscriptions; False if the time is over first.
-
-        Until then, it holds the messages that it publishes.
-        """
+    async def wait_until_sure(self, timeout: float = 2.0) -> bool:
         timeout_s = check_seconds("timeout", timeout)
         return await self._loop.wait_for(lambda node: node.state == "sure", timeout_s)
 
-    async def flush(self, timeout: float = 2.0) -> bool:  # noqa: ASYNC109 - as in Bus
-        """Wait until everything published so far was sent; False if the time is over first.
-
-        This includes messages that are held while joining. A message that nobody turns out to want
-        counts as sent.
-        """
+    async def flush(self, timeout: float = 2.0) -> bool:
         return await self._loop.flush(check_seconds("timeout", timeout))
 
-    async def close(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109 - as in Bus
+    async def close(self, timeout: float = CLOSE_S) -> None:
         """Leave the bus and stop all its tasks. Takes at most `timeout` + 0.5 seconds.
 
         Sends what was published. Iterations end; `get` and `request` that wait raise ClosedError.

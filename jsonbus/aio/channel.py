@@ -45,11 +45,7 @@ class Channel(BaseChannel):
         self._changed = Signal(channels.event_loop)  # messages, or its state
         self._room = Signal(channels.event_loop)
 
-    async def send(
-        self,
-        value: Any,
-        timeout: float | None = None,  # noqa: ASYNC109 - as with threads
-    ) -> None:
+    async def send(self, value: Any, timeout: float | None = None) -> None:
         """Send a message: bytes as they are, any other value as JSON.
 
         Waits, at most `timeout` seconds, while the other node does not take earlier messages; then
@@ -69,10 +65,7 @@ class Channel(BaseChannel):
         with self.lock:
             self._put(item)
 
-    async def receive(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109 - as with threads
-    ) -> Any:
+    async def receive(self, timeout: float | None = None) -> Any:
         """Return the next message; wait for it at most `timeout` seconds.
 
         Raises ChannelTimeoutError; ChannelClosedError once no message waits and none can arrive;
@@ -104,7 +97,7 @@ class Channel(BaseChannel):
                 raise
             raise StopAsyncIteration from None
 
-    async def close(self, timeout: float = CLOSE_S) -> bool:  # noqa: ASYNC109 - as with threads
+    async def close(self, timeout: float = CLOSE_S) -> bool:
         """Send no more and receive no more; messages already sent are delivered.
 
         Waits at most `timeout` seconds for the other node to confirm that it has read everything,

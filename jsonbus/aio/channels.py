@@ -80,10 +80,7 @@ class Binding(BaseBinding[Channel]):
         super().__init__(port, on_accept, exclusive=exclusive, channels=channels)
         self._arrived = Signal(channels.event_loop)
 
-    async def accept(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109 - as with threads
-    ) -> Channel:
+    async def accept(self, timeout: float | None = None) -> Channel:
         """Return the next channel that another node opened; wait at most `timeout` seconds.
 
         Raises ChannelTimeoutError; ClosedError once the binding or the bus is closed; LocalError if

@@ -11,8 +11,8 @@ from jsonbus.aio.loop import Loop
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import RequestTimeoutError
+from jsonbus.frontend.options import Handler
 from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
-from jsonbus.frontend.subscription import Handler
 
 
 class Requests(BaseRequests):

@@ -18,7 +18,8 @@ from jsonbus.core.message import Message, V_co
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.limits import READER_CHECK_S
-from jsonbus.frontend.subscription import BaseSubscription, SubscribeOptions
+from jsonbus.frontend.options import SubscribeOptions
+from jsonbus.frontend.subscription import BaseSubscription
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
@@ -55,10 +56,7 @@ class Subscription(BaseSubscription[V_co]):
         self._pop_for_handler = self._pop_batch if options.in_batches else self._pop
         self._turns = 1 if options.in_batches else HANDLED_MAX
 
-    async def get(
-        self,
-        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
-    ) -> Message[V_co]:
+    async def get(self, timeout: float | None = None) -> Message[V_co]:
         """Return the next message; wait for one at most `timeout` seconds.
 
         Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
@@ -76,11 +74,7 @@ class Subscription(BaseSubscription[V_co]):
         except TimeoutError:
             raise TimeoutError(f"no message to {self.pattern!r} came in time") from None
 
-    async def get_many(
-        self,
-        count_max: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
-    ) -> list[Message[V_co]]:
+    async def get_many(self, count_max: int, timeout: float | None = None) -> list[Message[V_co]]:
         """Return the pending messages, at most `count_max`; wait for the first as `get` does.
 
         Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`

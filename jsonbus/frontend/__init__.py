@@ -9,6 +9,7 @@ In the order in which a bus meets them:
 
 bus.py           BaseBus: the public methods that do not wait
 checks.py        arguments of public methods
+options.py       the arguments of `subscribe`
 opening.py       a node and its transport, made from the settings
 loop.py          BaseLoop: subscriptions, watches, channels and counters of one bus
 outgoing.py      when to batch messages, and datagrams that were refused

@@ -19,7 +19,8 @@ from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import MAXSIZE_DEFAULT
 from jsonbus.frontend.loop import BaseLoop
 from jsonbus.frontend.opening import make_node, open_transport
-from jsonbus.frontend.subscription import BaseSubscription, Handler, SubscribeOptions
+from jsonbus.frontend.options import Handler, MailboxKeywords, Patterns, SubscribeOptions, T
+from jsonbus.frontend.subscription import BaseSubscription
 from jsonbus.frontend.watch import GAPS, NODES, BaseWatch, EventHandler, GapEvent, NodeEvent
 from jsonbus.transport.base import Transport
 
@@ -37,7 +38,6 @@ GapWatch = TypeVar("GapWatch", bound=BaseWatch[GapEvent])
 C = TypeVar("C")
 B = TypeVar("B")
 H = TypeVar("H", bound=Handler)
-T = TypeVar("T")  # the type of values
 R = TypeVar("R")  # the result of a handler
 
 
@@ -161,21 +161,15 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
     @overload
     def on(
-        self,
-        pattern: str | Sequence[str],
-        *,
-        maxsize: int = MAXSIZE_DEFAULT,
-        overflow: Overflow = "drop_oldest",
-        as_type: type[T],
+        self, pattern: Patterns, *, as_type: type[T], **options: Unpack[MailboxKeywords]
     ) -> Callable[[Callable[[Message[T]], R]], Callable[[Message[T]], R]]: ...
     @overload
     def on(
         self,
-        pattern: str | Sequence[str],
+        pattern: Patterns,
         *,
-        maxsize: int = MAXSIZE_DEFAULT,
-        overflow: Overflow = "drop_oldest",
         as_type: UnionType | _SpecialForm | None = None,
+        **options: Unpack[MailboxKeywords],
     ) -> Callable[[H], H]: ...
     def on(
         self,
@@ -267,6 +261,64 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         """
         binding: B = self._make_channels().bind(port, on_accept, exclusive=exclusive)
         return binding
+
+    # Each front end implements these: with threads they block, with tasks they are awaited.
+
+    def publish(
+        self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
+    ) -> Any:
+        """Send a value to all subscribers of a topic.
+
+            bus.publish("sensors/kitchen", {"temp": 21.5})      # await it with AsyncBus
+
+        Args:
+            topic: levels separated by `/`, without wildcards.
+            value: anything that JSON can express.
+            retain: keep the value, and deliver it, flagged as retained, to nodes that
+                subscribe later. The next retained value replaces it; None as value removes it.
+            reliable: repair losses, and deliver in order with the topic's other reliable messages.
+                None means as the bus was opened.
+
+        Returns True if the message was sent, is held until this node knows all subscribers, went to
+        a subscription of this bus, or is retained; False if nobody wants it and nothing was sent.
+
+        A single message is sent at once. Messages published soon after one another are batched:
+        they leave about a millisecond later, or with AsyncBus in the same turn of the event loop or
+        the next. Waits while the network takes less than is published; while a subscription of this
+        bus with overflow="block" is full and another thread or task reads it; a reliable message
+        also while so many repairs are requested that it would push out messages that are still
+        needed. Cancelling the wait does not take the message back. If the network is down, nothing
+        is raised: the loss is logged and counted.
+
+        Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
+        """
+
+    def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
+        """Send a request to the node that serves a topic, and return its answer.
+
+        Waits at most `timeout` seconds. Raises NobodyServesError as soon as that is known,
+        RequestFailedError if the serving handler raised, RequestTimeoutError; LocalError in a
+        handler that would wait for itself; and what `publish` raises.
+        """
+
+    def ping(self, timeout: float = 1.0) -> Any:
+        """Ping all nodes, wait for `timeout` seconds, and return the answers, nearest first."""
+
+    def wait_for_subscribers(self, topic: str, timeout: float = 1.0) -> Any:
+        """Wait until a node is known to subscribe to the topic; False if the time is over first."""
+
+    def wait_until_sure(self, timeout: float = 2.0) -> Any:
+        """Wait until this node knows all subscriptions; False if the time is over first.
+
+        Until then, it holds the messages that it publishes.
+        """
+
+    def flush(self, timeout: float = 2.0) -> Any:
+        """Wait until everything published so far was sent; False if the time is over first.
+
+        This includes messages that are held while joining. A message that nobody turns out to want
+        counts as sent.
+        """
 
     def has_subscribers(self, topic: str) -> bool:
         """Return whether any node, this one included, is known to subscribe to the topic."""

@@ -21,7 +21,7 @@ from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.core.rpc.requests import Request
 from jsonbus.errors import ClosedError, LocalError, NobodyServesError, RequestFailedError
-from jsonbus.frontend.subscription import Handler
+from jsonbus.frontend.options import Handler
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop

@@ -15,20 +15,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Self
 
-from jsonbus.core.mailbox import Mailbox, Overflow
+from jsonbus.core.mailbox import Mailbox
 from jsonbus.core.message import Message, V_co, make_message
 from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
-from jsonbus.frontend.limits import EXCESS_MAX, MAXSIZE_DEFAULT
+from jsonbus.frontend.limits import EXCESS_MAX
+from jsonbus.frontend.options import SubscribeOptions
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop
-
-#: A function of one message; or, with `in_batches`, of a list of messages. AsyncBus also takes
-#: async functions.
-Handler = Callable[[Any], Any]
 
 
 class DiscardCounter:
@@ -42,28 +39,6 @@ class DiscardCounter:
         """Any thread."""
         with self._lock:
             self.count += count
-
-
-class SubscribeOptions(NamedTuple):
-    """The arguments of `subscribe`."""
-
-    pattern: str | Sequence[str]
-    handler: Handler | None = None
-    maxsize: int = MAXSIZE_DEFAULT
-    overflow: Overflow = "drop_oldest"
-    as_type: Any = None
-    in_batches: bool = False
-    passive: bool = False
-    #: Whether it gets the requests to a topic that the bus serves.
-    is_service: bool = False
-
-
-class SubscribeKeywords(TypedDict, total=False):
-    """The keywords of `subscribe` that do not change the type of its result."""
-
-    maxsize: int
-    overflow: Overflow
-    passive: bool
 
 
 class BaseSubscription(ABC, Generic[V_co]):

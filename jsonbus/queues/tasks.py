@@ -60,11 +60,7 @@ class AsyncTopicQueue(BaseTopicQueue[M]):
         self._writers: OrderedDict[_Writer, None] = OrderedDict()  # giving up costs O(1)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first call that waited
 
-    async def put(
-        self,
-        message: M,
-        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
-    ) -> None:
+    async def put(self, message: M, timeout: float | None = None) -> None:
         """Add a message. Wait while the queue is full, behind the writers that wait already.
 
         Without subscribers the message is gone at once. Raises TimeoutError if there is no room in
@@ -91,11 +87,7 @@ class AsyncTopicQueue(BaseTopicQueue[M]):
             del self._writers[writer]
             self._room_changed()
 
-    async def get(
-        self,
-        subscriber: Hashable = CALLER,
-        timeout: float | None = None,  # noqa: ASYNC109 - as in Bus
-    ) -> M | None:
+    async def get(self, subscriber: Hashable = CALLER, timeout: float | None = None) -> M | None:
         """Return the next message of a subscriber, by default the calling task; wait for it.
 
         Returns None if it is not subscribed, or is unsubscribed meanwhile. Raises TimeoutError if

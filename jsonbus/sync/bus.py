@@ -17,13 +17,18 @@ from jsonbus.sync.watch import Watch
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import UnionType
-    from typing import Literal, Unpack, _SpecialForm
+    from typing import Unpack
 
-    from jsonbus.core.message import Message
-    from jsonbus.frontend.bus import T
-    from jsonbus.frontend.subscription import Handler, SubscribeKeywords
+    from jsonbus.frontend.options import (
+        Handler,
+        OnBatch,
+        OnMessage,
+        Patterns,
+        T,
+        Typed,
+        TypedBatches,
+        Untyped,
+    )
     from jsonbus.sync.channel import Channel
     from jsonbus.sync.channels import Binding, Channels  # noqa: F401 - in the base class
 
@@ -56,62 +61,23 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         @overload
         def subscribe(
             self,
-            pattern: str | Sequence[str],
-            handler: Callable[[Message[T]], Any] | None = None,
-            *,
-            as_type: type[T],
-            in_batches: Literal[False] = False,
-            **options: Unpack[SubscribeKeywords],
+            pattern: Patterns,
+            handler: OnMessage[T] | None = None,
+            **options: Unpack[Typed[T]],
         ) -> Subscription[T]: ...
         @overload
         def subscribe(
-            self,
-            pattern: str | Sequence[str],
-            handler: Callable[[list[Message[T]]], Any],
-            *,
-            as_type: type[T],
-            in_batches: Literal[True],
-            **options: Unpack[SubscribeKeywords],
+            self, pattern: Patterns, handler: OnBatch[T], **options: Unpack[TypedBatches[T]]
         ) -> Subscription[T]: ...
         @overload
         def subscribe(
-            self,
-            pattern: str | Sequence[str],
-            handler: Handler | None = None,
-            *,
-            as_type: UnionType | _SpecialForm | None = None,
-            in_batches: bool = False,
-            **options: Unpack[SubscribeKeywords],
+            self, pattern: Patterns, handler: Handler | None = None, **options: Unpack[Untyped]
         ) -> Subscription[Any]: ...
         def subscribe(self, *arguments: Any, **options: Any) -> Any: ...
 
     def publish(
         self, topic: str, value: Any, *, retain: bool = False, reliable: bool | None = None
     ) -> bool:
-        """Send a value to all subscribers of a topic.
-
-            bus.publish("sensors/kitchen", {"temp": 21.5})
-
-        Args:
-            topic: levels separated by `/`, without wildcards.
-            value: anything that JSON can express.
-            retain: keep the value, and deliver it, flagged as retained, to nodes that
-                subscribe later. The next retained value replaces it; None as value removes it.
-            reliable: repair losses, and deliver in order with the topic's other reliable messages.
-                None means as the bus was opened.
-
-        Returns True if the message was sent, is held until this node knows all subscribers, went to
-        a subscription of this bus, or is retained; False if nobody wants it and nothing was sent.
-
-        The calling thread sends the message, at once unless another thread is sending or a message
-        was sent just before: then messages are batched, and leave about a millisecond later. Blocks
-        while the network takes less than is published; while a subscription of this bus with
-        overflow="block" is full and another thread reads it; a reliable message also while so many
-        repairs are requested that it would push out messages that are still needed. If the network
-        is down, nothing is raised: the loss is logged and counted.
-
-        Raises InvalidTopicError, PayloadError (also PayloadTooLargeError), ClosedError.
-        """
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
             return self._publishing.publish_flagged(
@@ -141,16 +107,9 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         return self._publishing.publish(topic, value)
 
     def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
-        """Send a request to the node that serves a topic, and return its answer.
-
-        Waits at most `timeout` seconds. Raises NobodyServesError as soon as that is known,
-        RequestFailedError if the serving handler raised, RequestTimeoutError; LocalError in a
-        handler that would wait for itself; and what `publish` raises.
-        """
         return self._requests.request(topic, value, check_seconds("timeout", timeout))
 
     def ping(self, timeout: float = 1.0) -> list[Pong]:
-        """Ping all nodes, wait for `timeout` seconds, and return the answers, nearest first."""
         return self._requests.ping(check_seconds("timeout", timeout))
 
     def connect(
@@ -174,24 +133,14 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         return self._make_channels().connect(node, port, timeout, retry=retry, wait=wait)
 
     def wait_for_subscribers(self, topic: str, timeout: float = 1.0) -> bool:
-        """Wait until a node is known to subscribe to the topic; False if the time is over first."""
         timeout_s = check_seconds("timeout", timeout)
         return self._loop.wait_for(lambda node: node.has_subscribers(topic), timeout_s)
 
     def wait_until_sure(self, timeout: float = 2.0) -> bool:
-        """Wait until this node knows all subscriptions; False if the time is over first.
-
-        Until then, it holds the messages that it publishes.
-        """
         timeout_s = check_seconds("timeout", timeout)
         return self._loop.wait_for(lambda node: node.state == "sure", timeout_s)
 
     def flush(self, timeout: float = 2.0) -> bool:
-        """Wait until everything published so far was sent; False if the time is over first.
-
-        This includes messages that are held while joining. A message that nobody turns out to want
-        counts as sent.
-        """
         return self._loop.flush(check_seconds("timeout", timeout))
 
     def close(self, timeout: float = CLOSE_S) -> None:

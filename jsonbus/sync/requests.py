@@ -12,8 +12,8 @@ from typing import Any
 
 from jsonbus.core.message import Message
 from jsonbus.errors import RequestTimeoutError
+from jsonbus.frontend.options import Handler
 from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
-from jsonbus.frontend.subscription import Handler
 from jsonbus.sync.loop import Loop
 from jsonbus.sync.thread_pool import current_subscription
 

@@ -18,7 +18,8 @@ from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
 from jsonbus.frontend.lifetime import forked_error
 from jsonbus.frontend.limits import BATCH_MAX, READER_CHECK_S
-from jsonbus.frontend.subscription import BaseSubscription, SubscribeOptions
+from jsonbus.frontend.options import SubscribeOptions
+from jsonbus.frontend.subscription import BaseSubscription
 from jsonbus.sync.thread_pool import current_subscription
 
 if TYPE_CHECKING:

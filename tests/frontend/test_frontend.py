@@ -38,6 +38,7 @@ from jsonbus.errors import (
 from jsonbus.frontend.checks import SECONDS_MAX, check_optional_seconds, check_seconds
 from jsonbus.frontend.log import WARNED_MAX, BusLog
 from jsonbus.frontend.opening import make_host, make_name, make_node
+from jsonbus.frontend.options import SubscribeOptions
 from jsonbus.frontend.requests import (
     Answer,
     Answers,
@@ -46,7 +47,7 @@ from jsonbus.frontend.requests import (
     describe_failure,
     read_answer,
 )
-from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter, SubscribeOptions
+from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
 
