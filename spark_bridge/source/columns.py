@@ -5,52 +5,41 @@ expects: Spark compares both schemas before it takes the first row.
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
 
 from .errors import OptionError
 from .json.json_rows import compile_type
 from .options import SourceOptions
 
 #: In their default order.
-COLUMNS: dict[str, DataType] = {
-    "topic": StringType(),
-    "value": StringType(),
-    "node": StringType(),
-    "incarnation": LongType(),
-    "sequence": LongType(),
-    "timestamp": TimestampType(),
-    "received_at": TimestampType(),
-    "retained": BooleanType(),
-    "partition": IntegerType(),
-    "offset": LongType(),
+COLUMNS: dict[str, T.DataType] = {
+    "topic": T.StringType(),
+    "value": T.StringType(),
+    "node": T.StringType(),
+    "incarnation": T.LongType(),
+    "sequence": T.LongType(),
+    "timestamp": T.TimestampType(),
+    "received_at": T.TimestampType(),
+    "retained": T.BooleanType(),
+    "partition": T.IntegerType(),
+    "offset": T.LongType(),
 }
 GAP = "gap"  # only if gap records are wanted
 
 
-def default_schema(options: SourceOptions) -> StructType:
+def default_schema(options: SourceOptions) -> T.StructType:
     """Return the schema of a query that gives none."""
-    schema = StructType()
-    for name, data_type in _columns(options).items():
-        schema.add(name, data_type)
-    return schema
+    return T.StructType([T.StructField(*each) for each in _columns(options).items()])
 
 
-def _columns(options: SourceOptions) -> dict[str, DataType]:
+def _columns(options: SourceOptions) -> dict[str, T.DataType]:
     columns = dict(COLUMNS)
     columns["value"] = options.value_schema or columns["value"]
-    return {**columns, GAP: LongType()} if options.include_gaps else columns
+    return {**columns, GAP: T.LongType()} if options.include_gaps else columns
 
 
-def check_schema(schema: StructType, options: SourceOptions) -> None:
+def check_schema(schema: T.StructType, options: SourceOptions) -> None:
     """Raise OptionError if the schema of a query asks for what the source does not have."""
     known = _columns(options)
     if not schema.fields:
@@ -75,12 +64,12 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
             )
 
 
-def value_type(schema: StructType) -> DataType | None:
+def value_type(schema: T.StructType) -> T.DataType | None:
     """Return the type of the column `value`; None if the query does not use that column."""
     return next((field.dataType for field in schema.fields if field.name == "value"), None)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: T.StructType) -> pa.Schema:
     """Return the schema as Spark makes it. The time zone is a parameter since Spark 4.2, and
     was fixed before.
     """

@@ -11,40 +11,22 @@ from __future__ import annotations
 
 import re
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 #: Types without parameters, by every name that SQL has for them.
-_ATOMS: dict[str, type[DataType]] = {
-    "boolean": BooleanType,
-    **dict.fromkeys(("tinyint", "byte"), ByteType),
-    **dict.fromkeys(("smallint", "short"), ShortType),
-    **dict.fromkeys(("int", "integer"), IntegerType),
-    **dict.fromkeys(("bigint", "long"), LongType),
-    **dict.fromkeys(("float", "real"), FloatType),
-    "double": DoubleType,
-    "string": StringType,
-    "binary": BinaryType,
-    "date": DateType,
-    **dict.fromkeys(("timestamp", "timestamp_ltz"), TimestampType),
-    "timestamp_ntz": TimestampNTZType,
+_ATOMS: dict[str, type[T.DataType]] = {
+    "boolean": T.BooleanType,
+    **dict.fromkeys(("tinyint", "byte"), T.ByteType),
+    **dict.fromkeys(("smallint", "short"), T.ShortType),
+    **dict.fromkeys(("int", "integer"), T.IntegerType),
+    **dict.fromkeys(("bigint", "long"), T.LongType),
+    **dict.fromkeys(("float", "real"), T.FloatType),
+    "double": T.DoubleType,
+    "string": T.StringType,
+    "binary": T.BinaryType,
+    "date": T.DateType,
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), T.TimestampType),
+    "timestamp_ntz": T.TimestampNTZType,
 }
 _DECIMALS = ("decimal", "dec", "numeric")
 _DECIMAL_DIGITS_MAX = 38
@@ -52,7 +34,7 @@ _DECIMAL_DIGITS_MAX = 38
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.|'')*')|(\w+)|([<>(),:])|(\S))")
 
 
-def parse_value_schema(text: str) -> DataType:
+def parse_value_schema(text: str) -> T.DataType:
     """Parse the type of a value; a ValueError says, after the text, what is wrong with it."""
     parser = _Parser(text)
     is_type = re.match(r"\s*(struct|array|map)\s*<", text, re.IGNORECASE) is not None
@@ -74,14 +56,14 @@ class _Parser:
 
     def expect(self, token: str) -> None:
         """Consume this token, the empty one at the end; raise ValueError if another one comes."""
-        if not self._takes(token):
-            wanted = repr(token) if token else "nothing more"
-            raise ValueError(f"has {self._next or 'its end'!r} where {wanted} is expected")
+        self._read(re.escape(token), repr(token) if token else "nothing more")
 
-    def read_fields(self) -> StructType:
-        struct = StructType()
+    def read_fields(self) -> T.StructType:
+        struct = T.StructType()
         while True:
-            name = self._read_name()
+            name = self._read(r"\w+|`.+`", "the name of a column")
+            if name.startswith("`"):
+                name = name[1:-1].replace("``", "`")
             self._takes(":")
             data_type = self.read_type()
             if self._takes("not"):
@@ -94,23 +76,16 @@ class _Parser:
             if not self._takes(","):
                 return struct
 
-    def read_type(self) -> DataType:
+    def read_type(self) -> T.DataType:
         name = self._next.lower()
         self._at += 1
-        if name == "struct":
-            self.expect("<")
-            struct = self.read_fields()
-            self.expect(">")
-            return struct
-        if name == "array":
-            self.expect("<")
-            element = self.read_type()
-            self.expect(">")
-            return ArrayType(element)
-        if name == "map":
-            return self._read_map()
         if name in _DECIMALS:
             return self._read_decimal()
+        if name in ("struct", "array", "map"):
+            self.expect("<")
+            nested = self._read_inside(name)
+            self.expect(">")
+            return nested
         if name not in _ATOMS:
             known = "STRUCT, ARRAY, MAP, DECIMAL, " + ", ".join(_ATOMS).upper()
             raise ValueError(
@@ -119,38 +94,34 @@ class _Parser:
             )
         return _ATOMS[name]()
 
-    def _read_map(self) -> MapType:
-        self.expect("<")
-        if not isinstance(self.read_type(), StringType):
+    def _read_inside(self, name: str) -> T.DataType:
+        """Read what stands between < and >."""
+        if name == "struct":
+            return self.read_fields()
+        first = self.read_type()
+        if name == "array":
+            return T.ArrayType(first)
+        if not isinstance(first, T.StringType):
             raise ValueError("has a MAP whose keys are not STRING: JSON knows no others")
         self.expect(",")
-        value = self.read_type()
-        self.expect(">")
-        return MapType(StringType(), value)
+        return T.MapType(first, self.read_type())
 
-    def _read_decimal(self) -> DecimalType:
+    def _read_decimal(self) -> T.DecimalType:
         precision, scale = 10, 0
         if self._takes("("):
-            precision = self._read_number()
-            scale = self._read_number() if self._takes(",") else 0
+            precision = int(self._read(r"\d+", "a number"))
+            scale = int(self._read(r"\d+", "a number")) if self._takes(",") else 0
             self.expect(")")
         if not 0 < precision <= _DECIMAL_DIGITS_MAX or scale > precision:
             raise ValueError(f"has DECIMAL({precision},{scale}), which cannot be")
-        return DecimalType(precision, scale)
+        return T.DecimalType(precision, scale)
 
-    def _read_number(self) -> int:
+    def _read(self, pattern: str, wanted: str) -> str:
         token = self._next
-        if not token.isdecimal():
-            raise ValueError(f"has {token or 'its end'!r} where a number is expected")
+        if not re.fullmatch(pattern, token, re.DOTALL):
+            raise ValueError(f"has {token or 'its end'!r} where {wanted} is expected")
         self._at += 1
-        return int(token)
-
-    def _read_name(self) -> str:
-        token = self._next
-        if not re.fullmatch(r"\w+|`.+`", token, re.DOTALL):
-            raise ValueError(f"has {token or 'its end'!r} where the name of a column is expected")
-        self._at += 1
-        return token[1:-1].replace("``", "`") if token.startswith("`") else token
+        return token
 
     def _takes(self, token: str) -> bool:
         if self._next.lower() != token:

@@ -13,27 +13,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from functools import partial
 from typing import Any
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
 from ..errors import OptionError
 
@@ -41,11 +24,11 @@ from ..errors import OptionError
 Convert = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"-?\d{1,19}")
-_INTEGER_BITS: dict[type[DataType], int] = {
-    ByteType: 8,
-    ShortType: 16,
-    IntegerType: 32,
-    LongType: 64,
+_INTEGER_BITS: dict[type[T.DataType], int] = {
+    T.ByteType: 8,
+    T.ShortType: 16,
+    T.IntegerType: 32,
+    T.LongType: 64,
 }
 #: Text for numbers that JSON cannot write; as in Spark.
 _SPECIAL_NUMBERS = {
@@ -67,19 +50,21 @@ def parse(text: str) -> Any:
     return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number)
 
 
-def compile_type(data_type: DataType, where: str = "value") -> Convert:
+def compile_type(data_type: T.DataType, where: str = "value") -> Convert:
     """Return a function that makes a value of that type; OptionError if JSON cannot hold one."""
-    if isinstance(data_type, StructType):
+    if isinstance(data_type, T.StructType):
         return _compile_struct(data_type, where)
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, T.ArrayType):
         return _compile_array(data_type, where)
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, T.MapType):
         return _compile_map(data_type, where)
-    if isinstance(data_type, DecimalType):
-        return _compile_decimal(data_type)
+    if isinstance(data_type, T.DecimalType):
+        whole_digits = data_type.precision - data_type.scale
+        step, limit = Decimal(1).scaleb(-data_type.scale), Decimal(10) ** whole_digits
+        return partial(_to_decimal, step, limit)
     bits = _INTEGER_BITS.get(type(data_type))
     if bits is not None:
-        return _compile_integer(bits)
+        return partial(_to_integer, 1 << (bits - 1))
     for known, convert in _CONVERTERS.items():
         if isinstance(data_type, known):
             return convert
@@ -89,7 +74,7 @@ def compile_type(data_type: DataType, where: str = "value") -> Convert:
     )
 
 
-def _compile_struct(struct: StructType, where: str) -> Convert:
+def _compile_struct(struct: T.StructType, where: str) -> Convert:
     fields = {}
     for field in struct.fields:
         name = f"{where}.{field.name}"
@@ -111,7 +96,7 @@ def _compile_struct(struct: StructType, where: str) -> Convert:
     return convert
 
 
-def _compile_array(array: ArrayType, where: str) -> Convert:
+def _compile_array(array: T.ArrayType, where: str) -> Convert:
     element = compile_type(array.elementType, f"{where}[]")
 
     def convert(value: Any) -> Any:
@@ -122,8 +107,8 @@ def _compile_array(array: ArrayType, where: str) -> Convert:
     return convert
 
 
-def _compile_map(mapping: MapType, where: str) -> Convert:
-    if not isinstance(mapping.keyType, StringType):
+def _compile_map(mapping: T.MapType, where: str) -> Convert:
+    if not isinstance(mapping.keyType, T.StringType):
         raise OptionError(f"option valueSchema: {where} is a MAP whose keys are not STRING")
     item = compile_type(mapping.valueType, f"{where}{{}}")
 
@@ -137,37 +122,26 @@ def _compile_map(mapping: MapType, where: str) -> Convert:
     return convert
 
 
-def _compile_integer(bits: int) -> Convert:
-    limit = 1 << (bits - 1)
-
-    def convert(value: Any) -> int:
-        if type(value) is not Number or not _INTEGER.fullmatch(value):
-            raise ValueError("no integer")
-        number = int(value)
-        if not -limit <= number < limit:
-            raise ValueError("too large")
-        return number
-
-    return convert
+def _to_integer(limit: int, value: Any) -> int:
+    if type(value) is not Number or not _INTEGER.fullmatch(value):
+        raise ValueError("no integer")
+    number = int(value)
+    if not -limit <= number < limit:
+        raise ValueError("too large")
+    return number
 
 
-def _compile_decimal(decimal: DecimalType) -> Convert:
-    step = Decimal(1).scaleb(-decimal.scale)
-    limit = Decimal(10) ** (decimal.precision - decimal.scale)
-
-    def convert(value: Any) -> Decimal:
-        if type(value) not in (Number, str):
-            raise ValueError("no number")
-        with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
-            try:
-                number = Decimal(value).quantize(step, ROUND_HALF_UP)
-            except InvalidOperation:
-                raise ValueError("no decimal") from None
-        if not number.is_finite() or abs(number) >= limit:
-            raise ValueError("too large")
-        return number
-
-    return convert
+def _to_decimal(step: Decimal, limit: Decimal, value: Any) -> Decimal:
+    if type(value) not in (Number, str):
+        raise ValueError("no number")
+    with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
+        try:
+            number = Decimal(value).quantize(step, ROUND_HALF_UP)
+        except InvalidOperation:
+            raise ValueError("no decimal") from None
+    if not number.is_finite() or abs(number) >= limit:
+        raise ValueError("too large")
+    return number
 
 
 def _to_text(value: Any) -> str:
@@ -192,7 +166,7 @@ def _to_boolean(value: Any) -> bool:
 
 
 def _to_date(value: Any) -> date:
-    if type(value) is not str or len(value) != 10:
+    if len(_plain_text(value)) != 10:
         raise ValueError("no date")
     return date.fromisoformat(value)
 
@@ -204,27 +178,25 @@ def _to_timestamp(value: Any) -> datetime:
             return datetime.fromtimestamp(int(value), UTC)
         except (OverflowError, OSError):
             raise ValueError("too large") from None
-    instant = _to_datetime(value)
+    instant = datetime.fromisoformat(_plain_text(value))
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 def _to_local_time(value: Any) -> datetime:
-    instant = _to_datetime(value)
+    instant = datetime.fromisoformat(_plain_text(value))
     if instant.tzinfo is not None:
         raise ValueError("has a zone")
     return instant
 
 
-def _to_datetime(value: Any) -> datetime:
-    if type(value) is not str:
-        raise ValueError("no time")
-    return datetime.fromisoformat(value)
-
-
 def _to_bytes(value: Any) -> bytes:
+    return base64.b64decode(_plain_text(value), validate=True)
+
+
+def _plain_text(value: Any) -> str:
     if type(value) is not str:
-        raise ValueError("no text in base 64")
-    return base64.b64decode(value, validate=True)
+        raise ValueError("no text")
+    return value
 
 
 def _dump(value: Any) -> str:
@@ -239,13 +211,13 @@ def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_CONVERTERS: dict[type[DataType], Convert] = {
-    StringType: _to_text,
-    DoubleType: _to_double,
-    FloatType: _to_double,
-    BooleanType: _to_boolean,
-    DateType: _to_date,
-    TimestampType: _to_timestamp,
-    TimestampNTZType: _to_local_time,
-    BinaryType: _to_bytes,
+_CONVERTERS: dict[type[T.DataType], Convert] = {
+    T.StringType: _to_text,
+    T.DoubleType: _to_double,
+    T.FloatType: _to_double,
+    T.BooleanType: _to_boolean,
+    T.DateType: _to_date,
+    T.TimestampType: _to_timestamp,
+    T.TimestampNTZType: _to_local_time,
+    T.BinaryType: _to_bytes,
 }

@@ -19,66 +19,29 @@ import json
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-    VariantType,
-    VariantVal,
-)
+from pyspark.sql import types as T
 
-_PLAIN = (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    CharType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NullType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-    VarcharType,
-    VariantType,
+#: Types without parts, as Spark names them.
+_PLAIN = frozenset(
+    """
+    binary boolean byte char date decimal double float integer long short string time timestamp
+    timestamp_ntz varchar variant void
+    """.split()
 )
 
 
-def find_unwritable(kind: DataType, name: str) -> tuple[str, DataType] | None:
+def find_unwritable(kind: T.DataType, name: str) -> tuple[str, T.DataType] | None:
     """Return the first column, field or element whose type has no JSON form here, as (path,
     type).
     """
-    if isinstance(kind, StructType):
+    if isinstance(kind, T.StructType):
         inner = [(field.dataType, f"{name}.{field.name}") for field in kind.fields]
-    elif isinstance(kind, ArrayType):
+    elif isinstance(kind, T.ArrayType):
         inner = [(kind.elementType, f"{name}[]")]
-    elif isinstance(kind, MapType):
+    elif isinstance(kind, T.MapType):
         inner = [(kind.keyType, f"{name}.key"), (kind.valueType, f"{name}.value")]
-    elif isinstance(kind, _PLAIN) or kind.typeName() == "time":  # TIME is newer than 4.0
-        return None
     else:
-        return name, kind
+        return None if kind.typeName() in _PLAIN else (name, kind)
     return next((found for each in inner if (found := find_unwritable(*each))), None)
 
 
@@ -154,13 +117,11 @@ def _maps(array: pa.Array) -> pa.Array:
 
 
 def _variants(array: pa.Array) -> pa.Array:
-    return pa.array(
-        [
-            None if each is None else VariantVal(each["value"], each["metadata"]).toJson()
-            for each in array.to_pylist()
-        ],
-        pa.string(),
-    )
+    texts = [
+        None if each is None else T.VariantVal(each["value"], each["metadata"]).toJson()
+        for each in array.to_pylist()
+    ]
+    return pa.array(texts, pa.string())
 
 
 def _join(offsets: pa.Array, texts: pa.Array) -> pa.Array:
