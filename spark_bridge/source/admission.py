@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from .client import ask
-from .offsets import Begin, LogState, Offsets, OnLoss, Place, Places, end_after, resolve
+from .offsets import LogState, Offsets, OnLoss, Place, Places, end_after, resolve
 from .options import Bound, SourceOptions
 from .planning import count_rows, limit_rows
 from .starting_offsets import resolve_bound
@@ -24,7 +23,7 @@ class Admission:
         self._options = options
         self._on_loss = on_loss
         self._starting = options.starting_offsets or Bound(latest=True)
-        self._watcher = Watcher(options.bridge, options.token, options.timeout_s)
+        self._watcher = Watcher(options.endpoints)
         #: With Trigger.AvailableNow: where every log ended at the start of the query.
         self._target: dict[str, Offsets] | None = None
         self._batch_at = time.monotonic()
@@ -49,7 +48,7 @@ class Admission:
         """Return where a new query begins."""
         states = self._watcher.look()
         offsets = resolve_bound(
-            "startingOffsets", self._starting, states, self._find, on_loss or self._on_loss
+            "startingOffsets", self._starting, states, self._options, on_loss or self._on_loss
         )
         if self._target is not None and self._starting.latest:
             offsets = self._target
@@ -86,7 +85,7 @@ class Admission:
         if not is_first and not count_rows(offsets, ends):
             return None
         self._batch_at = time.monotonic()
-        return end_after(begins, ends, {state.address: state.epoch for state in states})
+        return end_after(begins, ends)
 
     def _measure(self, start: Places) -> int:
         """Count the rows for a batch, by the last news; 0 as long as a bridge was never heard."""
@@ -139,18 +138,10 @@ class Admission:
     def _limit_bytes(
         self, state: LogState, begin: Offsets, end: Offsets, max_bytes: int
     ) -> Offsets:
-        reply = self._ask(
-            state, {"op": "limit", "start": list(begin), "end": list(end), "max_bytes": max_bytes}
-        )
+        body = {"op": "limit", "start": list(begin), "end": list(end), "max_bytes": max_bytes}
+        reply = self._options.endpoint(state.address).ask(body, state.epoch)
         return tuple(map(min, end, reply["offsets"]))
 
-    def _find(self, state: LogState, time_us: int) -> Offsets:
-        return tuple(self._ask(state, {"op": "find", "time_us": time_us})["offsets"])
 
-    def _ask(self, state: LogState, body: dict[str, object]) -> dict[str, list[int]]:
-        options = self._options
-        return ask(state.address, options.token, options.timeout_s, body, state.epoch)
-
-
-def _offsets(begins: Mapping[str, Begin]) -> dict[str, Offsets]:
+def _offsets(begins: Places) -> dict[str, Offsets]:
     return {address: begin.offsets for address, begin in begins.items()}

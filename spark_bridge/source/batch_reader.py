@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .client import ask
 from .columns import check_schema
 from .errors import OptionError
 from .offsets import LogState, Offsets, Range
 from .options import Bound, SourceOptions
-from .planning import plan
 from .reading import as_partitions, on_loss, read_partition
 from .starting_offsets import resolve_bound
 from .watcher import Watcher
@@ -35,7 +34,7 @@ class JsonBusBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        watcher = Watcher(options.bridge, options.token, options.timeout_s)
+        watcher = Watcher(options.endpoints)
         try:
             states = watcher.look()
         finally:
@@ -52,22 +51,10 @@ class JsonBusBatchReader(DataSourceReader):
             )
             if start < end
         ]
-        return as_partitions(plan(ranges, options.min_partitions, options.max_rows_per_partition))
+        return as_partitions(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
 
     def _resolve(self, option: str, bound: Bound, states: list[LogState]) -> dict[str, Offsets]:
-        return resolve_bound(
-            option,
-            bound,
-            states,
-            self._find,
-            lambda *told: on_loss(self._options, *told),
-        )
-
-    def _find(self, state: LogState, time_us: int) -> Offsets:
-        body = {"op": "find", "time_us": time_us}
-        options = self._options
-        reply = ask(state.address, options.token, options.timeout_s, body, state.epoch)
-        return tuple(reply["offsets"])
+        return resolve_bound(option, bound, states, self._options, partial(on_loss, self._options))

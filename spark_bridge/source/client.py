@@ -14,11 +14,11 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from .errors import ProtocolError, RefusedError, UnreachableError
+from .errors import CorruptBlockError, ProtocolError, RefusedError, UnreachableError
 from .process_pool import process_wide
 from .protocol import (
     BLOCKS,
@@ -56,8 +56,10 @@ class Connection:
         self.address = address
         self.idle = False
         self._timeout_s = timeout_s
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")  # around an IPv6 address
         self._socket = socket.create_connection(
-            split_address(address), timeout=min(timeout_s, CONNECT_TRY_S)
+            (host, int(port)), timeout=min(timeout_s, CONNECT_TRY_S)
         )
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -110,11 +112,10 @@ class Connection:
         self._socket.settimeout(self._timeout_s + wait_s)
         (length,) = struct.unpack(LENGTH_FORMAT, self._receive_exactly(4))
         if length > REPLY_BYTES_MAX:
-            raise ProtocolError(f"what answers at {self.address} is no jsonbus bridge")
-        reply = _decode(self._receive_exactly(length), self.address)
-        refused = reply.get("ok") is not True
+            raise _no_bridge(self.address)
+        reply = self._receive_json(length)
         self.idle = reply.get("error") != "bad_token"  # after which the bridge closes it
-        if refused:
+        if reply.get("ok") is not True:
             raise RefusedError(self.address, reply)
         return reply
 
@@ -143,7 +144,7 @@ class Connection:
                 continue
             if kind not in (END, BROKEN) or length > REPLY_BYTES_MAX:
                 raise ProtocolError(f"the bridge at {self.address} sent a chunk of kind {kind!r}")
-            reply = _decode(self._receive_exactly(length), self.address)
+            reply = self._receive_json(length)
             if kind == BROKEN:
                 raise RefusedError(self.address, reply)
             if reply.get("rows") != rows:
@@ -154,11 +155,8 @@ class Connection:
             return
 
     def _greet(self, token: str | None) -> dict[str, Any]:
-        hello: dict[str, Any] = {
-            "op": "hello",
-            "version": VERSION,
-            "client": f"spark source, process {os.getpid()} on {socket.gethostname()}",
-        }
+        client = f"spark source, process {os.getpid()} on {socket.gethostname()}"
+        hello = {"op": "hello", "version": VERSION, "client": client}
         if token is not None:
             hello["token"] = token
         self._socket.sendall(MAGIC + _encode(hello))
@@ -189,6 +187,15 @@ class Connection:
                 position += block.size_bytes
             rest = view[position:]
 
+    def _receive_json(self, length: int) -> dict[str, Any]:
+        try:
+            reply = json.loads(self._receive_exactly(length))
+        except (ValueError, RecursionError):
+            reply = None
+        if type(reply) is not dict:
+            raise _no_bridge(self.address)
+        return reply
+
     def _receive_exactly(self, length: int) -> bytearray:
         data = bytearray(length)
         self._receive_into(memoryview(data))
@@ -202,109 +209,106 @@ class Connection:
             view = view[count:]
 
 
+class Endpoint(NamedTuple):
+    """Where a bridge listens, and what it takes to talk to it."""
+
+    address: str
+    token: str | None
+    timeout_s: float
+
+    @contextmanager
+    def borrow(self) -> Iterator[Connection]:
+        """Borrow the pooled connection of this process, or a new one; it is kept if it ends up
+        idle.
+
+        One try: raises as Connection does.
+        """
+        pool = process_wide("connections")
+        key = (os.getpid(), self.address, self.token)  # what a fork inherited is the parent's
+        connection = pool.pop(key, None)
+        if connection is not None and not connection.is_alive():
+            connection.close()
+            connection = None
+        if connection is None:
+            connection = Connection(*self)
+        try:
+            yield connection
+        finally:
+            if not connection.idle or pool.setdefault(key, connection) is not connection:
+                connection.close()
+
+    def tell(
+        self,
+        body: dict[str, Any],
+        log_id: str | None = None,
+        wait_s: float = 0.0,
+        attached: bytes = b"",
+    ) -> dict[str, Any]:
+        """Return the reply to one request, tried once. Raises as Connection does, and
+        ProtocolError if the bridge has another log than `log_id`.
+        """
+        with self.borrow() as connection:
+            if log_id not in (None, connection.log_id):
+                raise ProtocolError(f"the log of the bridge at {self.address} was just replaced")
+            return connection.request(body, wait_s, attached)
+
+    def ask(self, body: dict[str, Any], *args: Any) -> dict[str, Any]:
+        """Return the reply to a request that may be repeated, tried for `timeout_s`; takes the
+        arguments of `tell`.
+
+        Raises UnreachableError, RefusedError, ProtocolError.
+        """
+        patience = Patience(self)
+        while True:
+            try:
+                return self.tell(body, *args)
+            except (OSError, RefusedError) as error:
+                time.sleep(patience.failed(error))
+
+
 class Patience:
     """Limits how long failures are endured: until the timeout after the first one in a row."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.succeeded()
+
+    def succeeded(self) -> None:
         self._failing_since: float | None = None
         self._pause_s = PAUSE_MIN_S
 
-    def succeeded(self) -> None:
-        self._failing_since = None
-        self._pause_s = PAUSE_MIN_S
+    def failed(self, error: Exception) -> float:
+        """Note a failure, and return the seconds to pause before the next try.
 
-    def failed(self, now: float) -> float | None:
-        """Note a failure, and return the seconds to pause before the next try; None if it was
-        the last.
+        Raises the error if a later try cannot succeed, and UnreachableError, or CorruptBlockError,
+        if the time is over.
         """
+        is_corrupt = isinstance(error, CorruptBlockError)
+        if not is_corrupt and not _is_passing(error):
+            raise error
+        now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        left_s = self._failing_since + self._timeout_s - now
+        address, _, timeout_s = self._endpoint
+        left_s = self._failing_since + timeout_s - now
         if left_s <= 0:
-            return None
+            if is_corrupt:
+                raise error
+            raise UnreachableError(
+                f"no bridge at {address} for {timeout_s:g} s ({error}): start it with `jsonbus "
+                f"bridge --listen {address}`, or correct the option `bridge`, or raise "
+                "`connectTimeoutMs`"
+            ) from error
         pause_s = min(self._pause_s, left_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
         return pause_s
 
 
-@contextmanager
-def borrow(address: str, token: str | None, timeout_s: float) -> Iterator[Connection]:
-    """Borrow the pooled connection of this process, or a new one; it is kept if it ends up idle.
-
-    One try: raises as Connection does.
-    """
-    pool = process_wide("connections")
-    key = (os.getpid(), address, token)  # what a fork inherited belongs to the parent
-    connection = pool.pop(key, None)
-    if connection is not None and not connection.is_alive():
-        connection.close()
-        connection = None
-    if connection is None:
-        connection = Connection(address, token, timeout_s)
-    try:
-        yield connection
-    finally:
-        if not connection.idle or pool.setdefault(key, connection) is not connection:
-            connection.close()
-
-
-def close_pooled() -> None:
-    """Close the pooled connections."""
-    pool = process_wide("connections")
-    while pool:
-        pool.popitem()[1].close()
-
-
-def ask(
-    address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
-) -> dict[str, Any]:
-    """Return the reply to one request that may be repeated; tried for `timeout_s`.
-
-    Raises UnreachableError, RefusedError, and ProtocolError, also if the log is not `log_id`.
-    """
-    patience = Patience(timeout_s)
-    while True:
-        try:
-            return tell(address, token, timeout_s, body, log_id)
-        except (OSError, RefusedError) as error:
-            if not is_passing(error):
-                raise
-            pause_s = patience.failed(time.monotonic())
-            if pause_s is None:
-                raise unreachable(address, timeout_s, error) from error
-            time.sleep(pause_s)
-
-
-def tell(
-    address: str, token: str | None, timeout_s: float, body: dict[str, Any], log_id: str
-) -> dict[str, Any]:
-    """Return the reply to one request, tried once; also raises OSError."""
-    with borrow(address, token, timeout_s) as connection:
-        if connection.log_id != log_id:
-            raise ProtocolError(f"the log of the bridge at {address} was just replaced")
-        return connection.request(body)
-
-
-def is_passing(error: BaseException) -> bool:
+def _is_passing(error: BaseException) -> bool:
     """Return whether a later try may succeed: the bridge is down, starting, or busy."""
     if isinstance(error, RefusedError):
         return error.code == "busy"
     return isinstance(error, OSError) and not isinstance(error, UnreachableError)
-
-
-def unreachable(address: str, timeout_s: float, error: BaseException) -> UnreachableError:
-    """Return the error for a bridge that did not come back in time."""
-    return UnreachableError(
-        f"no bridge at {address} for {timeout_s:g} s ({error}): start it with `jsonbus bridge "
-        f"--listen {address}`, or correct the option `bridge`, or raise `connectTimeoutMs`"
-    )
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port`; an IPv6 host is in brackets."""
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _encode(body: dict[str, Any]) -> bytes:
@@ -312,11 +316,5 @@ def _encode(body: dict[str, Any]) -> bytes:
     return struct.pack(LENGTH_FORMAT, len(text)) + text
 
 
-def _decode(text: bytearray, address: str) -> dict[str, Any]:
-    try:
-        reply = json.loads(text)
-    except (ValueError, RecursionError):
-        reply = None
-    if type(reply) is not dict:
-        raise ProtocolError(f"what answers at {address} is no jsonbus bridge")
-    return reply
+def _no_bridge(address: str) -> ProtocolError:
+    return ProtocolError(f"what answers at {address} is no jsonbus bridge")

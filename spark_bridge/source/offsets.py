@@ -17,7 +17,7 @@ A bridge is known by the id of its log, then by its address: one that moved keep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import SourceError
@@ -44,13 +44,6 @@ class Place(NamedTuple):
     offsets: Offsets
     initial: bool = False
     begins: Offsets | None = None  # "from"
-
-
-class Begin(NamedTuple):
-    """Where a batch begins in one bridge's log, and whether its end has to say so."""
-
-    offsets: Offsets
-    is_new: bool
 
 
 class Range(NamedTuple):
@@ -82,18 +75,19 @@ def dump(places: Mapping[str, Place]) -> dict[str, Any]:
     return {address: _dump_place(place) for address, place in sorted(places.items())}
 
 
-def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[str, Begin]:
-    """Return where to continue in each bridge's log, by address, after `start`."""
-    states = list(states)
+def resolve(start: Places, states: Sequence[LogState], on_loss: OnLoss) -> Places:
+    """Return where a batch begins that continues after `start`; `initial` where its end has to say
+    so.
+    """
     served = {state.epoch for state in states}
     homes = {place.epoch: address for address, place in start.items()}
-    begins: dict[str, Begin] = {}
+    begins: Places = {}
     replaced = set()
     for state in states:
         home = homes.get(state.epoch)
         if home is not None:
-            place = start[home]
-            begins[state.address] = Begin(_check_place(place, state, on_loss), place.initial)
+            kept = _check_place(start[home], state, on_loss)
+            begins[state.address] = Place(state.epoch, kept, start[home].initial)
             continue
         former = start.get(state.address)
         if former is not None and former.epoch not in served:
@@ -105,7 +99,7 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
                 "bring its directory back, or give the query a new checkpointLocation, or set "
                 "failOnDataLoss=false to go on with the first offset of the new log",
             )
-        begins[state.address] = Begin(state.first, True)
+        begins[state.address] = Place(state.epoch, state.first, True)
     for address, place in start.items():
         if place.epoch not in served and address not in replaced:
             on_loss(
@@ -117,15 +111,13 @@ def resolve(start: Places, states: Iterable[LogState], on_loss: OnLoss) -> dict[
     return begins
 
 
-def end_after(
-    begins: Mapping[str, Begin], ends: Mapping[str, Offsets], epochs: Mapping[str, str]
-) -> Places:
+def end_after(begins: Places, ends: Mapping[str, Offsets]) -> Places:
     """Return the places after a batch: never before its begin, whatever `ends` says."""
     return {
         address: Place(
-            epochs[address],
+            begin.epoch,
             tuple(map(max, begin.offsets, ends[address])),
-            begins=begin.offsets if begin.is_new else None,
+            begins=begin.offsets if begin.initial else None,
         )
         for address, begin in begins.items()
     }
@@ -159,7 +151,7 @@ def ranges_between(
             begins = state.first
         for partition, (start_at, end_at) in enumerate(zip(begins, place.offsets, strict=True)):
             if start_at < end_at:
-                start_at = _check_kept(partition, start_at, state, on_loss)
+                start_at = check_kept(partition, start_at, state, on_loss)
             if start_at < end_at:
                 ranges.append(Range(state.address, place.epoch, partition, start_at, end_at))
     return ranges
@@ -178,12 +170,12 @@ def _check_place(place: Place, state: LogState, on_loss: OnLoss) -> Offsets:
             on_loss(
                 f"ahead {state.epoch} {partition}", *ahead(state.address, partition, offset, end)
             )
-        begins.append(_check_kept(partition, offset, state, on_loss))
+        begins.append(check_kept(partition, offset, state, on_loss))
     return tuple(begins)
 
 
-def _check_kept(partition: int, offset: int, state: LogState, on_loss: OnLoss) -> int:
-    """Return the offset, or the first one that is kept."""
+def check_kept(partition: int, offset: int, state: LogState, on_loss: OnLoss) -> int:
+    """Return the offset, or the first one that is kept, after reporting the loss."""
     first = state.first[partition]
     if offset < first:
         on_loss(

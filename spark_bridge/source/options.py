@@ -1,6 +1,6 @@
-"""Every option of the source, parsed and checked once.
+"""Options of the source, and how options are parsed.
 
-Names are case-insensitive. Whatever is not in the tables below is an error that names it: an option
+Names are case-insensitive. An option that is not in its table is an error that names it: an option
 with a typing mistake must not be an option without effect.
 """
 
@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 from pyspark.sql.types import DataType
 
+from .client import Endpoint
 from .errors import OptionError
 from .json.ddl import parse_value_schema
+
+T = TypeVar("T")
+Parser = Callable[
+    [str], Any
+]  # from stripped text; a ValueError says, after the text, what is wrong
 
 DEFAULT_PORT = 7710
 TOPIC_BYTES_MAX = 255
@@ -29,9 +36,14 @@ PERMISSIVE, FAILFAST = "PERMISSIVE", "FAILFAST"
 #: In the JSON form of offsets, as in Kafka's.
 LATEST, EARLIEST = -1, -2
 
-#: Options that Spark passes, as of 4.3, when a table of its catalog is made with a Python source.
-#: Such a table is never given its own options again, and would read from the default bridge.
-_OF_TABLES = "owner"
+#: Unknown options that get a special explanation.
+_EXPLAINED = {
+    "path": "load() takes no path here: the option `bridge` names the bridge",
+    # Spark passes it, as of 4.3, when a table of its catalog is made with a Python source. Such a
+    # table is never given its own options again, and would read from the default bridge.
+    "owner": "Spark does not keep the options of a table with a Python source: use CREATE "
+    "TEMPORARY VIEW … USING jsonbus OPTIONS (…) instead of CREATE TABLE",
+}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS_S = {
@@ -54,10 +66,25 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class SourceOptions:
-    """The options; each field is named like its option, in our spelling."""
+class BridgeOptions:
+    """Options that source and sink share; each field is named like its option, in our spelling."""
 
     bridge: tuple[str, ...] = (f"127.0.0.1:{DEFAULT_PORT}",)
+    token: str | None = None
+    connect_timeout_ms: int = 30_000
+
+    def endpoint(self, address: str) -> Endpoint:
+        return Endpoint(address, self.token, self.connect_timeout_ms / 1000)
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        return [self.endpoint(address) for address in self.bridge]
+
+
+@dataclass(frozen=True)
+class SourceOptions(BridgeOptions):
+    """The source's options."""
+
     topics: tuple[str, ...] = ("**",)
     group: str = ""
     starting_offsets: Bound | None = None
@@ -72,8 +99,6 @@ class SourceOptions:
     value_schema: DataType | None = None
     value_mode: str = PERMISSIVE
     include_gaps: bool = False
-    token: str | None = None
-    connect_timeout_ms: int = 30_000
     long_poll_ms: int = 250
 
     def __post_init__(self) -> None:
@@ -88,17 +113,10 @@ class SourceOptions:
             )
 
     @property
-    def timeout_s(self) -> float:
-        return self.connect_timeout_ms / 1000
-
-    @property
     def has_limit(self) -> bool:
         """Return whether a batch is limited to less, or more, than what there is."""
-        return (
-            self.max_rows_per_trigger is not None
-            or self.max_bytes_per_trigger is not None
-            or self.min_rows_per_trigger is not None
-        )
+        limits = (self.max_rows_per_trigger, self.max_bytes_per_trigger, self.min_rows_per_trigger)
+        return limits != (None, None, None)
 
 
 def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> SourceOptions:
@@ -107,41 +125,41 @@ def parse_options(given: Mapping[str, str], also_known: frozenset[str]) -> Sourc
 
     `also_known`: names, in lower case, that are not the source's but not mistakes either.
     """
+    return SourceOptions(**parse_texts(given, _PARSERS, "", also_known, _EXPLAINED))
+
+
+def parse_texts(
+    given: Mapping[str, str],
+    parsers: Mapping[str, Parser],
+    owner: str,
+    also_known: frozenset[str],
+    explained: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the values of options, by their names in our spelling; OptionError names the wrong
+    one.
+    """
+    names = {name.lower(): name for name in parsers}
     values: dict[str, Any] = {}
     for name, text in given.items():
-        known = _NAMES.get(name.lower())
-        if known is None:
-            if name.lower() not in also_known:
-                raise _unknown(name)
-            continue
-        option, field, parse = known
-        try:
-            values[field] = parse(text.strip())
-        except (ValueError, OverflowError) as error:
-            shown = "the value" if field == "token" else repr(text)
-            raise OptionError(f"option {option}: {shown} {error}") from None
-    return SourceOptions(**values)
+        low = name.lower()
+        if low in names:
+            option = names[low]
+            try:
+                values[_field_name(option)] = parsers[option](text.strip())
+            except (ValueError, OverflowError) as error:
+                shown = "the value" if option == "token" else repr(text)
+                raise OptionError(f"option {option}: {shown} {error}") from None
+        elif low in explained:
+            raise OptionError(explained[low])
+        elif low not in also_known:
+            close = difflib.get_close_matches(low, names, n=1)
+            hint = f": did you mean {names[close[0]]}?" if close else ""
+            known = ", ".join(parsers)
+            raise OptionError(f"unknown option {name!r}{owner}{hint} (the options are {known})")
+    return values
 
 
-def _unknown(name: str) -> OptionError:
-    if name.lower() == "path":
-        return OptionError("load() takes no path here: the option `bridge` names the bridge")
-    if name.lower() == _OF_TABLES:
-        return OptionError(
-            "Spark does not keep the options of a table with a Python source: use CREATE TEMPORARY "
-            "VIEW … USING jsonbus OPTIONS (…) instead of CREATE TABLE"
-        )
-    close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
-    hint = f": did you mean {_NAMES[close[0]][0]}?" if close else ""
-    known = ", ".join(option for option, _, _ in _NAMES.values())
-    return OptionError(f"unknown option {name!r}{hint} (the options are {known})")
-
-
-# Parsers from stripped text to a value. The text of a ValueError is appended to the value.
-
-
-def parse_bridges(text: str) -> tuple[str, ...]:
-    """Parse `host:port[,host:port…]` into a canonical spelling."""
+def _parse_bridges(text: str) -> tuple[str, ...]:
     addresses = tuple(_parse_address(each.strip()) for each in text.split(","))
     for address in addresses:
         if addresses.count(address) > 1:
@@ -191,7 +209,7 @@ def _parse_bound(text: str) -> Bound:
     # Spark's session time zone is not known here: a time without a zone is UTC.
     aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
     since = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    return Bound(time_us=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+    return Bound(time_us=since // timedelta(microseconds=1))
 
 
 def _parse_offsets(text: str) -> dict[str, dict[str, Any]]:
@@ -210,22 +228,27 @@ def _parse_offsets(text: str) -> dict[str, dict[str, Any]]:
     return parsed
 
 
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError("is no whole number from 1 up")
-    return int(text)
+def whole_number(low: int, high: float, wanted: str) -> Callable[[str], int]:
+    """Return the parser of a whole number in a range, which `wanted` describes."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise ValueError(f"is no whole number {wanted}")
+        return int(text)
+
+    return parse
 
 
-def _parse_timeout(text: str) -> int:
-    if not text.isdecimal() or not 100 <= int(text) <= 86_400_000:
-        raise ValueError("is no whole number of milliseconds from 100 to a day")
-    return int(text)
+def choice(meanings: Mapping[str, T]) -> Callable[[str], T]:
+    """Return the parser of one word out of two."""
 
+    def parse(text: str) -> T:
+        for word, meaning in meanings.items():
+            if text.lower() == word.lower():
+                return meaning
+        raise ValueError(f"is neither {' nor '.join(meanings)}")
 
-def _parse_long_poll(text: str) -> int:
-    if not text.isdecimal() or int(text) > LONG_POLL_MS_MAX:
-        raise ValueError(f"is no whole number of milliseconds from 0 to {LONG_POLL_MS_MAX:,}")
-    return int(text)
+    return parse
 
 
 def _parse_duration_s(text: str) -> float:
@@ -235,15 +258,9 @@ def _parse_duration_s(text: str) -> float:
     return float(match[1]) * _DURATION_UNITS_S[match[2]]
 
 
-def _parse_flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("is neither true nor false")
-    return text.lower() == "true"
-
-
-def _parse_name(text: str) -> str:
+def parse_name(text: str) -> str:
     if not 0 < len(text) <= NAME_CHARACTERS_MAX or not text.isprintable():
-        raise ValueError(f"is no text of 1 to {NAME_CHARACTERS_MAX} characters without controls")
+        raise ValueError(f"is no name of 1 to {NAME_CHARACTERS_MAX} characters without controls")
     return text
 
 
@@ -253,38 +270,35 @@ def _parse_token(text: str) -> str:
     return text
 
 
-def _parse_value_mode(text: str) -> str:
-    if text.upper() not in (PERMISSIVE, FAILFAST):
-        raise ValueError(f"is neither {PERMISSIVE} nor {FAILFAST}")
-    return text.upper()
-
-
-_PARSERS: dict[str, Callable[[str], Any]] = {
-    "bridge": parse_bridges,
-    "topics": _parse_topics,
-    "group": _parse_name,
-    "startingOffsets": _parse_bound,
-    "endingOffsets": _parse_bound,
-    "maxRowsPerTrigger": _parse_count,
-    "maxBytesPerTrigger": _parse_count,
-    "minRowsPerTrigger": _parse_count,
-    "maxTriggerDelay": _parse_duration_s,
-    "minPartitions": _parse_count,
-    "maxRowsPerPartition": _parse_count,
-    "failOnDataLoss": _parse_flag,
-    "valueSchema": parse_value_schema,
-    "valueMode": _parse_value_mode,
-    "includeGaps": _parse_flag,
-    "token": _parse_token,
-    "connectTimeoutMs": _parse_timeout,
-    "longPollMs": _parse_long_poll,
-}
-
-
 def _field_name(option: str) -> str:
     return re.sub(r"([A-Z])", lambda match: "_" + match[1].lower(), option)
 
 
-#: By the option's name in lower case: the name, the field, the parser.
-_NAMES = {name.lower(): (name, _field_name(name), parse) for name, parse in _PARSERS.items()}
-assert {field for _, field, _ in _NAMES.values()} == {each.name for each in fields(SourceOptions)}
+_COUNT = whole_number(1, math.inf, "from 1 up")
+_LONG_POLL = f"of milliseconds from 0 to {LONG_POLL_MS_MAX:,}"
+parse_flag = choice({"false": False, "true": True})
+
+BRIDGE_PARSERS: dict[str, Parser] = {
+    "bridge": _parse_bridges,
+    "token": _parse_token,
+    "connectTimeoutMs": whole_number(100, 86_400_000, "of milliseconds from 100 to a day"),
+}
+_PARSERS: dict[str, Parser] = {
+    **BRIDGE_PARSERS,
+    "topics": _parse_topics,
+    "group": parse_name,
+    "startingOffsets": _parse_bound,
+    "endingOffsets": _parse_bound,
+    "maxRowsPerTrigger": _COUNT,
+    "maxBytesPerTrigger": _COUNT,
+    "minRowsPerTrigger": _COUNT,
+    "maxTriggerDelay": _parse_duration_s,
+    "minPartitions": _COUNT,
+    "maxRowsPerPartition": _COUNT,
+    "failOnDataLoss": parse_flag,
+    "valueSchema": parse_value_schema,
+    "valueMode": choice({each: each for each in (PERMISSIVE, FAILFAST)}),
+    "includeGaps": parse_flag,
+    "longPollMs": whole_number(0, LONG_POLL_MS_MAX, _LONG_POLL),
+}
+assert [*map(_field_name, _PARSERS)] == [each.name for each in fields(SourceOptions)]

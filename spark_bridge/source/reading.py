@@ -13,12 +13,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StringType, StructType
 
-from .client import Patience, borrow, is_passing, tell, unreachable
+from .client import Patience
 from .columns import arrow_schema, select, value_type
 from .errors import CorruptBlockError, DataLossError, MisfitError, RefusedError, SourceError
 from .json.values import ValueReader
 from .offsets import Range, ahead, expired
 from .options import FAILFAST, SourceOptions
+from .planning import plan
 from .process_pool import begin_task, warn_once
 
 #: Blocks with fewer rows or bytes are joined: each batch costs Spark as much as hundreds of rows.
@@ -26,9 +27,10 @@ BATCH_ROWS_MIN = 2048
 BATCH_BYTES_MIN = 4 << 20
 
 
-def as_partitions(tasks: list[list[Range]]) -> list[InputPartition]:
+def as_partitions(options: SourceOptions, ranges: list[Range]) -> list[InputPartition]:
     """Return what each task is to read, in a form that can be sent."""
-    return [InputPartition([tuple(each) for each in ranges]) for ranges in tasks]
+    tasks = plan(ranges, options.min_partitions, options.max_rows_per_partition)
+    return [InputPartition([tuple(each) for each in task]) for task in tasks]
 
 
 def read_partition(
@@ -71,12 +73,12 @@ def on_loss(options: SourceOptions, cause: str, fact: str, advice: str) -> None:
 
 
 def _read_blocks(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
-    patience = Patience(options.timeout_s)
+    endpoint = options.endpoint(part.address)
+    patience = Patience(endpoint)
     start, end = part.start, part.end
     while start < end:
-        error: Exception
         try:
-            with borrow(part.address, options.token, options.timeout_s) as connection:
+            with endpoint.borrow() as connection:
                 if connection.log_id != part.epoch:
                     on_loss(options, f"replaced {part.epoch}", *_replaced(part, connection.log_id))
                     return
@@ -90,18 +92,10 @@ def _read_blocks(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch
         except RefusedError as refused:
             if refused.code == "out_of_range":
                 start, end = _clip(options, part, start, end, refused)
-                continue
-            error = refused
-        except (OSError, CorruptBlockError) as broken:
-            error = broken
-        if not is_passing(error) and not isinstance(error, CorruptBlockError):
-            raise error
-        pause_s = patience.failed(time.monotonic())
-        if pause_s is None and isinstance(error, CorruptBlockError):
-            raise error
-        if pause_s is None:
-            raise unreachable(part.address, options.timeout_s, error) from error
-        time.sleep(pause_s)
+            else:
+                time.sleep(patience.failed(refused))
+        except (OSError, CorruptBlockError) as error:
+            time.sleep(patience.failed(error))
 
 
 def _clip(
@@ -167,7 +161,7 @@ def _note_misfits(options: SourceOptions, part: Range, count: int) -> None:
     )
     body = {"op": "note", "group": options.group, "misfits": count}
     try:
-        tell(part.address, options.token, options.timeout_s, body, part.epoch)
+        options.endpoint(part.address).tell(body, part.epoch)
     except (SourceError, OSError) as error:
         warn_once("note", f"could not tell the bridge of {count} misfits: {error}")
 

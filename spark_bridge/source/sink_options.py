@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BooleanType,
-    CharType,
-    DataType,
-    StringType,
-    StructType,
-    VarcharType,
-)
+from pyspark.sql.types import BooleanType, CharType, DataType, StringType, StructType, VarcharType
 
 from .errors import OptionError
 from .json.to_json import find_unwritable, to_json
-from .options import parse_options
-
-#: By their names in lower case: options that the sink shares with the source, its own, and those
-#: that Spark adds.
-_SHARED = {"bridge": "bridge", "token": "token", "connecttimeoutms": "connectTimeoutMs"}
-_OWN = {
-    "topic": "topic",
-    "retain": "retain",
-    "onbadrow": "onBadRow",
-    "query": "query",
-    "batch": "batch",
-}
-_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
-
-#: Options about which the source, which sees all of them first, must not complain.
-SINK_OPTIONS = _OF_SPARK | _OWN.keys()
+from .options import (
+    BRIDGE_PARSERS,
+    BridgeOptions,
+    Parser,
+    choice,
+    parse_flag,
+    parse_name,
+    parse_texts,
+    whole_number,
+)
 
 _COLUMNS = ("topic", "value", "retain")
-_QUERY_CHARACTERS_MAX = 200  # as the bridge has it
+
+_OWN: dict[str, Parser] = {
+    "topic": str,
+    "retain": parse_flag,
+    "onBadRow": choice({"fail": "fail", "skip": "skip"}),
+    "query": parse_name,
+    "batch": whole_number(0, (1 << 63) - 1, "from 0 up"),
+}
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+_EXPLAINED = {"path": "a bus has no path: the option `bridge` names the bridge"}
+
+#: Names, in lower case, about which the source, which sees all options first, must not complain.
+SINK_OPTIONS = _OF_SPARK | {name.lower() for name in _OWN}
 
 
 @dataclass(frozen=True)
-class SinkOptions:
-    """The options."""
+class SinkOptions(BridgeOptions):
+    """The sink's options."""
 
-    bridge: str
-    token: str | None
-    timeout_s: float
-    topic: str | None  # for rows without a column of that name
-    retain: bool  # for rows without that column, or with null in it
-    skip_bad: bool  # leave out rows that the bus would refuse, instead of failing
+    topic: str | None = None  # for rows without a column of that name
+    retain: bool = False  # for rows without that column, or with null in it
+    on_bad_row: str = "fail"  # or "skip": leave out rows that the bus would refuse
     query: str | None = None  # a name under which each batch is written once, and its number:
-    batch: int = 0  # for writes from foreachBatch
+    batch: int | None = None  # for writes from foreachBatch
+
+    def __post_init__(self) -> None:
+        if len(self.bridge) != 1:
+            raise OptionError(
+                f"option bridge: the sink writes to one bridge, {len(self.bridge)} are named: "
+                "choose one, all nodes of the bus hear it"
+            )
+        if (self.query is None) != (self.batch is None):
+            raise OptionError(
+                "the options query and batch go together: a name, and the number of the batch, "
+                "which foreachBatch tells"
+            )
 
 
 @dataclass(frozen=True)
@@ -87,31 +94,8 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return the sink's options from everything that Spark passes; OptionError names the wrong
     one.
     """
-    shared, own = {}, {}
-    for name, text in given.items():
-        if name.lower() in _SHARED:
-            shared[name] = text
-        elif name.lower() in _OWN:
-            own[name.lower()] = text.strip()
-        elif name.lower() not in _OF_SPARK:
-            raise _unknown(name)
-    parsed = parse_options(shared, also_known=frozenset())
-    if len(parsed.bridge) != 1:
-        raise OptionError(
-            f"option bridge: the sink writes to one bridge, {len(parsed.bridge)} are named: choose "
-            "one, all nodes of the bus hear it"
-        )
-    query, batch = _parse_place(own)
-    return SinkOptions(
-        query=query,
-        batch=batch,
-        bridge=parsed.bridge[0],
-        token=parsed.token,
-        timeout_s=parsed.timeout_s,
-        topic=own.get("topic"),
-        retain=_choose(own, "retain", "false", "true"),
-        skip_bad=_choose(own, "onbadrow", "fail", "skip"),
-    )
+    parsers = {**BRIDGE_PARSERS, **_OWN}
+    return SinkOptions(**parse_texts(given, parsers, " of the sink", _OF_SPARK, _EXPLAINED))
 
 
 def find_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
@@ -156,40 +140,3 @@ def find_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
 
 def _is_text(kind: DataType) -> bool:
     return isinstance(kind, StringType | CharType | VarcharType)
-
-
-def _parse_place(given: Mapping[str, str]) -> tuple[str | None, int]:
-    """Parse query and batch, which go together."""
-    query, batch = given.get("query"), given.get("batch")
-    if query is None and batch is None:
-        return None, 0
-    if query is None or batch is None:
-        raise OptionError(
-            "the options query and batch go together: a name, and the number of the batch, which "
-            "foreachBatch tells"
-        )
-    if not 0 < len(query) <= _QUERY_CHARACTERS_MAX or not query.isprintable():
-        raise OptionError(
-            f"option query: {query!r} is no name of 1 to {_QUERY_CHARACTERS_MAX} characters"
-        )
-    if not batch.isdecimal() or int(batch) >= 1 << 63:
-        raise OptionError(f"option batch: {batch!r} is no whole number from 0 up")
-    return query, int(batch)
-
-
-def _choose(given: Mapping[str, str], name: str, no: str, yes: str) -> bool:
-    text = given.get(name, no).lower()
-    if text not in (no, yes):
-        raise OptionError(f"option {_OWN[name]}: {given[name]!r} is neither {no} nor {yes}")
-    return text == yes
-
-
-def _unknown(name: str) -> OptionError:
-    if name.lower() == "path":
-        return OptionError("a bus has no path: the option `bridge` names the bridge")
-    known = {**_SHARED, **_OWN}
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f": did you mean {known[close[0]]}?" if close else ""
-    return OptionError(
-        f"unknown option {name!r} of the sink{hint} (the options are {', '.join(known.values())})"
-    )

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import OptionError
-from .offsets import LogState, Offsets, OnLoss, expired
-from .options import EARLIEST, LATEST, Bound
+from .offsets import LogState, Offsets, OnLoss, check_kept
+from .options import EARLIEST, LATEST, Bound, SourceOptions
 
 
 def resolve_bound(
     option: str,
     bound: Bound,
-    states: Iterable[LogState],
-    find: Callable[[LogState, int], Offsets],
+    states: Sequence[LogState],
+    options: SourceOptions,
     on_loss: OnLoss,
 ) -> dict[str, Offsets]:
-    """Return the offsets that `option` means now, by bridge. `find` asks a bridge for a time."""
-    states = list(states)
+    """Return the offsets that `option` means now, by bridge; asks the bridges for a time."""
     if bound.earliest:
         return {state.address: state.first for state in states}
     if bound.latest:
         return {state.address: state.end for state in states}
     if bound.time_us is not None:
-        return {state.address: find(state, bound.time_us) for state in states}
+        body = {"op": "find", "time_us": bound.time_us}
+        return {
+            state.address: tuple(options.endpoint(state.address).ask(body, state.epoch)["offsets"])
+            for state in states
+        }
     given = bound.offsets or {}
     served = {state.address for state in states}
     for address in given:
@@ -58,18 +61,14 @@ def _from_json(
 
 
 def _one_offset(option: str, offset: int, partition: int, state: LogState, on_loss: OnLoss) -> int:
-    first, end = state.first[partition], state.end[partition]
+    end = state.end[partition]
     if offset == LATEST:
         return end
     if offset == EARLIEST:
-        return first
+        return state.first[partition]
     if offset > end:
         raise OptionError(
             f"option {option}: partition {partition} of the bridge at {state.address} "
             f"ends at {end}, before the offset {offset}"
         )
-    if offset < first:
-        on_loss(
-            f"expired {state.epoch} {partition}", *expired(state.address, partition, offset, first)
-        )
-    return max(offset, first)
+    return check_kept(partition, offset, state, on_loss)

@@ -14,6 +14,7 @@ another one to the executors, for `read` alone. What is called when, as Spark 4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,12 +22,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .admission import Admission
-from .client import tell
 from .columns import check_schema
 from .errors import OptionError, SourceError
 from .offsets import Place, dump, load, ranges_between
 from .options import SourceOptions
-from .planning import plan
 from .process_pool import warn_once
 from .reading import as_partitions, on_loss, read_partition
 
@@ -110,9 +109,9 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._given = end
         states = {state.epoch: state for state in self._take_in().states()}
-        ranges = ranges_between(load(start), load(end), states, self._on_loss)
-        options = self._options
-        return as_partitions(plan(ranges, options.min_partitions, options.max_rows_per_partition))
+        lost = partial(on_loss, self._options)
+        ranges = ranges_between(load(start), load(end), states, lost)
+        return as_partitions(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
@@ -127,7 +126,7 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if address is None:
                 continue
             try:
-                tell(address, options.token, options.timeout_s, body, place.epoch)
+                options.endpoint(address).tell(body, place.epoch)
             except (SourceError, OSError) as error:
                 warn_once(
                     f"commit {address}",
@@ -140,8 +139,5 @@ class JsonBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _take_in(self) -> Admission:
         if self._admission is None:
-            self._admission = Admission(self._options, self._on_loss)
+            self._admission = Admission(self._options, partial(on_loss, self._options))
         return self._admission
-
-    def _on_loss(self, cause: str, fact: str, advice: str) -> None:
-        on_loss(self._options, cause, fact, advice)

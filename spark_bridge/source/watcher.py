@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from .client import Connection, Patience, is_passing, unreachable
+from .client import Connection, Endpoint, Patience
 from .errors import OptionError, RefusedError
 from .offsets import LogState
 
@@ -28,8 +28,8 @@ GRACE_S = 0.5
 class Watch:
     """One bridge: the connection, if there is one, and its last reply."""
 
-    def __init__(self, address: str, token: str | None, timeout_s: float) -> None:
-        self.address = address
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.address = endpoint.address
         self.state: LogState | None = None
         #: None while the bridge is down.
         self.connection: Connection | None = None
@@ -37,9 +37,8 @@ class Watch:
         self.overdue_at: float | None = None
         #: Whether that poll is to be answered at once, news or not.
         self.is_prompt = False
-        self._token = token
-        self._timeout_s = timeout_s
-        self._patience = Patience(timeout_s)
+        self._endpoint = endpoint
+        self._patience = Patience(endpoint)
         self._try_at = 0.0
 
     @property
@@ -63,7 +62,7 @@ class Watch:
             known = None if self.state is None else list(self.state.end)
             body: dict[str, Any] = {"op": "poll", "known": known, "wait_ms": round(1000 * wait_s)}
             self.connection.send(body)
-            self.overdue_at = time.monotonic() + wait_s + self._timeout_s
+            self.overdue_at = time.monotonic() + wait_s + self._endpoint.timeout_s
             self.is_prompt = wait_s == 0.0
         except (OSError, RefusedError) as error:
             self._fail(error)
@@ -90,25 +89,20 @@ class Watch:
         self.is_prompt = False
 
     def _connect(self) -> None:
-        self.connection = Connection(self.address, self._token, self._timeout_s)
+        self.connection = Connection(*self._endpoint)
         if self.state is not None and self.state.epoch != self.connection.log_id:
             self.state = None
 
     def _fail(self, error: Exception) -> None:
         self.close()
-        if not is_passing(error):
-            raise error
-        pause_s = self._patience.failed(time.monotonic())
-        if pause_s is None:
-            raise unreachable(self.address, self._timeout_s, error) from error
-        self._try_at = time.monotonic() + pause_s
+        self._try_at = time.monotonic() + self._patience.failed(error)
 
 
 class Watcher:
     """All bridges of a query."""
 
-    def __init__(self, addresses: tuple[str, ...], token: str | None, timeout_s: float) -> None:
-        self._watches = [Watch(address, token, timeout_s) for address in addresses]
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._watches = [Watch(each) for each in endpoints]
 
     def states(self) -> list[LogState]:
         """The last known states; without bridges that were never up."""

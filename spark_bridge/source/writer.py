@@ -11,7 +11,6 @@ messages tell. A batch without rows has nothing to tell, and nothing to be publi
 from __future__ import annotations
 
 import secrets
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,10 +22,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from .client import Patience, borrow, is_passing, unreachable
-from .errors import OptionError, RefusedError, SourceError
+from .errors import OptionError, SourceError
 from .process_pool import begin_task, warn_once
-from .sink_options import SinkColumns, SinkOptions, find_columns, parse_sink_options
+from .sink_options import SinkColumns, find_columns, parse_sink_options
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as _StreamWriter
@@ -81,6 +79,7 @@ class _Writer:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = parse_sink_options(options)
+        [self._endpoint] = self._options.endpoints
         self._columns = find_columns(schema, self._options)
         self._schema = schema
 
@@ -98,13 +97,13 @@ class _Writer:
             "partition": partition,
             "attempt": attempt,
             "run": run,
-            "skip_bad": self._options.skip_bad,
+            "skip_bad": self._options.on_bad_row == "skip",
         }
         rows = skipped = 0
         for number, part in enumerate(_gather(self._columns, batches)):
             body = _encode(part)
             request = {**place, "part": number, "bytes": len(body)}
-            kept = _ask(self._options, request, STAGE_WAIT_S, body)["rows"]
+            kept = self._endpoint.ask(request, None, STAGE_WAIT_S, body)["rows"]
             rows += kept
             skipped += sum(each.num_rows for each in part) - kept
         return Staged(query, partition, attempt, rows, skipped)
@@ -121,14 +120,14 @@ class _Writer:
         partitions = [[each.partition, each.attempt] for each in staged if each.rows]
         if partitions:
             request = {"op": "publish", "query": staged[0].query, "batch": batch}
-            _ask(self._options, {**request, "partitions": partitions}, PUBLISH_WAIT_S)
+            self._endpoint.ask({**request, "partitions": partitions}, None, PUBLISH_WAIT_S)
 
     def _discard(self, messages: list[Any], batch: int) -> None:
         queries = {each.query for each in messages if each is not None and each.rows}
         for query in queries:
             try:
-                with borrow(self._options.bridge, self._options.token, DISCARD_S) as connection:
-                    connection.request({"op": "discard", "query": query, "batch": batch})
+                endpoint = self._endpoint._replace(timeout_s=DISCARD_S)
+                endpoint.tell({"op": "discard", "query": query, "batch": batch})
             except (OSError, SourceError) as error:
                 warn_once("discard", f"batch {batch} could not be discarded at the bridge: {error}")
 
@@ -176,18 +175,19 @@ class JsonBusBatchWriter(_Writer, DataSourceArrowWriter):
         # Made on the driver, and sent with the writer to the tasks.
         self._run = WRITE_PREFIX + uuid.uuid4().hex
         self._query = self._options.query or self._run
+        self._batch = self._options.batch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
-        return self._stage(iterator, self._query, self._options.batch, self._run)
+        return self._stage(iterator, self._query, self._batch, self._run)
 
     def commit(self, messages: list[Any]) -> None:
         """Publish what all tasks staged."""
-        self._publish(messages, self._options.batch)
+        self._publish(messages, self._batch)
 
     def abort(self, messages: list[Any]) -> None:
         """Forget what was staged."""
-        self._discard(messages, self._options.batch)
+        self._discard(messages, self._batch)
 
 
 def _task() -> TaskContext:
@@ -237,24 +237,3 @@ def _encode(part: list[pa.RecordBatch]) -> bytes:
 def _as_batches(rows: Iterator[Row], schema: StructType) -> Iterator[pa.RecordBatch]:
     while chunk := list(islice(rows, BATCH_ROWS)):
         yield from LocalDataToArrowConversion.convert(chunk, schema, False).to_batches()
-
-
-def _ask(
-    options: SinkOptions, request: dict[str, Any], wait_s: float, attached: bytes = b""
-) -> dict[str, Any]:
-    """Return the reply to a request, all of which may be repeated; waits for a bridge that is down.
-
-    Raises UnreachableError, RefusedError, ProtocolError.
-    """
-    patience = Patience(options.timeout_s)
-    while True:
-        try:
-            with borrow(options.bridge, options.token, options.timeout_s) as connection:
-                return connection.request(request, wait_s, attached)
-        except (OSError, RefusedError) as error:
-            if not is_passing(error):
-                raise
-            pause_s = patience.failed(time.monotonic())
-            if pause_s is None:
-                raise unreachable(options.bridge, options.timeout_s, error) from error
-            time.sleep(pause_s)

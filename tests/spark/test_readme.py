@@ -85,8 +85,7 @@ def test_every_option_is_told(java_home: str) -> None:
 
     told = names_in("Options of the source, beside those of Kafka's")
     assert told == {as_option(each.name) for each in fields(SourceOptions)}
-    of_sink = {as_option(each.name) for each in fields(SinkOptions)} - {"timeoutS", "skipBad"}
-    assert names_in("The sink") == of_sink | {"connectTimeoutMs", "onBadRow"}
+    assert names_in("The sink") == {as_option(each.name) for each in fields(SinkOptions)}
 
 
 @pytest.mark.parametrize("path", re.findall(r"`(spark_bridge/[\w/.]+|tools/\w+\.py)`", TEXT))

@@ -30,13 +30,14 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
 @pytest.fixture
 def open_log(tmp_path: Path) -> Iterator[Callable[..., ServedLog]]:
     """Serve a new log: `open_log(partitions=1, token="secret")`."""
-    from spark_bridge.source.client import close_pooled
     from spark_bridge.source.process_pool import process_wide
 
     process_wide("warned").clear()
     with serving(tmp_path) as open_one:
         yield open_one
-        close_pooled()
+        pool = process_wide("connections")
+        while pool:
+            pool.popitem()[1].close()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from spark_bridge import wire
 from spark_bridge.log.block import encode_block
 from spark_bridge.source import client
-from spark_bridge.source.client import Connection, ask, borrow
+from spark_bridge.source.client import Connection, Endpoint
 from spark_bridge.source.errors import (
     CorruptBlockError,
     ProtocolError,
@@ -111,7 +111,7 @@ def read_scripted(*chunks: bytes) -> tuple[list[int], bool]:
 
 
 def test_a_connection_knows_the_log(served: ServedLog) -> None:
-    with borrow(served.address, None, 10) as connection:
+    with Endpoint(served.address, None, 10).borrow() as connection:
         assert connection.log_id == served.log.id
         assert connection.partitions == 2
         assert connection.request({"op": "poll", "known": None, "wait_ms": 0})["end"] == [0, 0]
@@ -119,42 +119,42 @@ def test_a_connection_knows_the_log(served: ServedLog) -> None:
 
 def test_an_idle_connection_is_used_again(served: ServedLog) -> None:
     for _ in range(3):
-        with borrow(served.address, None, 10) as connection:
+        with Endpoint(served.address, None, 10).borrow() as connection:
             connection.request({"op": "poll", "known": None, "wait_ms": 0})
     assert served.stats()["connections_accepted"] == 1
 
 
 def test_a_connection_whose_stream_was_not_drained_is_thrown_away(served: ServedLog) -> None:
     served.publish(range(100))
-    with borrow(served.address, None, 10) as connection:
+    with Endpoint(served.address, None, 10).borrow() as connection:
         assert next(connection.read(0, 0, 100, ("**",), False))
-    with borrow(served.address, None, 10) as other:
+    with Endpoint(served.address, None, 10).borrow() as other:
         assert other is not connection
         assert sum(rows.num_rows for _, rows in other.read(0, 0, 100, ("**",), False)) == 100
 
 
 def test_a_pooled_connection_that_died_is_not_used(served: ServedLog) -> None:
-    with borrow(served.address, None, 10) as first:
+    with Endpoint(served.address, None, 10).borrow() as first:
         pass
     served.stop()
     served.start()
-    with borrow(served.address, None, 10) as second:
+    with Endpoint(served.address, None, 10).borrow() as second:
         assert second is not first
         assert second.request({"op": "poll", "known": None, "wait_ms": 0})["ok"]
 
 
 def test_the_token_is_shown(open_log: Callable[..., ServedLog]) -> None:
     guarded = open_log(token="secret")
-    with borrow(guarded.address, "secret", 10) as connection:
+    with Endpoint(guarded.address, "secret", 10).borrow() as connection:
         assert connection.log_id == guarded.log.id
     for wrong in (None, "Secret"):
         with pytest.raises(RefusedError, match="option `token`"):
-            ask(guarded.address, wrong, 10, {"op": "stats"}, guarded.log.id)
+            Endpoint(guarded.address, wrong, 10).ask({"op": "stats"}, guarded.log.id)
 
 
 def test_a_refusal_leaves_the_connection_usable(served: ServedLog) -> None:
     served.publish(range(3))
-    with borrow(served.address, None, 10) as connection:
+    with Endpoint(served.address, None, 10).borrow() as connection:
         with pytest.raises(RefusedError) as refused:
             list(connection.read(0, 0, 9, ("**",), False))
         assert refused.value.code == "out_of_range"
@@ -166,7 +166,7 @@ def test_no_bridge_is_one_sentence_with_the_address_and_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(UnreachableError, match=f"no bridge at {address} for 0.2 s .*start it with"):
-        ask(address, None, 0.2, {"op": "stats"}, "L")
+        Endpoint(address, None, 0.2).ask({"op": "stats"}, "L")
 
 
 def test_what_is_no_bridge_is_told_so() -> None:
@@ -179,13 +179,10 @@ def test_a_bridge_that_comes_up_late_is_waited_for(served: ServedLog) -> None:
     served.stop()
     timer = threading.Timer(0.3, served.start)
     timer.start()
-    reply = ask(served.address, None, 30, {"op": "poll", "known": None, "wait_ms": 0}, _id(served))
+    poll = {"op": "poll", "known": None, "wait_ms": 0}
+    reply = Endpoint(served.address, None, 30).ask(poll, served.log.id)
     timer.join()
     assert reply["end"] == [0, 0]
-
-
-def _id(served: ServedLog) -> str:
-    return served.log.id
 
 
 def test_blocks_come_out_whatever_the_chunks_and_windows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from spark_bridge.source.errors import DataLossError, SourceError
 from spark_bridge.source.offsets import (
-    Begin,
     LogState,
     Place,
     Range,
@@ -70,12 +69,12 @@ def test_offsets_of_another_source_are_refused(form: dict[str, object]) -> None:
 
 
 def test_a_query_goes_on_where_it_was() -> None:
-    assert resolve({"a:1": Place("A", (3, 5))}, [A], fail) == {"a:1": Begin((3, 5), False)}
+    assert resolve({"a:1": Place("A", (3, 5))}, [A], fail) == {"a:1": Place("A", (3, 5))}
 
 
 def test_a_bridge_that_moved_keeps_its_place() -> None:
     start = {"old:1": Place("A", (3, 5))}
-    assert resolve(start, [A], fail) == {"a:1": Begin((3, 5), False)}
+    assert resolve(start, [A], fail) == {"a:1": Place("A", (3, 5))}
     end = {"old:1": Place("A", (4, 5))}
     assert ranges_between(start, end, {"A": A}, fail) == [Range("a:1", "A", 0, 3, 4)]
 
@@ -84,16 +83,16 @@ def test_bridges_that_swap_addresses_keep_their_places() -> None:
     b = LogState("b:1", "B", (0,), (9,))
     start = {"a:1": Place("B", (2,)), "b:1": Place("A", (3, 5))}
     assert resolve(start, [A, b], fail) == {
-        "a:1": Begin((3, 5), False),
-        "b:1": Begin((2,), False),
+        "a:1": Place("A", (3, 5)),
+        "b:1": Place("B", (2,)),
     }
 
 
 def test_a_bridge_that_was_added_is_read_from_its_first_offset() -> None:
     b = LogState("b:1", "B", (4,), (9,))
     begins = resolve({"a:1": Place("A", (10, 5))}, [A, b], fail)
-    assert begins["b:1"] == Begin((4,), True)
-    end = end_after(begins, {"a:1": (10, 5), "b:1": (9,)}, {"a:1": "A", "b:1": "B"})
+    assert begins["b:1"] == Place("B", (4,), initial=True)
+    end = end_after(begins, {"a:1": (10, 5), "b:1": (9,)})
     later = LogState("b:1", "B", (4,), (20,))
     ranges = ranges_between({"a:1": Place("A", (10, 5))}, end, {"A": A, "B": later}, fail)
     assert ranges == [Range("b:1", "B", 0, 4, 9)]
@@ -113,7 +112,7 @@ def test_a_new_log_at_an_address_where_the_old_one_moved_away_from_is_an_added_b
     moved = LogState("b:1", "A", (0, 0), (10, 5))
     fresh = LogState("a:1", "C", (0,), (1,))
     begins = resolve({"a:1": Place("A", (3, 5))}, [fresh, moved], fail)
-    assert begins == {"b:1": Begin((3, 5), False), "a:1": Begin((0,), True)}
+    assert begins == {"b:1": Place("A", (3, 5)), "a:1": Place("C", (0,), initial=True)}
 
 
 def test_a_log_that_was_replaced_is_an_error_or_is_read_from_its_first_offset() -> None:
@@ -121,7 +120,7 @@ def test_a_log_that_was_replaced_is_an_error_or_is_read_from_its_first_offset() 
     with pytest.raises(DataLossError, match=r"another log \(A\) than the query read \(gone\)"):
         resolve(start, [A], fail)
     warnings = Warnings()
-    assert resolve(start, [A], warnings) == {"a:1": Begin((0, 0), True)}
+    assert resolve(start, [A], warnings) == {"a:1": Place("A", (0, 0), initial=True)}
     assert len(warnings.messages) == 1
 
 
@@ -130,7 +129,7 @@ def test_a_bridge_that_is_no_longer_named_is_an_error_or_is_left_out() -> None:
     with pytest.raises(DataLossError, match="bridge at b:1"):
         resolve(start, [A], fail)
     warnings = Warnings()
-    assert resolve(start, [A], warnings) == {"a:1": Begin((3, 5), False)}
+    assert resolve(start, [A], warnings) == {"a:1": Place("A", (3, 5))}
     assert len(warnings.messages) == 1
 
 
@@ -147,13 +146,13 @@ def test_offsets_ahead_of_the_log_never_go_back() -> None:
     with pytest.raises(DataLossError, match=r"offset 12 of partition 0 .* ends at 10"):
         resolve({"a:1": Place("A", (12, 5))}, [A], fail)
     begins = resolve({"a:1": Place("A", (12, 5))}, [A], Warnings())
-    assert end_after(begins, {"a:1": A.end}, {"a:1": "A"})["a:1"].offsets == (12, 5)
+    assert end_after(begins, {"a:1": A.end})["a:1"].offsets == (12, 5)
 
 
 def test_the_first_batch_begins_where_its_end_says_whatever_is_initial_by_now() -> None:
     initial = {"a:1": Place("A", (4, 4), initial=True)}
     begins = resolve(initial, [A], fail)
-    end = end_after(begins, {"a:1": (6, 5)}, {"a:1": "A"})
+    end = end_after(begins, {"a:1": (6, 5)})
     assert end["a:1"] == Place("A", (6, 5), begins=(4, 4))
     repeated = {"a:1": Place("A", (10, 5), initial=True)}
     assert ranges_between(repeated, end, {"A": A}, fail) == [
@@ -165,7 +164,7 @@ def test_the_first_batch_begins_where_its_end_says_whatever_is_initial_by_now() 
 def test_the_second_batch_begins_where_the_first_one_ended() -> None:
     first_end = {"a:1": Place("A", (6, 5), begins=(4, 4))}
     begins = resolve(first_end, [A], fail)
-    end = end_after(begins, {"a:1": (10, 5)}, {"a:1": "A"})
+    end = end_after(begins, {"a:1": (10, 5)})
     assert end["a:1"].begins is None
     assert ranges_between(first_end, end, {"A": A}, fail) == [Range("a:1", "A", 0, 6, 10)]
     assert ranges_between(first_end, first_end, {"A": A}, fail) == []

@@ -12,12 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import DayTimeIntervalType, StructType
 
 from spark_bridge.source.errors import OptionError
-from spark_bridge.source.sink_options import (
-    SinkColumns,
-    SinkOptions,
-    find_columns,
-    parse_sink_options,
-)
+from spark_bridge.source.sink_options import SinkColumns, find_columns, parse_sink_options
 
 
 def schema(**types: str) -> StructType:
@@ -32,14 +27,9 @@ def columns(given: StructType, **options: str) -> SinkColumns:
 
 
 def test_defaults() -> None:
-    assert parse_sink_options({}) == SinkOptions(
-        bridge="127.0.0.1:7710",
-        token=None,
-        timeout_s=30.0,
-        topic=None,
-        retain=False,
-        skip_bad=False,
-    )
+    parsed = parse_sink_options({})
+    assert parsed.endpoints == [("127.0.0.1:7710", None, 30.0)]
+    assert (parsed.topic, parsed.retain, parsed.on_bad_row) == (None, False, "fail")
 
 
 def test_options_are_read_whatever_their_case() -> None:
@@ -54,7 +44,8 @@ def test_options_are_read_whatever_their_case() -> None:
             "checkpointLocation": "somewhere",
         }
     )
-    assert parsed == SinkOptions("north:7000", "secret", 0.5, "results", True, True)
+    assert parsed.endpoints == [("north:7000", "secret", 0.5)]
+    assert (parsed.topic, parsed.retain, parsed.on_bad_row) == ("results", True, "skip")
 
 
 @pytest.mark.parametrize(
