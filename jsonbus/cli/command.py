@@ -6,9 +6,11 @@ defaults. So each setting is read, checked and explained in one place.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, cast
 
 import click
@@ -33,7 +35,8 @@ class BusCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.extend(_shared_options())
+        for names, help, more in _SHARED_OPTIONS:
+            self.params.append(SharedOption(names.split(), help=help, **more))
 
     def invoke(self, ctx: click.Context) -> Any:
         shared = {
@@ -113,6 +116,15 @@ def is_quiet() -> bool:
     return not logger.isEnabledFor(logging.WARNING)
 
 
+def need_modules(part: str, modules: Iterable[str]) -> None:
+    """Raise an error that says how to install this part of jsonbus if a module is missing."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise click.ClickException(
+                f"the {part} needs {module}: python3 -m pip install 'jsonbus[{part}]'"
+            )
+
+
 def wait_until_sure(bus: jsonbus.Bus) -> None:
     """Wait until the bus knows what the other nodes want.
 
@@ -128,60 +140,30 @@ def warn_unless_sure(bus: jsonbus.Bus) -> None:
         note(f"this node is {bus.state}: there may be nodes that it does not know yet")
 
 
-def _shared_options() -> list[click.Option]:
-    return [
-        SharedOption(["--group"], metavar="ADDRESS", help="Multicast group [239.255.24.16]."),
-        SharedOption(["--port"], type=int, help="UDP port of the group [2416]."),
-        SharedOption(
-            ["--interface"],
-            multiple=True,
-            metavar="NAME",
-            help="Network interface, by name or address; may be repeated [auto].",
-        ),
-        SharedOption(
-            ["--ttl"], type=int, help="Number of routers a datagram may pass, plus one [1]."
-        ),
-        SharedOption(
-            ["--mode"],
-            type=click.Choice(MODES),
-            help="How nodes share their subscription lists [delayed].",
-        ),
-        SharedOption(["--master"], is_flag=True, help="Answer late joiners; implies mode master."),
-        SharedOption(
-            ["--subs-share-delay"],
-            type=float,
-            metavar="MS",
-            help="Answer late joiners after this fixed delay; implies mode delayed [random].",
-        ),
-        SharedOption(
-            ["--rate-limit"],
-            metavar="RATE",
-            help="Send at most this many bytes per second (k, M, G) [unlimited].",
-        ),
-        SharedOption(
-            ["--reliable"],
-            is_flag=True,
-            help="Repair lost messages and keep their order, for what this node publishes.",
-        ),
-        SharedOption(["--name"], help="Name of this node [host and process]."),
-        SharedOption(
-            ["--classic"],
-            is_flag=True,
-            help="Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
-        ),
-        SharedOption(
-            ["-v", "--verbose"],
-            count=True,
-            envvar="JSONBUS_VERBOSE",
-            help="Log who joins and leaves; twice: also state changes and tracebacks.",
-        ),
-        SharedOption(
-            ["-q", "--quiet"],
-            count=True,
-            envvar="JSONBUS_QUIET",
-            help="Print results and errors only.",
-        ),
-    ]
+#: The options of every command that joins the bus: names, help, and the rest.
+_SHARED_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("--group", "Multicast group [239.255.24.16].", {"metavar": "ADDRESS"}),
+    ("--port", "UDP port of the group [2416].", {"type": int}),
+    ("--interface", "Network interface, by name or address; may be repeated [auto].",
+     {"multiple": True, "metavar": "NAME"}),
+    ("--ttl", "Number of routers a datagram may pass, plus one [1].", {"type": int}),
+    ("--mode", "How nodes share their subscription lists [delayed].",
+     {"type": click.Choice(MODES)}),
+    ("--master", "Answer late joiners; implies mode master.", {"is_flag": True}),
+    ("--subs-share-delay",
+     "Answer late joiners after this fixed delay; implies mode delayed [random].",
+     {"type": float, "metavar": "MS"}),
+    ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
+     {"metavar": "RATE"}),
+    ("--reliable", "Repair lost messages and keep their order, for what this node publishes.",
+     {"is_flag": True}),
+    ("--name", "Name of this node [host and process].", {}),
+    ("--classic", "Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
+     {"is_flag": True}),
+    ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
+     {"count": True, "envvar": "JSONBUS_VERBOSE"}),
+    ("-q --quiet", "Print results and errors only.", {"count": True, "envvar": "JSONBUS_QUIET"}),
+)  # fmt: skip
 
 
 def _start_log(ctx: click.Context, level: int) -> None:

@@ -57,18 +57,26 @@ def pause(seconds: float) -> None:
     check()
 
 
+class Ending:
+    """How the block of `until_interrupted` ended."""
+
+    was_interrupted = False
+
+
 @contextmanager
-def until_interrupted() -> Iterator[None]:
+def until_interrupted() -> Iterator[Ending]:
     """Take the first interrupt as the usual end of the block.
 
     Enter it before the command joins the bus: who sees a node there may interrupt it at once. A
     second interrupt, which comes while the first one is cleaned up after, passes through.
     """
+    ending = Ending()
     try:
-        yield
+        yield ending
     except KeyboardInterrupt:
         if _interrupts > 1:
             raise
+        ending.was_interrupted = True
 
 
 def stay() -> NoReturn:

@@ -29,6 +29,10 @@ def assert_no_traceback(process: Process) -> None:
         (signal.SIGHUP, ("sub", "x")),
         (signal.SIGINT, ("node", "--sub", "x")),
         (signal.SIGINT, ("serve", "x")),
+        (signal.SIGINT, ("pub", "--rate", "5", "x", "1")),
+        (signal.SIGINT, ("hz", "x")),
+        (signal.SIGINT, ("top",)),
+        (signal.SIGINT, ("channel", "listen", "--keep", "port")),
     ],
 )
 def test_a_signal_ends_a_command_that_stays(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
@@ -11,9 +10,9 @@ import click
 from jsonbus.config import BusSettings
 
 from .. import signals
-from ..command import NodeCommand, note
+from ..command import NodeCommand, need_modules, note
 from ..lib.output import Output
-from ..lib.parameters import Figure, is_loopback, read_size, show_address
+from ..lib.parameters import is_loopback, option, show_address
 from ..lib.values import printable
 
 if TYPE_CHECKING:
@@ -61,75 +60,47 @@ In PySpark:
 """,
 )
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-@click.option(
-    "--listen",
+@option(
+    "--listen HOST:PORT",
+    "Where Spark connects; port 0: any free port.",
+    "127.0.0.1:7710",
     type=_read_address,
-    default="127.0.0.1:7710",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Where Spark connects; port 0: any free port.",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("jsonbus-bridge"),
-    show_default=True,
-    metavar="FOLDER",
-    help="Folder of the log; created if it does not exist.",
+@option(
+    "--data-dir FOLDER", "Folder of the log; created if it does not exist.", Path("jsonbus-bridge")
 )
-@click.option(
-    "--partitions",
-    type=click.IntRange(min=1, max=1024),
-    metavar="N",
-    help="Number of tasks that can read in parallel; fixed when the log is created [4].",
+@option(
+    "--partitions N",
+    "Number of tasks that can read in parallel; fixed when the log is created [4].",
+    bounds=(1, 1024),
 )
-@click.option(
-    "--retention-hours",
-    type=Figure(min=0),
-    default=RETENTION_HOURS,
-    show_default=True,
-    metavar="HOURS",
-    help="Delete older rows; 0: never.",
+@option("--retention-hours HOURS", "Delete older rows; 0: never.", RETENTION_HOURS)
+@option("--retention-bytes SIZE", "Delete the oldest rows beyond this size (k, M, G) [unlimited].")
+@option(
+    "--sync-ms MS",
+    "Least time between two syncs; a row is served once it is on disk.",
+    20.0,
+    (0, 10_000),
 )
-@click.option(
-    "--retention-bytes",
-    type=read_size,
-    metavar="SIZE",
-    help="Delete the oldest rows beyond this size (k, M, G) [unlimited].",
-)
-@click.option(
-    "--sync-ms",
-    type=Figure(min=0, max=10_000),
-    default=20.0,
-    show_default=True,
-    metavar="MS",
-    help="Least time between two syncs; a row is served once it is on disk.",
-)
-@click.option(
-    "--token",
+@option(
+    "--token TEXT",
+    "Secret that clients must send, in their option token.",
     type=_read_token,
-    metavar="TEXT",
     envvar="JSONBUS_BRIDGE_TOKEN",
     show_envvar=True,
-    help="Secret that clients must send, in their option token.",
 )
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(min=0, max=65_535),
-    metavar="PORT",
-    help="Serve counters for Prometheus on this port, on the host of --listen.",
+@option(
+    "--metrics-port PORT", "Serve counters for Prometheus on this port, on the host of --listen."
 )
 def command(
     settings: BusSettings,
     patterns: tuple[str, ...],
     listen: tuple[str, int],
     data_dir: Path,
-    partitions: int | None,
     retention_hours: float,
-    retention_bytes: int | None,
-    sync_ms: float,
     token: str | None,
     metrics_port: int | None,
+    **options: Any,
 ) -> None:
     """Record the bus, and serve it to Spark.
 
@@ -137,31 +108,28 @@ def command(
     "jsonbus" reads the log, in streams and batches; its sink publishes results on the bus. Runs
     until Ctrl-C, and then writes what it has received to the log.
     """
-    for module in ("pyarrow", *(("prometheus_client",) if metrics_port is not None else ())):
-        if importlib.util.find_spec(module) is None:
-            raise click.ClickException(
-                f"the bridge needs {module}: python3 -m pip install 'jsonbus[bridge]'"
-            )
+    need_modules(
+        "bridge", ("pyarrow", *(("prometheus_client",) if metrics_port is not None else ()))
+    )
     from spark_bridge.bridge import Bridge
     from spark_bridge.errors import BridgeError
 
+    patterns = patterns or ("**",)
     try:
         with ExitStack() as opened:
             bridge = opened.enter_context(
                 Bridge(
-                    patterns or ("**",),
+                    patterns,
                     listen=listen,
                     data_dir=data_dir,
-                    partitions=partitions,
-                    retention_bytes=retention_bytes,
                     retention_s=retention_hours * 3600 or None,
-                    sync_ms=sync_ms,
                     token=token,
+                    **options,
                     **settings,
                 )
             )
             with signals.until_interrupted():
-                _introduce(bridge, patterns or ("**",), data_dir, token)
+                _introduce(bridge, patterns, data_dir, token)
                 if metrics_port is not None:
                     from spark_bridge.metrics import Metrics
 

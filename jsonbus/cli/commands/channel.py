@@ -13,10 +13,10 @@ from jsonbus.errors import ChannelRefusedError, ChannelTimeoutError, JsonBusErro
 
 from .. import signals
 from ..command import BusCommand, is_quiet, note
-from ..exit_codes import FAILED, TIMED_OUT
+from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
 from ..lib.channel_copy import ChannelFailed, Copier, Input, Meter, NoInput
 from ..lib.output import Output
-from ..lib.parameters import Figure
+from ..lib.parameters import Function, flag, option
 from ..lib.values import printable
 
 #: Refusals that trying again cannot change.
@@ -28,25 +28,14 @@ on receiving; when both have done so, the channel is closed. Programs at the
 other end do the same: in Python, channel.send(b"").
 """
 
-Command = Callable[..., None]
 
-
-def _copying_options(command: Command) -> Command:
-    for option in (
-        click.option(
-            "--progress/--no-progress",
-            default=None,
-            help="Show a progress bar, with --raw [on a terminal, if it takes long].",
-        ),
-        click.option(
-            "--raw",
-            "is_raw",
-            is_flag=True,
-            help="Copy bytes, for example a file, instead of JSON lines.",
-        ),
-    ):
-        command = option(command)
-    return command
+def _copying_options(command: Function) -> Function:
+    command = click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show a progress bar, with --raw [on a terminal, if it takes long].",
+    )(command)
+    return flag("--raw is_raw", "Copy bytes, for example a file, instead of JSON lines.")(command)
 
 
 @click.group("channel")
@@ -73,18 +62,8 @@ Examples:
 )
 @click.argument("port_name", metavar="PORT")  # --port is the bus's
 @_copying_options
-@click.option(
-    "-t",
-    "--timeout",
-    type=Figure(min=0),
-    metavar="SECONDS",
-    help="Wait this long for a connection; exit code 3 if none comes.",
-)
-@click.option(
-    "--keep",
-    is_flag=True,
-    help="Accept one channel after the other, until Ctrl-C; standard input is not read.",
-)
+@option("-t --timeout SECONDS", "Wait this long for a connection; exit code 3 if none comes.")
+@flag("--keep", "Accept one channel after the other, until Ctrl-C; standard input is not read.")
 def listen(
     settings: BusSettings,
     port_name: str,
@@ -100,7 +79,9 @@ def listen(
     """
     _check_progress(progress, is_raw)
     output = Output()
-    with jsonbus.Bus(**settings) as bus:
+    is_usual_end = keep
+    taken = failed = 0
+    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
         binding = bus.bind(port_name, exclusive=True)
         what = "channels" if keep else "a channel"
         note(f"{bus.name} takes {what} to {printable(port_name)}; Ctrl-C ends")
@@ -109,24 +90,25 @@ def listen(
             source = Input(is_raw=is_raw)
             _copy(channel, source, output, progress, is_raw=is_raw, closing=binding.close)
             return
-        taken = failed = 0
         while True:
+            is_usual_end = True
             try:
                 channel = _wait(binding.accept, timeout)
-            except KeyboardInterrupt:
-                break  # the usual end
             except ChannelTimeoutError:
                 if not taken:
                     raise
                 break
+            is_usual_end = False
             taken += 1
             try:
                 _copy(channel, NoInput(), output, progress, is_raw=is_raw)
             except (ChannelFailed, JsonBusError) as error:
                 note(str(error))  # the next one may succeed
                 failed += 1
-        if failed:
-            raise click.exceptions.Exit(FAILED)
+    if ending.was_interrupted and not is_usual_end:
+        raise click.exceptions.Exit(INTERRUPTED)
+    if failed:
+        raise click.exceptions.Exit(FAILED)
 
 
 @command.command(
@@ -145,20 +127,8 @@ Examples:
 @click.argument("node")
 @click.argument("port_name", metavar="PORT")  # --port is the bus's
 @_copying_options
-@click.option(
-    "-t",
-    "--timeout",
-    type=Figure(min=0),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up connecting after this time, with exit code 3.",
-)
-@click.option(
-    "--retry",
-    is_flag=True,
-    help="Until then, wait for the node, for the port, or for the port to become free.",
-)
+@option("-t --timeout SECONDS", "Give up connecting after this time, with exit code 3.", 5.0)
+@flag("--retry", "Until then, wait for the node, for the port, or for the port to become free.")
 def open_(
     settings: BusSettings,
     node: str,

@@ -12,6 +12,7 @@ from jsonbus.config import MODES
 from .. import signals
 from ..command import note
 from ..exit_codes import FAILED, INTERRUPTED
+from ..lib.parameters import flag, option
 
 #: With Spark's start and the end of everything, less than two minutes.
 SECONDS = 60.0
@@ -32,41 +33,27 @@ Examples:
   jsonbus demo --bus --mode master
 """,
 )
-@click.option(
-    "-s",
-    "--seconds",
-    type=click.FloatRange(min=1, max=3600),
-    metavar="SECONDS",
-    help=f"How long to run once everything has started [{SECONDS:g}]; with --bus, per mode "
+@option(
+    "-s --seconds SECONDS",
+    f"How long to run once everything has started [{SECONDS:g}]; with --bus, per mode "
     f"[{SECONDS_PER_MODE:g}].",
+    bounds=(1, 3600),
 )
-@click.option(
-    "--forever",
-    "is_forever",
-    is_flag=True,
-    help="Run until Ctrl-C; with --bus, in one mode [delayed].",
+@flag("--forever is_forever", "Run until Ctrl-C; with --bus, in one mode [delayed].")
+@option(
+    "--rate PER_SECOND",
+    f"Readings per second, of all sensors together [{RATE_PER_S:g}].",
+    bounds=(50, 100_000),
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=50, max=100_000),
-    metavar="PER_SECOND",
-    help=f"Readings per second, of all sensors together [{RATE_PER_S:g}].",
+@option(
+    "--keep FOLDER", "Keep the bridge's log, the Parquet files and the checkpoints in this folder."
 )
-@click.option(
-    "--keep",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Keep the bridge's log, the Parquet files and the checkpoints in this folder.",
-)
-@click.option(
-    "--bus", "is_bus", is_flag=True, help="Show how nodes learn who wants what; without Spark."
-)
-@click.option(
-    "--mode",
-    "modes",
+@flag("--bus is_bus", "Show how nodes learn who wants what; without Spark.")
+@option(
+    "--mode modes",
+    "With --bus: show only this mode; may be repeated [all three].",
     type=click.Choice(MODES),
     multiple=True,
-    help="With --bus: show only this mode; may be repeated [all three].",
 )
 def command(
     seconds: float | None,

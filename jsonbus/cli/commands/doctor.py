@@ -15,6 +15,7 @@ from .. import signals
 from ..command import BusCommand, logger, note
 from ..exit_codes import FAILED
 from ..lib.output import Output
+from ..lib.parameters import flag, option
 from ..lib.values import printable
 
 #: Longer than anybody waits for a diagnosis.
@@ -34,19 +35,14 @@ Examples:
   jsonbus doctor | jq -r '.findings[] | select(.level == "problem") | .remedy'
 """,
 )
-@click.option(
-    "--listen", is_flag=True, help="Answer the echoes of other doctors instead, until Ctrl-C."
-)
-@click.option(
-    "-t",
-    "--timeout",
+@flag("--listen", "Answer the echoes of other doctors instead, until Ctrl-C.")
+@option(
+    "-t --timeout SECONDS",
+    "Listen and measure this long.",
+    3.0,
     type=click.FloatRange(min=0, min_open=True, max=TIMEOUT_S_MAX),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Listen and measure this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal, too.")
+@flag("--json as_json", "Print JSON on a terminal, too.")
 @click.pass_context
 def command(
     ctx: click.Context, settings: BusSettings, listen: bool, timeout: float, as_json: bool

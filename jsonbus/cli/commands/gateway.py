@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib.util
 import ipaddress
 import signal
 from contextlib import suppress
@@ -14,17 +13,15 @@ import click
 from jsonbus.config import BusSettings
 
 from .. import signals
-from ..command import NodeCommand
+from ..command import NodeCommand, need_modules
 from ..lib.log_file import Tell, log_to
-from ..lib.parameters import Figure, read_size, show_address
+from ..lib.parameters import flag, option, repeated, show_address
 
 if TYPE_CHECKING:
     from jsonbus.gateway.gateway import Gateway
 
 HTTP_PORT = 7677
 TEXT_PORT = 7676
-
-NEEDED = ("fastapi", "httpx", "prometheus_client", "uvicorn")
 
 
 def _read_host(text: str) -> str:
@@ -54,147 +51,81 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
 """,
 )
 @click.argument("http_port", metavar="[PORT]", type=click.IntRange(0, 65_535), default=HTTP_PORT)
-@click.option(
-    "--listen",
+@option(
+    "--listen ADDRESS host",
+    "Address to listen on; 0.0.0.0: reachable from everywhere.",
+    "127.0.0.1",
     type=_read_host,
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address to listen on; 0.0.0.0: reachable from everywhere.",
 )
-@click.option(
-    "--tcp-port",
-    type=click.IntRange(0, 65_535),
-    default=TEXT_PORT,
-    show_default=True,
-    metavar="PORT",
-    help="Port for text clients; 0: any free port.",
+@option("--tcp-port PORT text_port", "Port for text clients; 0: any free port.", TEXT_PORT)
+@flag("--no-tcp", "Do not serve text clients.")
+@option(
+    "--data-dir FOLDER",
+    "Where webhooks and their backlog are kept [the current directory].",
+    Path("."),
+    show_default=False,
 )
-@click.option("--no-tcp", is_flag=True, help="Do not serve text clients.")
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("."),
-    metavar="FOLDER",
-    help="Where webhooks and their backlog are kept [the current directory].",
+@flag("--in-memory", "Keep nothing on disk: webhooks end with the gateway.")
+@repeated(
+    "--token TOKEN tokens",
+    "Secret that clients must send; may be repeated. Visible in the list of processes.",
 )
-@click.option(
-    "--in-memory", is_flag=True, help="Keep nothing on disk: webhooks end with the gateway."
-)
-@click.option(
-    "--token",
-    "tokens",
-    multiple=True,
-    metavar="TOKEN",
-    help="Secret that clients must send; may be repeated. Visible in the list of processes.",
-)
-@click.option(
-    "--token-file",
+@option(
+    "--token-file FILE",
+    "A file with one token per line; # begins a comment.",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
     envvar="JSONBUS_GATEWAY_TOKEN_FILE",
     show_envvar=True,
-    help="A file with one token per line; # begins a comment.",
 )
-@click.option(
-    "--allow-webhook",
-    multiple=True,
-    metavar="TARGET",
-    help="Where webhooks may go: a network, an address, a host, *.example.org, or *; may be"
+@repeated(
+    "--allow-webhook TARGET",
+    "Where webhooks may go: a network, an address, a host, *.example.org, or *; may be"
     " repeated [public addresses; a gateway on loopback: also loopback and private ones].",
 )
-@click.option(
-    "--allow-origin",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Let web pages of this origin use it, such as https://example.org; may be repeated.",
+@repeated(
+    "--allow-origin ORIGIN",
+    "Let web pages of this origin use it, such as https://example.org; may be repeated.",
 )
-@click.option(
-    "--allow-host",
-    multiple=True,
-    metavar="NAME",
-    help="Host name by which clients reach a gateway on loopback; may be repeated.",
+@repeated(
+    "--allow-host NAME", "Host name by which clients reach a gateway on loopback; may be repeated."
 )
-@click.option(
-    "--handlers",
-    type=click.IntRange(1, 1_000),
-    default=5,
-    show_default=True,
-    metavar="N",
-    help="Number of commands of text clients that run at once.",
+@option("--handlers N", "Number of commands of text clients that run at once.", 5, (1, 1_000))
+@option(
+    "--buffer N",
+    "Number of commands that wait; when it is full, no more is read from clients.",
+    1_000,
+    (1, 1_000_000),
 )
-@click.option(
-    "--buffer",
-    type=click.IntRange(1, 1_000_000),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Number of commands that wait; when it is full, no more is read from clients.",
+@option(
+    "--backlog N backlog_max",
+    "Most messages kept for one webhook; more are refused.",
+    10_000,
+    (1, 10_000_000),
 )
-@click.option(
-    "--backlog",
-    type=click.IntRange(1, 10_000_000),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="Most messages kept for one webhook; more are refused.",
+@option(
+    "--total-backlog N total_backlog_max",
+    "Most messages kept for all webhooks.",
+    100_000,
+    (1, 100_000_000),
 )
-@click.option(
-    "--total-backlog",
-    type=click.IntRange(1, 100_000_000),
-    default=100_000,
-    show_default=True,
-    metavar="N",
-    help="Most messages kept for all webhooks.",
+@option("--max-body SIZE body_bytes_max", "Largest body of a request (k, M).", "1M")
+@option(
+    "--webhook-timeout SECONDS webhook_timeout_s",
+    "Time limit of a delivery; then it is tried again.",
+    10.0,
+    (0.1, 600),
 )
-@click.option(
-    "--max-body",
-    type=read_size,
-    default="1M",
-    show_default=True,
-    metavar="SIZE",
-    help="Largest body of a request (k, M).",
-)
-@click.option(
-    "--webhook-timeout",
-    type=Figure(min=0.1, max=600),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of a delivery; then it is tried again.",
-)
-@click.option(
-    "--retry-max",
-    type=Figure(min=0.1, max=86_400),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Longest pause between two tries.",
-)
-@click.option("--no-dashboard", is_flag=True, help="Do not serve the live page at / (extra web).")
-@click.option(
-    "--log-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Log to this file, too; a new one every 10 MB, five old ones are kept.",
-)
+@option("--retry-max SECONDS retry_s_max", "Longest pause between two tries.", 60.0, (0.1, 86_400))
+@flag("--no-dashboard", "Do not serve the live page at / (extra web).")
+@option("--log-file FILE", "Log to this file, too; a new one every 10 MB, five old ones are kept.")
 def command(
     settings: BusSettings,
-    http_port: int,
-    listen: str,
-    tcp_port: int,
     no_tcp: bool,
-    data_dir: Path,
     in_memory: bool,
     tokens: tuple[str, ...],
     token_file: Path | None,
-    log_file: Path | None,
-    max_body: int,
-    backlog: int,
-    total_backlog: int,
-    webhook_timeout: float,
-    retry_max: float,
     no_dashboard: bool,
+    log_file: Path | None,
     **options: Any,
 ) -> None:
     """Let HTTP and TCP clients use the bus, with durable webhooks.
@@ -203,28 +134,16 @@ def command(
     answered with 200, the message is on disk for every webhook that wants it, and is delivered
     until the webhook answers 200. Runs until Ctrl-C.
     """
-    for module in NEEDED:
-        if importlib.util.find_spec(module) is None:
-            raise click.ClickException(
-                f"the gateway needs {module}: python3 -m pip install 'jsonbus[gateway]'"
-            )
+    need_modules("gateway", ("fastapi", "httpx", "prometheus_client", "uvicorn"))
     _allow_many_clients()  # first: other limits depend on this one
     from jsonbus.gateway.gateway import Gateway, GatewayConfig
 
-    config = GatewayConfig(
-        host=listen,
-        http_port=http_port,
-        text_port=None if no_tcp else tcp_port,
-        data_dir=None if in_memory else data_dir,
-        tokens=_read_tokens(tokens, token_file),
-        body_bytes_max=max_body,
-        backlog_max=backlog,
-        total_backlog_max=total_backlog,
-        webhook_timeout_s=webhook_timeout,
-        retry_s_max=retry_max,
-        dashboard=not no_dashboard,
-        **options,
-    )
+    if no_tcp:
+        options["text_port"] = None
+    if in_memory:
+        options["data_dir"] = None
+    given = _read_tokens(tokens, token_file)
+    config = GatewayConfig(tokens=given, dashboard=not no_dashboard, **options)
     gateway = Gateway(config, **settings)
     with log_to(log_file) as tell:
         asyncio.run(_serve(gateway, tell))

@@ -9,6 +9,7 @@ from .. import signals
 from ..command import NodeCommand, note
 from ..lib.message_printer import MessagePrinter
 from ..lib.output import Output
+from ..lib.parameters import repeated
 
 
 @click.command(
@@ -21,13 +22,7 @@ Examples:
   jsonbus node --name desk --sub 'alarm/**'    and print what comes, retained values first
 """,
 )
-@click.option(
-    "--sub",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Subscribe to this; may be repeated.",
-)
+@repeated("--sub PATTERN patterns", "Subscribe to this; may be repeated.")
 def command(settings: BusSettings, patterns: tuple[str, ...]) -> None:
     """Stay on the bus and report who joins, leaves and expires.
 

@@ -10,6 +10,7 @@ from jsonbus.config import BusSettings
 from ..command import BusCommand, note, wait_until_sure
 from ..exit_codes import TIMED_OUT
 from ..lib.output import Output
+from ..lib.parameters import option
 from ..lib.values import printable
 
 
@@ -22,32 +23,9 @@ Examples:
   jsonbus ping --count 10 --interval 0.1 | jq -r '[.name, .round_trip_ms] | @tsv'
 """,
 )
-@click.option(
-    "-c",
-    "--count",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1,
-    show_default=True,
-    help="Ping N times.",
-)
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two pings.",
-)
-@click.option(
-    "-t",
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait this long for answers; exit code 3 if none ever comes.",
-)
+@option("-c --count N", "Ping N times.", 1)
+@option("--interval SECONDS", "Time between two pings.", 1.0)
+@option("-t --timeout SECONDS", "Wait this long for answers; exit code 3 if none ever comes.", 1.0)
 def command(settings: BusSettings, count: int, interval: float, timeout: float) -> None:
     """Measure the round trip to every node.
 

@@ -13,8 +13,9 @@ from jsonbus.errors import LocalError
 
 from .. import signals
 from ..command import ValueCommand, note, wait_until_sure
-from ..exit_codes import FAILED, TIMED_OUT
+from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
 from ..lib.input_lines import LineReader, Pair
+from ..lib.parameters import flag, option
 from ..lib.values import parse_argument
 
 #: Topics named when values were not sent; `jsonbus explain` says more.
@@ -42,38 +43,19 @@ Examples:
 )
 @click.argument("topic", required=False)
 @click.argument("value", required=False)
-@click.option(
-    "-c",
-    "--count",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Publish VALUE N times, or N lines.",
+@option("-c --count N", "Publish VALUE N times, or N lines.")
+@option(
+    "-r --rate PER_SECOND", "Publish this many a second; VALUE is repeated until Ctrl-C or --count."
 )
-@click.option(
-    "-r",
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="PER_SECOND",
-    help="Publish this many a second; VALUE is repeated until Ctrl-C or --count.",
+@option(
+    "-w --wait SECONDS", "Wait this long for a subscriber of each topic; exit code 3 if none comes."
 )
-@click.option(
-    "-w",
-    "--wait",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Wait this long for a subscriber of each topic; exit code 3 if none comes.",
-)
-@click.option(
+@flag(
     "--retain",
-    is_flag=True,
-    help="Keep the last value for later subscribers, while this command runs; null ends that.",
+    "Keep the last value for later subscribers, while this command runs; null ends that.",
 )
-@click.option(
-    "--stay",
-    is_flag=True,
-    help="Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.",
-)
-@click.option("--text", "is_text", is_flag=True, help="VALUE, or each line, is text, not JSON.")
+@flag("--stay", "Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.")
+@flag("--text is_text", "VALUE, or each line, is text, not JSON.")
 def command(
     settings: BusSettings,
     topic: str | None,
@@ -109,22 +91,21 @@ def command(
         is_endless = count is None and rate is not None
         pairs = itertools.repeat(pair) if is_endless else itertools.repeat(pair, count or 1)
 
-    with jsonbus.Bus(**settings) as bus:
+    publisher = _Publisher(wait, lines, retain=retain)
+    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
-        publisher = _Publisher(bus, wait, lines, retain=retain)
         try:
             for each_topic, each_value in _paced(pairs, rate):
-                publisher.publish(each_topic, each_value)
+                publisher.publish(bus, each_topic, each_value)
             if not bus.flush():
                 raise click.ClickException("the network did not accept everything in time")
             if stay:
                 is_endless = True  # Ctrl-C is the usual end
                 _stay(bus)
-        except KeyboardInterrupt:
-            if not is_endless:
-                raise
         finally:
             publisher.report()
+    if ending.was_interrupted and not is_endless:
+        raise click.exceptions.Exit(INTERRUPTED)
     if publisher.has_no_subscriber:
         raise click.exceptions.Exit(TIMED_OUT)
     if lines is not None and lines.refused:
@@ -134,11 +115,8 @@ def command(
 class _Publisher:
     """Publishes, and remembers what to report at the end."""
 
-    def __init__(
-        self, bus: jsonbus.Bus, wait_s: float | None, lines: LineReader | None, *, retain: bool
-    ) -> None:
+    def __init__(self, wait_s: float | None, lines: LineReader | None, *, retain: bool) -> None:
         self.has_no_subscriber = False
-        self._bus = bus
         self._wait_s = wait_s
         self._lines = lines
         self._retain = retain
@@ -147,11 +125,11 @@ class _Publisher:
         self._unwanted = 0
         self._unwanted_topics: list[str] = []
 
-    def publish(self, topic: str, value: object) -> None:
+    def publish(self, bus: jsonbus.Bus, topic: str, value: object) -> None:
         try:
             if self._wait_s is not None:
-                self._wait_for_subscriber(topic, self._wait_s)
-            if not self._bus.publish(topic, value, retain=self._retain):
+                self._wait_for_subscriber(bus, topic, self._wait_s)
+            if not bus.publish(topic, value, retain=self._retain):
                 self._note_unwanted(topic)
             self._published += 1
         except LocalError as error:
@@ -179,13 +157,13 @@ class _Publisher:
         if len(self._unwanted_topics) <= TOPICS_NAMED_MAX and topic not in self._unwanted_topics:
             self._unwanted_topics.append(topic)
 
-    def _wait_for_subscriber(self, topic: str, wait_s: float) -> None:
+    def _wait_for_subscriber(self, bus: jsonbus.Bus, topic: str, wait_s: float) -> None:
         if topic in self._waited_for:
             return
         if len(self._waited_for) >= TOPICS_REMEMBERED_MAX:
             self._waited_for.clear()  # with that many topics, some are waited for twice
         self._waited_for.add(topic)
-        if not self._bus.wait_for_subscribers(topic, timeout=wait_s):
+        if not bus.wait_for_subscribers(topic, timeout=wait_s):
             self.has_no_subscriber = True
             note(f"nobody subscribed to {topic} within {wait_s:g} s")
 

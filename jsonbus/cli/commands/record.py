@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic, time
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
 from ..lib.observer import observer_settings
-from ..lib.parameters import Figure, read_size
+from ..lib.parameters import Figure, flag, option
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 
 #: Messages queued for the disk: some milliseconds of a flood.
@@ -45,56 +46,32 @@ Examples:
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
-@click.option(
-    "--format",
-    type=click.Choice(FORMATS),
-    help="Format to write, whatever the name of FILE.",
+@option("--format", "Format to write, whatever the name of FILE.", type=click.Choice(FORMATS))
+@flag("--force", "Overwrite FILE if it exists.")
+@flag("--passive", "Record only what is sent for others anyway.")
+@option(
+    "-d --duration SECONDS", "End after this time; exit code 3 if fewer than --count messages came."
 )
-@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-@click.option(
-    "--passive",
-    is_flag=True,
-    help="Record only what is sent for others anyway.",
+@option("-c --count N", "End after N messages.")
+@option("--max-size SIZE bytes_max", "End before the files exceed this size (k, M, G).")
+@option(
+    "--rotate-size SIZE rotate_bytes", "Begin a new, numbered file before one exceeds this size."
 )
-@click.option(
-    "-d",
-    "--duration",
-    type=Figure(min=0),
-    metavar="SECONDS",
-    help="End after this time; exit code 3 if fewer than --count messages came.",
-)
-@click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
-)
-@click.option("--max-size", metavar="SIZE", help="End before the files exceed this size (k, M, G).")
-@click.option(
-    "--rotate-size", metavar="SIZE", help="Begin a new, numbered file before one exceeds this size."
-)
-@click.option(
-    "--rotate-every",
+@option(
+    "--rotate-every SECONDS rotate_s",
+    "Begin a new, numbered file after this time.",
     type=Figure(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Begin a new, numbered file after this time.",
 )
-@click.option(
-    "--keep",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Keep only the last N of the numbered files.",
-)
+@option("--keep N", "Keep only the last N of the numbered files.")
 def command(
     settings: BusSettings,
     file: Path,
     patterns: tuple[str, ...],
-    format: str | None,
-    force: bool,
     passive: bool,
     duration: float | None,
     count: int | None,
-    max_size: str | None,
-    rotate_size: str | None,
-    rotate_every: float | None,
-    keep: int | None,
+    bytes_max: int | None,
+    **options: Any,
 ) -> None:
     """Record messages into a file: JSON lines or MCAP.
 
@@ -109,41 +86,29 @@ def command(
             "use `jsonbus sub PATTERN...` to print the same lines to standard output"
         )
     wanted = [jsonbus.check_pattern(each) for each in patterns or ("**",)]
-    limits = {
-        "bytes_max": None if max_size is None else read_size(max_size),
-        "rotate_bytes": None if rotate_size is None else read_size(rotate_size),
-    }
+    limits = (count, duration, bytes_max)
     if passive:
         settings = observer_settings(settings, "leave --passive out")
-    with jsonbus.Bus(**settings) as bus:
-        with RecordingWriter(
-            file,
-            format=format,
-            force=force,
-            count_max=count,
-            rotate_s=rotate_every,
-            keep=keep,
-            **limits,
-        ) as writer:
-            recorder = _Recorder(bus, writer, wanted, is_passive=passive)
-            recorder.limits = (count, duration, limits["bytes_max"])
-            how = "passively " if passive else ""
-            was_interrupted = False
+    with (
+        signals.until_interrupted() as ending,
+        jsonbus.Bus(**settings) as bus,
+        RecordingWriter(file, count_max=count, bytes_max=bytes_max, **options) as writer,
+    ):
+        recorder = _Recorder(bus, writer, wanted, limits, is_passive=passive)
+        how = "passively " if passive else ""
+        try:
+            note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
+            with TrafficProgress("recording", recorder.figures):
+                recorder.run()
+        finally:
             try:
-                note(f"recording {', '.join(wanted)} {how}to {writer.paths[-1]}; Ctrl-C ends")
-                with TrafficProgress("recording", recorder.figures):
-                    recorder.run()
-            except KeyboardInterrupt:
-                was_interrupted = True
+                recorder.end()
+                writer.close()
             finally:
-                try:
-                    recorder.end()
-                    writer.close()
-                finally:
-                    recorder.report()
-    if was_interrupted and any(each is not None for each in recorder.limits):
+                recorder.report()
+    if ending.was_interrupted and any(each is not None for each in limits):
         raise click.exceptions.Exit(INTERRUPTED)
-    if count is not None and writer.messages < count and not was_interrupted:
+    if count is not None and not ending.was_interrupted and writer.messages < count:
         raise click.exceptions.Exit(TIMED_OUT)
 
 
@@ -154,17 +119,17 @@ class _Recorder:
     kernel, and reliable ones are asked for again, instead of being dropped here.
     """
 
-    #: Messages, seconds and bytes after which the recording ends.
-    limits: tuple[int | None, float | None, int | None] = (None, None, None)
-
     def __init__(
         self,
         bus: jsonbus.Bus,
         writer: RecordingWriter,
         patterns: Sequence[str],
+        limits: tuple[int | None, float | None, int | None],
         *,
         is_passive: bool,
     ) -> None:
+        #: Messages, seconds and bytes after which the recording ends.
+        self._limits = limits
         self._bus = bus
         self._writer = writer
         self._changed = threading.Event()  # the writer is full, or failed
@@ -183,7 +148,7 @@ class _Recorder:
 
     def run(self) -> None:
         """Record until a limit is reached. Raises KeyboardInterrupt or RecordingError."""
-        duration = self.limits[1]
+        duration = self._limits[1]
         deadline = None if duration is None else self._began_at + duration
         while not self._changed.is_set():
             wait_s = FLUSH_S if deadline is None else min(FLUSH_S, deadline - monotonic())
@@ -218,7 +183,7 @@ class _Recorder:
         """Return the figures for the progress line."""
         writer = self._writer
         parts = (writer.messages, monotonic() - self._began_at, writer.bytes)
-        shares = [part / whole for part, whole in zip(parts, self.limits, strict=True) if whole]
+        shares = [part / whole for part, whole in zip(parts, self._limits, strict=True) if whole]
         losses = self._losses
         named = {"lost": losses.lost, "dropped": losses.dropped}
         named["datagrams dropped by the kernel"] = losses.kernel_drops

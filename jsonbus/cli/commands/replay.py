@@ -4,7 +4,6 @@ import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -21,6 +20,7 @@ from jsonbus.recording.reader import Timed
 from .. import signals
 from ..command import BusCommand, note, wait_until_sure
 from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..lib.parameters import flag, option, repeated
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 from ..lib.values import printable
 
@@ -85,46 +85,25 @@ Examples:
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
-@click.option(
-    "--topic",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Replay only these topics; may be repeated.",
-)
-@click.option(
-    "-s",
-    "--speed",
+@repeated("--topic PATTERN patterns", "Replay only these topics; may be repeated.")
+@option(
+    "-s --speed FACTOR",
+    "Replay faster or slower by this factor; max: as fast as the bus accepts it [1].",
+    1.0,
     type=read_speed,
-    default=1.0,
-    metavar="FACTOR",
-    help="Replay faster or slower by this factor; max: as fast as the bus accepts it [1].",
+    show_default=False,
 )
-@click.option(
-    "--start", type=read_moment, metavar="WHEN", help="Leave out messages before this moment."
-)
-@click.option(
-    "--end", type=read_moment, metavar="WHEN", help="Leave out messages from this moment on."
-)
-@click.option("--loop", is_flag=True, help="Repeat until Ctrl-C.")
-@click.option("--times", type=click.IntRange(min=1), metavar="N", help="Replay N times.")
+@option("--start WHEN", "Leave out messages before this moment.", type=read_moment)
+@option("--end WHEN", "Leave out messages from this moment on.", type=read_moment)
+@flag("--loop", "Repeat until Ctrl-C.")
+@option("--times N", "Replay N times.")
 @click.option("--topic-prefix", default="", metavar="LEVELS", help="Put this before all topics.")
-@click.option(
-    "--retain",
-    is_flag=True,
-    help="Retain all values while this command runs, not only those that were retained.",
-)
-@click.option(
-    "--stay",
-    is_flag=True,
-    help="Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.",
-)
-@click.option(
-    "-w",
-    "--wait",
+@flag("--retain", "Retain all values while this command runs, not only those that were retained.")
+@flag("--stay", "Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.")
+@option(
+    "-w --wait SECONDS",
+    "Wait this long for a subscriber first; exit code 3 if none comes.",
     type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Wait this long for a subscriber first; exit code 3 if none comes.",
 )
 def command(
     settings: BusSettings,
@@ -173,7 +152,8 @@ def command(
             is_from_beginning=(is_start_counted, is_end_counted),
         )
 
-    with jsonbus.Bus(**settings) as bus:
+    is_usual_end = loop
+    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
         player = Player(
             bus.publish,
             speed=speed,
@@ -188,12 +168,12 @@ def command(
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
         passes: Iterator[int] = itertools.count() if loop else iter(range(times or 1))
-        was_interrupted = _play(bus, recording, player, troubles, chosen, passes)
-        if stay and not was_interrupted:
+        _play(bus, recording, player, troubles, chosen, passes)
+        if stay:
+            is_usual_end = True
             note(f"{bus.name} stays; Ctrl-C ends")
-            with suppress(KeyboardInterrupt):
-                signals.stay()
-    if was_interrupted and not loop:
+            signals.stay()
+    if ending.was_interrupted and not is_usual_end:
         raise click.exceptions.Exit(INTERRUPTED)
     if troubles.count:
         raise click.exceptions.Exit(FAILED)
@@ -206,8 +186,8 @@ def _play(
     troubles: _Troubles,
     chosen: Callable[[], Iterator[Timed]],
     passes: Iterator[int],
-) -> bool:
-    """Play the recording once per pass, and report. Return True if Ctrl-C ended it."""
+) -> None:
+    """Play the recording once per pass, and report."""
     began_at = monotonic()
     sys.setswitchinterval(SWITCH_S)
     try:
@@ -218,11 +198,8 @@ def _play(
                     break  # nothing to play: it would loop for ever
             if not bus.flush():
                 raise click.ClickException("the network did not accept everything in time")
-    except KeyboardInterrupt:
-        return True
     finally:
         _report(recording, player, troubles, monotonic() - began_at)
-    return False
 
 
 class _Troubles:

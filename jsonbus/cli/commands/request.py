@@ -9,6 +9,7 @@ from jsonbus.config import BusSettings
 
 from ..command import ValueCommand
 from ..lib.output import Output
+from ..lib.parameters import flag, option
 from ..lib.values import parse_argument, to_readable_json
 
 
@@ -25,16 +26,8 @@ Examples:
 )
 @click.argument("topic")
 @click.argument("value", required=False)
-@click.option(
-    "-t",
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Wait this long for the reply; exit code 3 if none comes.",
-)
-@click.option("--text", "is_text", is_flag=True, help="The value is text, not JSON.")
+@option("-t --timeout SECONDS", "Wait this long for the reply; exit code 3 if none comes.", 1.0)
+@flag("--text is_text", "The value is text, not JSON.")
 def command(
     settings: BusSettings, topic: str, value: str | None, timeout: float, is_text: bool
 ) -> None:

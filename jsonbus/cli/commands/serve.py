@@ -12,6 +12,7 @@ from jsonbus.config import BusSettings
 
 from .. import signals
 from ..command import BusCommand, logger, note
+from ..lib.parameters import option
 from ..lib.values import parse_argument, parse_json, shorten, to_json
 
 
@@ -27,21 +28,16 @@ Examples:
 """,
 )
 @click.argument("topic")
-@click.option("--value", metavar="JSON", help="Reply with this value.")
-@click.option(
-    "--exec",
-    "shell_command",
-    metavar="COMMAND",
-    help="Reply with what this shell command prints; it reads the value as JSON on its input.",
+@option("--value JSON", "Reply with this value.")
+@option(
+    "--exec COMMAND shell_command",
+    "Reply with what this shell command prints; it reads the value as JSON on its input.",
 )
-@click.option(
-    "-t",
-    "--timeout",
+@option(
+    "-t --timeout SECONDS",
+    "End a command of --exec that takes longer; the request then fails.",
+    10.0,
     type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="End a command of --exec that takes longer; the request then fails.",
 )
 def command(
     settings: BusSettings,

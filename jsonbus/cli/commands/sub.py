@@ -10,6 +10,7 @@ from ..command import BusCommand, note
 from ..exit_codes import INTERRUPTED, TIMED_OUT
 from ..lib.message_printer import MessagePrinter
 from ..lib.output import Output
+from ..lib.parameters import flag, option
 
 
 @click.command(
@@ -26,18 +27,14 @@ Examples:
 """,
 )
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
-)
-@click.option("--once", is_flag=True, help="End after one message; the same as --count 1.")
-@click.option(
-    "-t",
-    "--timeout",
+@option("-c --count N", "End after N messages.")
+@flag("--once", "End after one message; the same as --count 1.")
+@option(
+    "-t --timeout SECONDS",
+    "End after this time; exit code 3 if no message, or fewer than --count, came.",
     type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="End after this time; exit code 3 if no message, or fewer than --count, came.",
 )
-@click.option("--value", "value_only", is_flag=True, help="Print values only, not whole messages.")
+@flag("--value value_only", "Print values only, not whole messages.")
 def command(
     settings: BusSettings,
     patterns: tuple[str, ...],
@@ -58,14 +55,12 @@ def command(
     if once:
         count = 1
     output = Output()
-    was_interrupted = True
-    with signals.until_interrupted(), jsonbus.Bus(**settings) as bus:
+    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
         printer = MessagePrinter(bus, patterns, output, value_only=value_only)
         if output.is_terminal:
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
         printer.run(count, timeout)
-        was_interrupted = False
-    if was_interrupted:
+    if ending.was_interrupted:
         raise click.exceptions.Exit(0 if count is None else INTERRUPTED)
     if timeout is not None and printer.printed < (count or 1) and output.has_reader():
         note(f"{printer.printed} messages within {timeout:g} s")

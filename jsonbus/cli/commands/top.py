@@ -6,7 +6,7 @@ from jsonbus.config import BusSettings
 
 from ..command import BusCommand
 from ..lib.observer import observer_options
-from ..lib.parameters import Figure
+from ..lib.parameters import flag, option
 
 #: Orders of the topics; the first is the default.
 ORDERS = ("rate", "topic", "bytes", "publishers", "subscribers", "loss", "age")
@@ -37,28 +37,17 @@ Space freezes the picture, not the counting; ? shows the keys; q quits.
 """,
 )
 @observer_options
-@click.option("--once", is_flag=True, help="Collect for a while, print one picture, and end.")
-@click.option("--json", "is_json", is_flag=True, help="Print JSON on a terminal, too.")
-@click.option(
-    "-d",
-    "--duration",
-    type=Figure(min=0),
-    metavar="SECONDS",
-    help=f"End after this time; with --once, collect this long [{ONCE_S:g}].",
+@flag("--once", "Collect for a while, print one picture, and end.")
+@flag("--json is_json", "Print JSON on a terminal, too.")
+@option(
+    "-d --duration SECONDS", f"End after this time; with --once, collect this long [{ONCE_S:g}]."
 )
-@click.option(
-    "--interval",
-    type=Figure(min=0.05, max=3600),
-    metavar="SECONDS",
-    help=f"Time between pictures [{SCREEN_S:g} on a screen, {LINES_S:g} in a pipe].",
+@option(
+    "--interval SECONDS",
+    f"Time between pictures [{SCREEN_S:g} on a screen, {LINES_S:g} in a pipe].",
+    bounds=(0.05, 3600),
 )
-@click.option(
-    "--sort",
-    type=click.Choice(ORDERS),
-    default=ORDERS[0],
-    show_default=True,
-    help="Order of the topics.",
-)
+@option("--sort", "Order of the topics.", ORDERS[0], type=click.Choice(ORDERS))
 def command(
     settings: BusSettings,
     patterns: tuple[str, ...],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
@@ -23,7 +23,7 @@ from .escaping import clean, fit
 from .numbers import percent
 from .observer import SILENCE_S, Observer, observer_options, open_observer
 from .output import Output
-from .parameters import Figure
+from .parameters import Function, option
 
 #: After this many lines a table on a terminal repeats its headings.
 HEADING_EVERY = 20
@@ -33,8 +33,6 @@ ENOUGH_S = 0.05
 
 #: Least width of the topic's column on a terminal.
 TOPIC_WIDTH_MIN = 12
-
-F = TypeVar("F", bound=Callable[..., object])
 
 
 class Line(NamedTuple):
@@ -58,41 +56,23 @@ class Kind(NamedTuple):
     as_json: Callable[[IntervalView], Mapping[str, Any]]
 
 
-def measure_options(function: F) -> F:
+def measure_options(function: Function) -> Function:
     """Add the options of both commands."""
-    for option in (
-        click.option(
-            "--window",
-            type=click.IntRange(min=2, max=1_000_000),
-            metavar="N",
-            default=1_000,
-            show_default=True,
-            help="Measure over the last N messages of each publisher.",
+    for add in (
+        option(
+            "--window N",
+            "Measure over the last N messages of each publisher.",
+            1_000,
+            bounds=(2, 1_000_000),
         ),
-        click.option(
-            "--interval",
-            type=Figure(min=0.05, max=3600),
-            metavar="SECONDS",
-            default=1.0,
-            show_default=True,
-            help="Time between two lines.",
+        option("--interval SECONDS", "Time between two lines.", 1.0, bounds=(0.05, 3600)),
+        option(
+            "-d --duration SECONDS",
+            "End after this time; exit code 3 if no message, or fewer than --count, came.",
         ),
-        click.option(
-            "-d",
-            "--duration",
-            type=Figure(min=0),
-            metavar="SECONDS",
-            help="End after this time; exit code 3 if no message, or fewer than --count, came.",
-        ),
-        click.option(
-            "-c",
-            "--count",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="End after N messages of all topics together.",
-        ),
+        option("-c --count N", "End after N messages of all topics together."),
     ):
-        function = option(function)
+        function = add(function)
     return observer_options(function)
 
 
@@ -126,17 +106,19 @@ class Measurement:
 
     def run(self) -> None:
         """Print lines until there were enough messages, time is up, or nobody reads."""
-        was_interrupted = False
-        with open_observer(
-            self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
-        ) as observer:
+        with (
+            signals.until_interrupted() as ending,
+            open_observer(
+                self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
+            ) as observer,
+        ):
             try:
                 self._print_lines(observer)
             except KeyboardInterrupt:
-                was_interrupted = True  # the usual end
+                ending.was_interrupted = True
                 self._output.let_go()
             self._report(observer)
-        if was_interrupted:
+        if ending.was_interrupted:
             raise click.exceptions.Exit(0 if self._count is None else INTERRUPTED)
         if self._topics.taken < (self._count or 1) and self._output.has_reader():
             note(f"{self._topics.taken} messages within {self._duration_s:g} s")

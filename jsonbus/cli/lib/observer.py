@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TypeVar
 
 import click
 
@@ -19,7 +18,7 @@ from jsonbus import config
 from jsonbus.config import BusSettings
 
 from ..command import note
-from .parameters import show_address
+from .parameters import Function, flag, show_address
 
 #: Messages queued while a screen is drawn: a second of the fastest bus.
 MAILBOX_MESSAGES_MAX = 100_000
@@ -35,16 +34,12 @@ ANSWERS_PER_S = 50
 #: The default pattern.
 EVERYTHING = "**"
 
-F = TypeVar("F", bound=Callable[..., object])
 
-
-def observer_options(function: F) -> F:
+def observer_options(function: Function) -> Function:
     """Add the argument and the option that all observing commands have."""
-    function = click.option(
-        "--subscribe",
-        "is_subscribing",
-        is_flag=True,
-        help="Subscribe, so that topics nobody else wants are sent, too, and lost messages of "
+    function = flag(
+        "--subscribe is_subscribing",
+        "Subscribe, so that topics nobody else wants are sent, too, and lost messages of "
         "reliable topics are sent again.",
     )(function)
     return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")(function)

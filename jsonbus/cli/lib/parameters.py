@@ -1,14 +1,19 @@
-"""Types of options that several commands have, and addresses as text."""
+"""Options in a short form, their types, and addresses as text."""
 
 from __future__ import annotations
 
 import ipaddress
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from jsonbus.config import read_bytes
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
 
 
 class Figure(click.FloatRange):
@@ -32,6 +37,51 @@ def read_size(text: str) -> int:
     if size <= 0:
         raise click.BadParameter(f"{text!r} is not a number of bytes: use 64k, 500M, 20G")
     return size
+
+
+#: Word that stands for the value in the help -> the type of such values.
+TYPES: dict[str, Any] = {
+    "N": click.IntRange(min=1),
+    "SECONDS": Figure(min=0),
+    "MS": Figure(min=0),
+    "HOURS": Figure(min=0),
+    "PER_SECOND": click.FloatRange(min=0, min_open=True),
+    "SIZE": read_size,
+    "PORT": click.IntRange(0, 65_535),
+    "FILE": click.Path(dir_okay=False, path_type=Path),
+    "FOLDER": click.Path(file_okay=False, path_type=Path),
+}
+
+
+def option(
+    form: str,
+    help: str,
+    default: Any = None,
+    bounds: tuple[float, float] | None = None,
+    **more: Any,
+) -> Decorator:
+    """Add an option; its default is shown.
+
+    `form` is what the help shows, such as "-c --count N", and the name of the parameter if it is
+    another one. The word for the value decides its type, within `bounds`, unless `type` is given.
+    """
+    words = form.split()
+    for word in filter(str.isupper, words):
+        kind: Any = TYPES.get(word)
+        more = {"metavar": word, "type": kind if bounds is None else type(kind)(*bounds), **more}
+    if default is not None:
+        more = {"default": default, "show_default": True, **more}
+    names = [word for word in words if not word.isupper()]
+    return click.option(*names, help=help, **more)
+
+
+def repeated(form: str, help: str) -> Decorator:
+    """Add an option that may be given several times."""
+    return option(form, help, multiple=True)
+
+
+def flag(form: str, help: str) -> Decorator:
+    return option(form, help, is_flag=True)
 
 
 def is_loopback(host: str) -> bool:

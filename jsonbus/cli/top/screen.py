@@ -32,7 +32,7 @@ def show_screen(
     interval_s: float,
     duration_s: float | None,
 ) -> None:
-    """Show the bus until `q`, Ctrl-C or the end of the time."""
+    """Show the bus until `q` or the end of the time."""
     paint = Paint(has_colours=not os.environ.get("NO_COLOR"))
     began_at = monotonic()
     end_at = None if duration_s is None else began_at + duration_s
@@ -62,8 +62,8 @@ def show_screen(
                     due_at = max(due_at + interval_s, monotonic())
                     if not state.is_paused:
                         picture = look()
-    except (KeyboardInterrupt, TerminalGoneError):
-        pass  # usual ends, too
+    except TerminalGoneError:
+        pass  # a usual end, too
 
 
 class _KeptLog(logging.Handler):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from math import inf
 from time import monotonic, time
 
 from jsonbus.config import BusSettings
@@ -58,43 +60,39 @@ class Session:
 
     def run(self, interval_s: float | None, *, is_json: bool) -> None:
         """Show pictures until Ctrl-C, `q`, the end of the time, or until nobody reads."""
-        if not is_json and self._has_screen():
-            from .screen import show_screen
+        has_screen = not is_json and self._has_screen()
+        if has_screen:
+            from .screen import show_screen  # before joining: an interrupt of an import is lost
 
-            with self._open() as observer:
-                show_screen(
-                    observer,
-                    self._state,
-                    lambda: self._look(observer),
-                    interval_s or SCREEN_S,
-                    self._duration_s,
-                )
-        else:
+        with signals.until_interrupted(), self._open() as observer:
+            if has_screen:
+                look = partial(self._look, observer)
+                show_screen(observer, self._state, look, interval_s or SCREEN_S, self._duration_s)
+                return
             try:
-                self._print_pictures(interval_s or LINES_S, is_json=is_json)
+                self._print_pictures(observer, interval_s or LINES_S, is_json=is_json)
             except KeyboardInterrupt:
-                self._output.let_go()  # the usual end
+                self._output.let_go()
+                raise
 
-    def _print_pictures(self, interval_s: float, *, is_json: bool) -> None:
-        with self._open() as observer:
-            wait_until_sure(observer.bus)
-            self._look(observer)
-            began_at = monotonic()
-            due_at = began_at + interval_s
-            while True:
-                end_at = due_at
-                if self._duration_s is not None:
-                    end_at = min(due_at, began_at + self._duration_s)
-                while (left_s := end_at - monotonic()) > 0:
-                    signals.pause(left_s)
-                    if not self._output.has_reader():
-                        return
-                if end_at < due_at:
+    def _print_pictures(self, observer: Observer, interval_s: float, *, is_json: bool) -> None:
+        wait_until_sure(observer.bus)
+        self._look(observer)
+        began_at = monotonic()
+        end_at = inf if self._duration_s is None else began_at + self._duration_s
+        due_at = began_at + interval_s
+        while True:
+            until = min(due_at, end_at)
+            while (left_s := until - monotonic()) > 0:
+                signals.pause(left_s)
+                if not self._output.has_reader():
                     return
-                self._print(observer, self._look(observer), is_json=is_json)
-                due_at += interval_s
-                if self._duration_s is not None and monotonic() >= began_at + self._duration_s:
-                    return
+            if until < due_at:
+                return
+            self._print(observer, self._look(observer), is_json=is_json)
+            due_at += interval_s
+            if monotonic() >= end_at:
+                return
 
     def _print(self, observer: Observer, picture: Picture, *, is_json: bool) -> None:
         if not picture.topics and monotonic() - self._opened_at >= SILENCE_S:

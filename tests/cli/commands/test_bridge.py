@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def test_a_metrics_port_in_use_is_told_in_one_sentence_and_ends_the_bridge(
 def test_without_pyarrow_the_command_says_what_to_install(
     run: Run, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     expect_sentence(run("bridge", "--data-dir", folder), "pyarrow", "pip install 'jsonbus[bridge]'")
 
 
