@@ -55,7 +55,6 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
 
     _subscription_type = Subscription
     _watch_type = Watch
-    _may_be_async = True
     _loop: Loop
     _requests: Requests
 

@@ -42,8 +42,8 @@ class Channel(BaseChannel):
 
     def __init__(self, port: str, who: str, lock: threading.Lock, channels: Channels) -> None:
         super().__init__(port, who, lock, channels)
-        self._changed = Signal(channels.event_loop)  # messages, or its state
-        self._room = Signal(channels.event_loop)
+        self._changed = Signal(channels.loop.event_loop)  # messages, or its state
+        self._room = Signal(channels.loop.event_loop)
 
     async def send(self, value: Any, timeout: float | None = None) -> None:
         """Send a message: bytes as they are, any other value as JSON.
@@ -201,10 +201,6 @@ class Channel(BaseChannel):
         self._log.fail("%s of the channel to %r failed", event, self.name)
         if event == ACCEPT:
             self.begin_close()
-
-    def _check_here(self) -> None:
-        super()._check_here()
-        self._channels.check_thread()
 
     async def _wait_for_room(self, timeout_s: float | None) -> None:
         while not self._may_send():

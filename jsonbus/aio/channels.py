@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from typing import Any
 
 from jsonbus.aio.channel import Channel
 from jsonbus.aio.channel_io import ChannelIO
@@ -18,56 +16,6 @@ from jsonbus.frontend.channels.channels import BaseChannels
 from jsonbus.frontend.checks import check_optional_seconds
 
 
-class Channels(BaseChannels[Channel, "Binding"]):
-    """The channels of one bus, from its first `bind` or `connect` on."""
-
-    takes_async_handlers = True
-
-    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
-        super().__init__(loop, own, bus)
-        self._loop = loop
-        self.event_loop = loop.event_loop
-        self._io = ChannelIO(self.manager, loop.event_loop, loop.log)
-
-    async def connect(
-        self, node: str, port: object, timeout_s: float, *, retry: bool, wait: bool
-    ) -> Channel:
-        """Do what `AsyncBus.connect` promises."""
-        channel, call = self._make_call(node, port, timeout_s, retry=retry)
-        self.manager.post(lambda: self.manager.connector.begin(call))
-        if wait:
-            await channel.wait_until_open()
-        return channel
-
-    async def close(self, deadline: float) -> None:
-        """Close all channels, and let their handlers finish."""
-        await self._io.close(deadline)
-        if not self._loop.workers.are_current():
-            for channel in tuple(self.manager.busy):
-                assert isinstance(channel, Channel)
-                await channel.wait_until_handled(deadline)
-
-    def end_now(self) -> None:
-        """Close all channels without waiting."""
-        self._io.end_now()
-
-    def cut_off(self) -> None:
-        """Release all descriptors in a forked child."""
-        self.manager.cut_off()
-
-    def make_channel(self, port: str, who: str, lock: threading.Lock) -> Channel:
-        return Channel(port, who, lock, self)
-
-    def schedule(self, channel: Any) -> None:
-        self._loop.workers.schedule(channel)
-
-    def check_thread(self) -> None:
-        self._loop.check_here()
-
-    def _make_binding(self, port: str, on_accept: Handler | None, exclusive: bool) -> Binding:
-        return Binding(port, on_accept, exclusive=exclusive, channels=self)
-
-
 class Binding(BaseBinding[Channel]):
     """A port of this node that other nodes connect to. Close it to take no more channels.
 
@@ -75,10 +23,10 @@ class Binding(BaseBinding[Channel]):
     """
 
     def __init__(
-        self, port: str, on_accept: Handler | None, *, exclusive: bool, channels: Channels
+        self, channels: Channels, port: str, on_accept: Handler | None, exclusive: bool
     ) -> None:
-        super().__init__(port, on_accept, exclusive=exclusive, channels=channels)
-        self._arrived = Signal(channels.event_loop)
+        super().__init__(channels, port, on_accept, exclusive)
+        self._arrived = Signal(channels.loop.event_loop)
 
     async def accept(self, timeout: float | None = None) -> Channel:
         """Return the next channel that another node opened; wait at most `timeout` seconds.
@@ -110,3 +58,40 @@ class Binding(BaseBinding[Channel]):
 
     def _notify(self) -> None:
         self._arrived.fire()
+
+
+class Channels(BaseChannels[Channel, Binding]):
+    """The channels of one bus, from its first `bind` or `connect` on."""
+
+    loop: Loop
+    _channel_type = Channel
+    _binding_type = Binding
+
+    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
+        super().__init__(loop, own, bus)
+        self._io = ChannelIO(self.manager, loop.event_loop, loop.log)
+
+    async def connect(
+        self, node: str, port: object, timeout_s: float, *, retry: bool, wait: bool
+    ) -> Channel:
+        """Do what `AsyncBus.connect` promises."""
+        channel, call = self._make_call(node, port, timeout_s, retry=retry)
+        self.manager.post(lambda: self.manager.connector.begin(call))
+        if wait:
+            await channel.wait_until_open()
+        return channel
+
+    async def close(self, deadline: float) -> None:
+        """Close all channels, and let their handlers finish."""
+        await self._io.close(deadline)
+        if not self.loop.workers.are_current():
+            for channel in tuple(self.manager.busy):
+                assert isinstance(channel, Channel)
+                await channel.wait_until_handled(deadline)
+
+    def end_now(self) -> None:
+        """Close all channels without waiting."""
+        self._io.end_now()
+
+    def cut_off(self) -> None:
+        self.manager.cut_off()

@@ -47,6 +47,7 @@ T = TypeVar("T")
 class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. All methods are for the event loop's thread unless they say otherwise."""
 
+    takes_async_handlers = True
     workers: Workers
 
     def __init__(
@@ -233,7 +234,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
                 self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
                 self._node.doubt_network("the network interfaces changed", now)
                 if self.channels is not None:
-                    self.channels.follow_addresses()
+                    self.channels.manager.listener.follow_addresses()
             at = self._node.timer_at()
             if at is not None and at <= now:
                 self._node.outbox.wall_offset_s = (

@@ -56,6 +56,9 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
+    def start_workers(self) -> None:
+        """Do nothing: each task is started when it is needed."""
+
     def schedule(self, subscription: Handled) -> None:
         """Have a worker run the handler."""
         self._queue.append(subscription)

@@ -14,7 +14,6 @@ from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.mailbox import Overflow
 from jsonbus.core.message import Message
 from jsonbus.errors import LocalError
-from jsonbus.frontend.checks import check_handler
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import MAXSIZE_DEFAULT
 from jsonbus.frontend.loop import BaseLoop
@@ -46,7 +45,6 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
     _subscription_type: ClassVar[type[Any]]
     _watch_type: ClassVar[type[Any]]
-    _may_be_async: ClassVar[bool]  # whether handlers may be async functions
     _loop: BaseLoop[S, Any]
     _requests: Any
 
@@ -149,9 +147,8 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
         Raises InvalidTopicError, ConfigError, ClosedError.
         """
-        self._loop.check_here()  # first: a forked child must not start workers
         if handler is not None:
-            check_handler(handler, may_be_async=self._may_be_async)
+            self._loop.prepare_handler(handler)
         options = SubscribeOptions(
             pattern, handler, maxsize, overflow, as_type, in_batches, passive
         )
@@ -236,8 +233,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """
-        self._loop.check_here()
-        check_handler(handler, may_be_async=self._may_be_async)
+        self._loop.prepare_handler(handler)
         answer = self._requests.make_service(handler)
         options = SubscribeOptions(topic, answer, is_service=True)
         service: S = self._subscription_type(options, self._loop, self)
@@ -375,8 +371,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         self._is_entered = True
 
     def _make_watch(self, subject: Any, handler: EventHandler[Any]) -> Any:
-        self._loop.check_here()
-        check_handler(handler, may_be_async=self._may_be_async)
+        self._loop.prepare_handler(handler)
         watch = self._watch_type(subject, handler, self._loop, self)
         self._loop.begin_watch(watch)
         return watch

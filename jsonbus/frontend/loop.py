@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
 from jsonbus.frontend.channels.counters import NO_CHANNELS
+from jsonbus.frontend.checks import check_handler
 from jsonbus.frontend.lifetime import closed_error
 from jsonbus.frontend.limits import INTERFACES_S
 from jsonbus.frontend.log import BusLog
@@ -30,11 +31,17 @@ from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 from jsonbus.frontend.watch import BaseWatch, Watches
 from jsonbus.transport.base import Transport
 
+if TYPE_CHECKING:
+    from jsonbus.frontend.channels.channels import BaseChannels
+
 T = TypeVar("T")
 
 
 class _Workers(Protocol):
     """What runs handlers: threads (sync/thread_pool.py) or tasks (aio/workers.py)."""
+
+    def start_workers(self) -> None:
+        """Start what runs handlers, for the first one. Raises TransportError."""
 
     def schedule(self, handled: Any) -> None:
         """Have the handler of a subscription, watch or channel run."""
@@ -46,30 +53,16 @@ class _Workers(Protocol):
         """Let each end after the handler that it is running."""
 
 
-class _Channels(Protocol):
-    """The channels of one bus."""
-
-    def look(self) -> None:
-        """Notice that nodes came, went, or announced their addresses."""
-
-    def follow_addresses(self) -> None:
-        """Notice that the network changed."""
-
-    def figures(self) -> dict[str, int]:
-        """Return the entries of stats()."""
-
-    def cut_off(self) -> None:
-        """Release the descriptors in a forked child."""
-
-
 S = TypeVar("S", bound=BaseSubscription)
-C = TypeVar("C", bound=_Channels)
+C = TypeVar("C", bound="BaseChannels[Any, Any]")
 
 
 class BaseLoop(ABC, Generic[S, C]):
     """Drives one node; `S` are its subscriptions, `C` its channels."""
 
     workers: _Workers
+    #: Whether handlers may be async functions.
+    takes_async_handlers: ClassVar[bool]
 
     def __init__(
         self,
@@ -119,6 +112,12 @@ class BaseLoop(ABC, Generic[S, C]):
     @abstractmethod
     def _notify(self) -> None:
         """Wake the callers that wait for the node's state to change. Lock held."""
+
+    def prepare_handler(self, handler: Any) -> None:
+        """Check a handler, and start what runs it. Raises ConfigError, TransportError."""
+        self.check_here()  # first: a forked child must not start workers
+        check_handler(handler, may_be_async=self.takes_async_handlers)
+        self.workers.start_workers()
 
     def look(self, see: Callable[[Node, float], T]) -> T:
         """Read something from the node, changing nothing. Works on a closed bus, too."""
@@ -218,7 +217,7 @@ class BaseLoop(ABC, Generic[S, C]):
                 + sum(subscription.overflowed for subscription in self._subscriptions)
             )
             figures |= self._watches.figures()
-            figures |= NO_CHANNELS if self.channels is None else self.channels.figures()
+            figures |= NO_CHANNELS if self.channels is None else self.channels.manager.figures()
             figures |= self._figures or transport_figures(self._transport)
             return figures
 
@@ -271,12 +270,12 @@ class BaseLoop(ABC, Generic[S, C]):
         return events
 
     def _report(self, events: list[Event]) -> None:
-        """Run watches, answer callers and log. Lock not held: logging may block."""
+        """Run watches, hand out answers and log. Lock not held: logging may block."""
         if not events:
             return
         self._watches.schedule()
         if self.channels is not None:
-            self.channels.look()
+            self.channels.manager.look()
         for event in events:
             if not self.answers.give(event):
                 self.log.report(event)

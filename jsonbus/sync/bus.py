@@ -52,7 +52,6 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
 
     _subscription_type = Subscription
     _watch_type = Watch
-    _may_be_async = False
     _loop: Loop
     _requests: Requests
 

@@ -48,7 +48,7 @@ class Channel(BaseChannel):
         self._changed = threading.Condition(lock)
         self._receivers = 0  # threads that wait for messages, or for its state
         self._senders = 0  # threads that wait for room
-        self._will_wait = channels.will_wait  # to be called before waiting
+        self._will_wait = channels.loop.workers.will_wait  # to be called before waiting
         self._pollers = channels.pollers
         self._can_poll = CAN_POLL
         self._poller: Poller | None = None  # of the thread that reads the connection directly

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from time import monotonic
-from typing import Any
 
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelError, ClosedError
@@ -18,66 +17,6 @@ from jsonbus.sync.direct_receive import PollerPool
 from jsonbus.sync.loop import Loop
 
 
-class Channels(BaseChannels[Channel, "Binding"]):
-    """The channels of one bus, from its first `bind` or `connect` on. Any thread."""
-
-    takes_async_handlers = False
-
-    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
-        """Raises TransportError if the system has no thread left."""
-        super().__init__(loop, own, bus)
-        self._workers = loop.workers
-        self.will_wait = loop.workers.will_wait
-        self.pollers = PollerPool()
-        self._io = ChannelIO(self.manager, own.name, loop.log)
-
-    def connect(
-        self, node: str, port: object, timeout: float, *, retry: bool, wait: bool
-    ) -> Channel:
-        """Do what `Bus.connect` promises."""
-        channel, call = self._make_call(node, port, timeout, retry=retry)
-        try:
-            self.manager.post(lambda: self.manager.connector.begin(call))
-            if wait:
-                channel.wait_until_open()
-        except ChannelError:
-            raise
-        except BaseException:  # a signal's handler raised: nobody will get this channel
-            channel.close(0.0)
-            raise
-        return channel
-
-    def close(self, deadline: float) -> None:
-        """Close all channels, and let their handlers finish."""
-        self._io.close(deadline)
-        self.pollers.close()
-        if not self._workers.are_current():
-            for channel in tuple(self.manager.busy):
-                assert isinstance(channel, Channel)
-                channel.wait_until_handled(deadline)
-
-    def cut_off(self) -> None:
-        """Release all descriptors in a forked child."""
-        self.manager.cut_off()
-        self._io.cut_off()
-        self.pollers.close()
-
-    def make_channel(self, port: str, who: str, lock: threading.Lock) -> Channel:
-        return Channel(port, who, lock, self)
-
-    def schedule(self, channel: Any) -> None:
-        self._workers.start_workers()
-        self._workers.schedule(channel)
-
-    def check_thread(self) -> None:
-        """Accept any thread."""
-
-    def _make_binding(self, port: str, on_accept: Handler | None, exclusive: bool) -> Binding:
-        if on_accept is not None:
-            self._workers.start_workers()
-        return Binding(port, on_accept, exclusive=exclusive, channels=self)
-
-
 class Binding(BaseBinding[Channel]):
     """A port of this node that other nodes connect to. Close it to take no more channels.
 
@@ -85,10 +24,10 @@ class Binding(BaseBinding[Channel]):
     """
 
     def __init__(
-        self, port: str, on_accept: Handler | None, *, exclusive: bool, channels: Channels
+        self, channels: Channels, port: str, on_accept: Handler | None, exclusive: bool
     ) -> None:
-        super().__init__(port, on_accept, exclusive=exclusive, channels=channels)
-        self._will_wait = channels.will_wait
+        super().__init__(channels, port, on_accept, exclusive)
+        self._will_wait = channels.loop.workers.will_wait
         self._arrived = threading.Condition(self._lock)
 
     def accept(self, timeout: float | None = None) -> Channel:
@@ -123,3 +62,47 @@ class Binding(BaseBinding[Channel]):
     def _notify(self) -> None:
         # All: a single thread woken may be interrupted in that moment, and accept nothing.
         self._arrived.notify_all()
+
+
+class Channels(BaseChannels[Channel, Binding]):
+    """The channels of one bus, from its first `bind` or `connect` on. Any thread."""
+
+    loop: Loop
+    _channel_type = Channel
+    _binding_type = Binding
+
+    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
+        """Raises TransportError if the system has no thread left."""
+        super().__init__(loop, own, bus)
+        self.pollers = PollerPool()
+        self._io = ChannelIO(self.manager, own.name, loop.log)
+
+    def connect(
+        self, node: str, port: object, timeout: float, *, retry: bool, wait: bool
+    ) -> Channel:
+        """Do what `Bus.connect` promises."""
+        channel, call = self._make_call(node, port, timeout, retry=retry)
+        try:
+            self.manager.post(lambda: self.manager.connector.begin(call))
+            if wait:
+                channel.wait_until_open()
+        except ChannelError:
+            raise
+        except BaseException:  # a signal's handler raised: nobody will get this channel
+            channel.close(0.0)
+            raise
+        return channel
+
+    def close(self, deadline: float) -> None:
+        """Close all channels, and let their handlers finish."""
+        self._io.close(deadline)
+        self.pollers.close()
+        if not self.loop.workers.are_current():
+            for channel in tuple(self.manager.busy):
+                assert isinstance(channel, Channel)
+                channel.wait_until_handled(deadline)
+
+    def cut_off(self) -> None:
+        self.manager.cut_off()
+        self._io.cut_off()
+        self.pollers.close()

@@ -61,6 +61,7 @@ class _Outcome(NamedTuple):
 class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
+    takes_async_handlers = False
     workers: ThreadPool
     lock: threading.Lock
 
@@ -232,7 +233,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             timer_at = node.timer_at()
             self.tends_at = math.inf if timer_at is None else timer_at
         if has_moved and self.channels is not None:
-            self.channels.follow_addresses()
+            self.channels.manager.listener.follow_addresses()
         if outcome.has_turn:
             outgoing.send(0.0)
         if outcome.deliveries:

@@ -49,10 +49,8 @@ class Subscription(BaseSubscription[V_co]):
     """
 
     def __init__(self, options: SubscribeOptions, loop: Loop, bus: object) -> None:
-        """Raises ConfigError; TransportError if there is a handler and no worker can be started."""
+        """Raises ConfigError."""
         super().__init__(options, loop, bus)
-        if options.handler is not None:
-            loop.workers.start_workers()
         self._schedule = loop.workers.schedule
         self._will_wait = loop.workers.will_wait  # to be called before waiting for messages
         self._lock = threading.Lock()

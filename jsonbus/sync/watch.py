@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.frontend.limits import BATCH_MAX
-from jsonbus.frontend.watch import BaseWatch, E, EventHandler, Subject
+from jsonbus.frontend.watch import BaseWatch, E
 
 if TYPE_CHECKING:
-    from jsonbus.sync.loop import Loop
+    pass
 
 
 class Watch(BaseWatch[E]):
@@ -16,13 +16,6 @@ class Watch(BaseWatch[E]):
 
     #: Events are rare, so waking a worker for each is cheap enough.
     is_quick = False
-
-    def __init__(
-        self, subject: Subject[E], handler: EventHandler[E], loop: Loop, bus: object
-    ) -> None:
-        """Raises TransportError if no worker can be started."""
-        super().__init__(subject, handler, loop, bus)
-        loop.workers.start_workers()
 
     def run_handler(self, batch: Any = None) -> bool:
         """Handle some events; True if there are more. Only in the thread that has the watch."""

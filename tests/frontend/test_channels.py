@@ -139,11 +139,11 @@ def test_the_one_that_is_silent_for_longest_makes_room_for_others(
     binding = bus.bind("p")
     with ExitStack() as stack:
         silent = [stack.enter_context(call(bus)) for _ in range(3)]
-        assert wait_until(lambda: len(manager_of(bus).listener._strangers) == 3)
+        assert wait_until(lambda: len(manager_of(bus).listener._unidentified) == 3)
         with join(bus, "p"):
             assert silent[0].is_ended()
             binding.accept(LONG_S)
-        assert len(manager_of(bus).listener._strangers) == 2
+        assert len(manager_of(bus).listener._unidentified) == 2
     assert wait_until(lambda: bus.stats()["channel_connections_dropped"] == 3)
 
 
@@ -167,7 +167,7 @@ def test_a_listener_follows_the_addresses_of_the_bus(bus: jsonbus.Bus) -> None:
     place = manager.listener.own_place()
     assert place[0] == "127.0.0.1"
     addresses = ["127.0.0.2"]
-    manager.listener._addresses = lambda: addresses
+    bus._loop.addresses = lambda: addresses
     manager.listener.follow_addresses()
     assert wait_until(lambda: manager.listener.own_place() == ("127.0.0.2", place[1]))
     join(bus, "p").close()

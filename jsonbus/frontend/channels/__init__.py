@@ -9,7 +9,7 @@ The files, in the order in which a channel meets them:
 
 - `channels.py`: what `bind` and `connect` of a bus do.
 - `connector.py`: one attempt per `connect`: find the node, dial it, greet it, perhaps retry.
-- `listener.py`: the listening sockets, callers that have not said what they want, bound ports.
+- `listener.py`: the listening sockets, connections without a hello yet, bound ports.
 - `binding.py`: a bound port, and the channels that wait to be accepted.
 - `manager.py`: all connections; what to read, what to write, timers, the memory budget.
 - `connection.py`: one TCP connection and its end of the channel: bytes in and out.

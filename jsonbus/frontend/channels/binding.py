@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from jsonbus.core.channel.limits import ACCEPT_MAX
 from jsonbus.errors import ChannelTimeoutError, ClosedError, LocalError
 from jsonbus.frontend.channels.channel import ACCEPT, BaseChannel, Handler
-from jsonbus.frontend.lifetime import forked_error
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channels import BaseChannels
@@ -25,12 +24,7 @@ class BaseBinding(ABC, Generic[C]):
     """
 
     def __init__(
-        self,
-        port: str,
-        on_accept: Handler | None,
-        *,
-        exclusive: bool,
-        channels: BaseChannels[C, Any],
+        self, channels: BaseChannels[C, Any], port: str, on_accept: Handler | None, exclusive: bool
     ) -> None:
         self._port = port
         self._on_accept = on_accept
@@ -65,7 +59,7 @@ class BaseBinding(ABC, Generic[C]):
         """Take no more channels. Accepted ones stay open; waiting ones are closed. Idempotent."""
         if self._is_closed or self._manager.is_cut_off:
             return
-        self._channels.check_thread()
+        self._channels.loop.check_here()
         with self._lock:
             if self._is_closed:
                 return
@@ -91,7 +85,7 @@ class BaseBinding(ABC, Generic[C]):
         return len(self._waiting) < ACCEPT_MAX
 
     def make_channel(self, who: str, lock: threading.Lock) -> C:
-        """Return a channel to that caller, about to open."""
+        """Return a channel to that node, about to open."""
         return self._channels.make_channel(self._port, who, lock)
 
     def offer(self, channel: BaseChannel) -> None:
@@ -126,9 +120,7 @@ class BaseBinding(ABC, Generic[C]):
         """Raise unless `accept` may be called."""
         if self._on_accept is not None:
             raise LocalError(f"port {self._port!r} has a handler that accepts its channels")
-        if self._manager.is_cut_off:
-            raise forked_error()
-        self._channels.check_thread()
+        self._channels.loop.check_here()
 
     def _closed_error(self) -> ClosedError:
         return ClosedError(f"the binding of port {self._port!r} is closed")

@@ -21,8 +21,6 @@ from jsonbus.core.channel.end import CLOSED, CLOSING, OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.wire import BYTES, JSON, SKIPPED, FrameItem
 from jsonbus.core.wire import codec
 from jsonbus.errors import ChannelClosedError, ChannelError, LocalError, MessageTooLargeError
-from jsonbus.frontend.checks import check_handler
-from jsonbus.frontend.lifetime import forked_error
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channels import BaseChannels
@@ -49,7 +47,8 @@ class BaseChannel(ABC):
         self._who = who  # what was connected to, until the other node has said its name
         self._channels = channels  # which keep the bus alive
         self._manager = channels.manager
-        self._log = channels.log
+        self._log = channels.loop.log
+        self._check_here = channels.loop.check_here  # raises in a wrong process, thread or loop
         self._connection: Connection | None = None
         self._end: ChannelEnd | None = None
         self._failure: ChannelError | None = None  # why it never opened
@@ -131,8 +130,7 @@ class BaseChannel(ABC):
 
     def handle(self, event: str, handler: H) -> H:
         """Set the handler of one kind of event. Lock not held."""
-        check_handler(handler, may_be_async=self._channels.takes_async_handlers)
-        self._check_here()
+        self._channels.loop.prepare_handler(handler)
         with self.lock:
             if event in self._handlers:
                 raise LocalError(f"this channel has a handler for {event} already")
@@ -153,7 +151,7 @@ class BaseChannel(ABC):
             with self.lock:
                 is_due = self._claim_handlers()
             if is_due:
-                self._channels.schedule(self)
+                self._channels.loop.workers.schedule(self)
 
     def _claim_handlers(self) -> bool:
         """Return whether the caller has to schedule the handlers; then nobody else does."""
@@ -352,11 +350,6 @@ class BaseChannel(ABC):
         self._check_here()
         if self._end is None or self._end.state != OPEN:
             raise self._closed_error()
-
-    def _check_here(self) -> None:
-        """Raise if this is a forked child: the thread that held the lock may not exist here."""
-        if self._manager.is_cut_off:
-            raise forked_error()
 
     def _check_unhandled(self) -> None:
         if MESSAGE in self._handlers:

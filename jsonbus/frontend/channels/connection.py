@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -27,51 +29,32 @@ DIRECT_PAUSE_S = 1.0
 PIECES_MAX = 64
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """A TCP connection with its channel end.
 
     `lock` guards `end`. With threads it is the channel's lock; in an event loop nobody contends.
     """
 
-    __slots__ = (
-        "call",
-        "channel",
-        "direct_from",
-        "end",
-        "interest",
-        "is_answer",
-        "is_dialing",
-        "is_direct_read_wanted",
-        "is_dropped",
-        "is_read_directly",
-        "is_requested",
-        "lock",
-        "polled_at",
-        "pollers",
-        "tcp",
-        "timer_at",
-    )
-
-    def __init__(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> None:
-        self.tcp = tcp
-        self.end = end
-        self.lock = lock
-        #: The channel it carries; None until the caller has said what it wants.
-        self.channel: BaseChannel | None = None
-        #: The call of `connect` it was dialed for, until it carries a channel.
-        self.call: Call | None = None
-        self.is_answer = False  # another node called, and was welcomed
-        self.is_dialing = False
-        self.is_dropped = False  # closed, and its traffic is counted
-        self.is_requested = False  # the manager was asked to look at it
-        # Direct reading (sync/direct_receive.py); all under the lock.
-        self.is_read_directly = False  # by threads that wait for messages, not by ChannelIO
-        self.is_direct_read_wanted = False
-        self.direct_from = 0.0  # no direct reading before this time
-        self.pollers = 0  # threads that poll it now
-        self.polled_at = 0.0  # when a thread last finished polling
-        self.interest = (False, False)  # in reading, in writing: what ChannelIO watches for
-        self.timer_at = float("inf")  # when the manager looks at it next
+    tcp: TcpConnection
+    end: ChannelEnd
+    lock: threading.Lock
+    #: The channel it carries; None until the other node has said what it wants.
+    channel: BaseChannel | None = None
+    #: The call of `connect` it was dialed for, until it carries a channel.
+    call: Call | None = None
+    is_answer: bool = False  # another node connected, and was welcomed
+    is_dialing: bool = False
+    is_dropped: bool = False  # closed, and its traffic is counted
+    is_requested: bool = False  # the manager was asked to look at it
+    # Direct reading (sync/direct_receive.py); all under the lock.
+    is_read_directly: bool = False  # by threads that wait for messages, not by ChannelIO
+    is_direct_read_wanted: bool = False
+    direct_from: float = 0.0  # no direct reading before this time
+    pollers: int = 0  # threads that poll it now
+    polled_at: float = 0.0  # when a thread last finished polling
+    interest: tuple[bool, bool] = (False, False)  # in reading, writing: what ChannelIO watches for
+    timer_at: float = math.inf  # when the manager looks at it next
 
     def read(self, buffer: memoryview) -> None:
         """Read what the connection has, at most a buffer full. Lock not held."""

@@ -7,93 +7,45 @@ Connector does it. Everything here belongs to ChannelIO.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.channel.connecting import DIALING, DONE, Ask, Attempt, Dial, Fail
 from jsonbus.core.channel.end import ChannelEnd
 from jsonbus.core.channel.ports import make_hello
 from jsonbus.core.membership.directory import Place
-from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelClosedError, ChannelError, TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
-from jsonbus.frontend.lifetime import closed_error
-from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import dial
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.connection import Connection
     from jsonbus.frontend.channels.manager import ChannelManager
-
-T = TypeVar("T")
-
-
-class NodeLoop(Protocol):
-    """The part of a bus's loop that channels use."""
-
-    @property
-    def log(self) -> BusLog: ...
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    def addresses(self) -> list[str]:
-        """Return the addresses by which the node is on the bus."""
-
-    def call(self, act: Callable[[Node, float], T]) -> T:
-        """Do something with the node, then send and deliver what that causes."""
-
-    def look(self, see: Callable[[Node, float], T]) -> T:
-        """Ask the node something that changes nothing."""
+    from jsonbus.frontend.loop import BaseLoop
 
 
-class NodeAccess:
-    """What channels ask of the bus's node."""
-
-    def __init__(self, loop: NodeLoop) -> None:
-        self._loop = loop
-
-    def find(self, who: str) -> list[Place]:
-        return self._loop.look(lambda node, now: node.directory.find(who, now))
-
-    def ask(self, who: str) -> None:
-        self._loop.call(lambda node, now: node.directory.ask(who, now))
-
-    def start_lookup(self) -> None:
-        self._loop.look(lambda node, now: node.directory.start_lookup())
-
-    def stop_lookup(self) -> None:
-        self._loop.look(lambda node, now: node.directory.stop_lookup())
-
-    def set_port(self, port: int) -> None:
-        """Announce the TCP port of this node. Raises ClosedError."""
-        if self._loop.is_closed:
-            raise closed_error()
-        self._loop.call(lambda node, now: node.directory.set_channel_port(port, now))
-
-
+@dataclass(slots=True, eq=False)
 class Call:
     """One call of `connect`: its attempt, its future channel, and the connection dialed last."""
 
-    __slots__ = ("attempt", "channel", "connection", "timer_at", "who")
-
-    def __init__(self, who: str, attempt: Attempt, channel: BaseChannel) -> None:
-        self.who = who
-        self.attempt = attempt
-        self.channel = channel
-        self.connection: Connection | None = None
-        self.timer_at = math.inf
+    who: str
+    attempt: Attempt
+    channel: BaseChannel
+    connection: Connection | None = None
+    timer_at: float = math.inf
 
 
 class Connector:
     """All calls of one bus that have not ended."""
 
-    def __init__(self, manager: ChannelManager, own: NodeSettings, node: NodeAccess) -> None:
+    def __init__(
+        self, manager: ChannelManager, loop: BaseLoop[Any, Any], own: NodeSettings
+    ) -> None:
         self._manager = manager
+        self._loop = loop
         self._own = own
-        self._node = node
         self._calls: set[Call] = set()
 
     @property
@@ -106,7 +58,7 @@ class Connector:
             call.channel.failed(_closed_error(call))
             return
         self._calls.add(call)
-        self._node.start_lookup()
+        self._loop.look(lambda node, now: node.directory.start_lookup())
         self.advance(call)
 
     def look(self) -> None:
@@ -121,7 +73,7 @@ class Connector:
             now = monotonic()
             match call.attempt.step(self._find(call), now):
                 case Ask(who):
-                    self._node.ask(who)
+                    self._ask(who)
                 case Dial(place):
                     self._dial(call, place)
                 case Fail(error):
@@ -167,8 +119,11 @@ class Connector:
         for call in tuple(self._calls):
             self._fail(call, _closed_error(call))
 
+    def _ask(self, who: str) -> None:
+        self._loop.call(lambda node, now: node.directory.ask(who, now))
+
     def _find(self, call: Call) -> list[Place]:
-        places = self._node.find(call.who)
+        places = self._loop.look(lambda node, now: node.directory.find(call.who, now))
         own = self._manager.listener.own_place()
         if own is None:
             return places
@@ -203,7 +158,7 @@ class Connector:
     def _end(self, call: Call) -> None:
         self._calls.discard(call)
         if not self._manager.is_closing:  # else the node is about to close, and may not be asked
-            self._node.stop_lookup()
+            self._loop.look(lambda node, now: node.directory.stop_lookup())
 
 
 def _closed_error(call: Call) -> ChannelClosedError:

@@ -29,9 +29,9 @@ class ChannelCounters:
     def __init__(self) -> None:
         self.opened = 0  # channels, by either side
         self.lost = 0  # channels that neither side closed on purpose
-        self.refused_here = 0  # callers
+        self.refused_here = 0  # channels that other nodes wanted
         self.refused_there = 0  # attempts of this bus that failed
-        self.strangers = 0  # connections that never said hello, or were too many
+        self.unidentified = 0  # connections that never said hello, or were too many
         self.past = Traffic()  # of channels that have ended
 
     def add_discarded(self, count: int) -> None:
@@ -48,7 +48,7 @@ def channel_figures(
         "channels_lost": counters.lost,
         "channels_refused": counters.refused_here,
         "channel_attempts_failed": counters.refused_there,
-        "channel_connections_dropped": counters.strangers,
+        "channel_connections_dropped": counters.unidentified,
         "channel_messages_sent": traffic.sent,
         "channel_messages_received": traffic.received,
         "channel_bytes_sent": traffic.bytes_sent,

@@ -1,4 +1,4 @@
-"""Take connections of other nodes: listening sockets, unidentified callers, bound ports.
+"""Take connections of other nodes: listening sockets, nodes that have not said hello, ports.
 
 A part of the manager (manager.py). Methods not marked "any thread" belong to ChannelIO.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import socket
 import threading
-from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +19,14 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.binding import BaseBinding
 from jsonbus.frontend.channels.connection import Connection
-from jsonbus.frontend.channels.connector import NodeAccess
 from jsonbus.frontend.lifetime import closed_error
-from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import TcpListener
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.manager import ChannelManager
+    from jsonbus.frontend.loop import BaseLoop
 
-#: Connections accepted in one go: many callers at once must not delay the reading of channels.
+#: Connections accepted in one go: many at once must not delay the reading of channels.
 ACCEPT_AT_ONCE = 64
 
 #: The pause after the system had no room for more connections.
@@ -39,21 +37,15 @@ class Listener:
     """Listens on the addresses by which the node is on the bus, once a port is bound."""
 
     def __init__(
-        self,
-        manager: ChannelManager,
-        own: NodeSettings,
-        node: NodeAccess,
-        addresses: Callable[[], Collection[str]],
-        log: BusLog,
+        self, manager: ChannelManager, loop: BaseLoop[Any, Any], own: NodeSettings
     ) -> None:
         self._manager = manager
-        self._node = node
-        self._addresses = addresses
-        self._log = log
+        self._loop = loop
+        self._log = loop.log
         self._ports: Ports[BaseBinding[Any]] = Ports(own)
         self._ports_lock = threading.Lock()
         self._tcp: TcpListener | None = None
-        self._strangers: dict[Connection, None] = {}  # callers that have not said hello yet
+        self._unidentified: dict[Connection, None] = {}  # no hello came yet, oldest first
         #: When to listen again, after the system had no room.
         self.listens_at = math.inf
 
@@ -68,12 +60,15 @@ class Listener:
             try:
                 is_first = self._tcp is None
                 if self._tcp is None:
-                    self._tcp = TcpListener(self._addresses())
+                    self._tcp = TcpListener(self._loop.addresses())
             except TransportError:
                 self._ports.unbind(port)
                 raise
         if is_first:
-            self._node.set_port(self._tcp.port)
+            if self._loop.is_closed:
+                raise closed_error()
+            port_number = self._tcp.port
+            self._loop.call(lambda node, now: node.directory.set_channel_port(port_number, now))
             self._manager.post(self.listen)
 
     def unbind(self, port: str) -> None:
@@ -109,19 +104,21 @@ class Listener:
                 return
             if tcp_connection is None:
                 return
-            if len(self._strangers) >= STRANGERS_MAX:
-                # Drop the one that has been silent for longest: real callers say hello at once.
-                self._manager.drop(next(iter(self._strangers)), "too many connections said nothing")
+            if len(self._unidentified) >= STRANGERS_MAX:
+                # Drop the one that has been silent for longest: real nodes say hello at once.
+                self._manager.drop(
+                    next(iter(self._unidentified)), "too many connections said nothing"
+                )
             connection = self._manager.add(
                 tcp_connection, ChannelEnd(MESSAGE_BYTES_MAX, monotonic()), threading.Lock()
             )
-            self._strangers[connection] = None
+            self._unidentified[connection] = None
             self._manager.update(connection)
 
     def greet(self, connection: Connection) -> None:
-        """Answer a caller that has said hello."""
+        """Answer a node that has said hello: open a channel, or refuse it."""
         hello = connection.end.hello
-        if connection not in self._strangers or hello is None or connection.end.state != OPENING:
+        if connection not in self._unidentified or hello is None or connection.end.state != OPENING:
             return
         with self._ports_lock:
             judgement: BaseBinding[Any] | Refusal = self._ports.judge(hello)
@@ -129,7 +126,7 @@ class Listener:
                 judgement = self._ports.make_busy()
             if not isinstance(judgement, Refusal):
                 self._ports.opened(hello.port)
-        del self._strangers[connection]
+        del self._unidentified[connection]
         if isinstance(judgement, Refusal):
             self._manager.counters.refused_here += 1
             connection.end.refuse(judgement)
@@ -145,12 +142,12 @@ class Listener:
         judgement.offer(channel)
 
     def forget(self, connection: Connection) -> None:
-        """Forget a connection that ended. An exclusive port may be free again."""
+        """Forget a connection that ended: an exclusive port may be free again."""
         if connection.is_answer and connection.channel is not None:
             with self._ports_lock:
                 self._ports.closed(connection.channel.port)
-        if self._strangers.pop(connection, connection) is None:
-            self._manager.counters.strangers += 1
+        if self._unidentified.pop(connection, connection) is None:
+            self._manager.counters.unidentified += 1
 
     def listen(self) -> None:
         """Watch the listening sockets."""
@@ -162,7 +159,7 @@ class Listener:
     def _follow(self) -> None:
         if self._tcp is None or self._manager.is_closing:
             return
-        stale, failures = self._tcp.follow(self._addresses())
+        stale, failures = self._tcp.follow(self._loop.addresses())
         for sock in stale:
             self._manager.watcher.forget(sock)
             sock.close()

@@ -1,4 +1,4 @@
-"""All channels of one bus: watch connections, answer callers, call other nodes.
+"""All channels of one bus: watches their connections, and decides what to read and write.
 
 One object, *ChannelIO*, runs everything here that is not marked "any thread": the thread of
 sync/channel_io.py, or the event loop (aio/channel_io.py). It calls `readable`, `writable` and
@@ -21,9 +21,9 @@ import math
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jsonbus.core.channel.budget import Budget
 from jsonbus.core.channel.end import OPEN, OPENING, ChannelEnd
@@ -32,11 +32,13 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.frontend.channels.connection import Connection
-from jsonbus.frontend.channels.connector import Call, Connector, NodeAccess
+from jsonbus.frontend.channels.connector import Call, Connector
 from jsonbus.frontend.channels.counters import ChannelCounters, channel_figures
 from jsonbus.frontend.channels.listener import Listener
-from jsonbus.frontend.log import BusLog
 from jsonbus.transport.tcp import TcpConnection
+
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
 
 #: Read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
@@ -66,19 +68,13 @@ class ChannelManager:
     #: The largest message that this node takes.
     bytes_max = MESSAGE_BYTES_MAX
 
-    def __init__(
-        self,
-        own: NodeSettings,
-        node: NodeAccess,
-        addresses: Callable[[], Collection[str]],
-        log: BusLog,
-    ) -> None:
-        self._log = log
+    def __init__(self, loop: BaseLoop[Any, Any], own: NodeSettings) -> None:
+        self._log = loop.log
         self.watcher: Watcher
         self.counters = ChannelCounters()
         self._counters_lock = threading.Lock()
-        self.connector = Connector(self, own, node)
-        self.listener = Listener(self, own, node, addresses, log)
+        self.connector = Connector(self, loop, own)
+        self.listener = Listener(self, loop, own)
         self._connections: set[Connection] = set()
         self._budget = Budget()
         self._waiting: set[Connection] = set()  # not read until others free memory
@@ -253,7 +249,7 @@ class ChannelManager:
             self._wake_waiting()
 
     def close(self) -> None:
-        """Take no more callers, and close every channel; messages already sent are delivered."""
+        """Take no more connections and close every channel; messages already sent are delivered."""
         self.listener.close()
         self.connector.close()
         for connection in tuple(self._connections):
