@@ -29,10 +29,6 @@ def assert_no_traceback(process: Process) -> None:
         (signal.SIGHUP, ("sub", "x")),
         (signal.SIGINT, ("node", "--sub", "x")),
         (signal.SIGINT, ("serve", "x")),
-        (signal.SIGINT, ("pub", "--rate", "5", "x", "1")),
-        (signal.SIGINT, ("hz", "x")),
-        (signal.SIGINT, ("top",)),
-        (signal.SIGINT, ("channel", "listen", "--keep", "port")),
     ],
 )
 def test_a_signal_ends_a_command_that_stays(
@@ -44,6 +40,25 @@ def test_a_signal_ends_a_command_that_stays(
     process.expect_exit(0)
     assert_no_traceback(process)
     desk.wait_until(lambda: not desk.names())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pub", "--rate", "5", "x", "1"),
+        ("hz", "x"),
+        ("top",),
+        ("channel", "listen", "--keep", "port"),
+    ],
+)
+def test_ctrl_c_right_after_joining_is_the_usual_end(
+    desk: Desk, arguments: tuple[str, ...]
+) -> None:
+    process = desk.start(*arguments, "--name", "staying")
+    desk.wait_until(lambda: "staying" in desk.names())
+    process.send_signal(signal.SIGINT)
+    process.expect_exit(0)
+    assert_no_traceback(process)
 
 
 def test_ctrl_c_ends_a_request_that_is_being_served_by_a_command(desk: Desk) -> None:
