@@ -18,12 +18,14 @@ import re
 from collections.abc import Callable
 from urllib.parse import parse_qs, urlencode
 
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..http.access import RIGHTS, Access
-from ..http.answers import Answer, refuse, send_answer
+from ..http.answers import NO_SNIFF, Answer, refuse, send_answer
 from ..http.endpoint import Endpoint
 from ..http.request import BodyRoom, HttpRequest, Refusal
+from .engine import malformed
 from .login_page import HEADERS as LOGIN_HEADERS
 from .login_page import render_login
 from .sessions import Session, Sessions
@@ -34,6 +36,9 @@ LOGIN_BYTES_MAX = 4_096
 #: The key of the session in a request's scope.
 SESSION = "jsonbus.session"
 
+_NO_RIGHT = (
+    "This token does not carry the right to subscribe, without which there is nothing to see."
+)
 _HTML = b"text/html; charset=utf-8"
 _FILES = "/_nicegui/"
 #: The parameters that a page of NiceGUI sends when it opens its websocket.
@@ -56,7 +61,6 @@ class Auth:
         room: BodyRoom,
         node: str,
         has_room: Callable[[], bool],
-        on_malformed: Callable[[Exception], None],
         session_of: Callable[[str], Session | None],
     ) -> None:
         """`has_room` returns whether one more page may be open. `session_of` returns the
@@ -67,7 +71,6 @@ class Auth:
         self._sessions = sessions
         self._node = node
         self._has_room = has_room
-        self._on_malformed = on_malformed
         self._session_of = session_of
         # The session of all browsers if there are no tokens, because there is nothing to log in
         # with.
@@ -87,9 +90,8 @@ class Auth:
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": "log in first"})
         elif scope["method"] not in ("GET", "HEAD"):
-            await refuse(
-                send, Refusal(405, "this is a page: use GET, HEAD", {"allow": "GET, HEAD"})
-            )
+            refusal = Refusal(405, "this is a page: use GET, HEAD", {"allow": "GET, HEAD"})
+            await refuse(send, refusal)
         elif scope["path"] == "/":
             await self._serve_page(inner, receive, send, session)
         elif scope["path"].startswith(_FILES) and session is not None:
@@ -103,7 +105,7 @@ class Auth:
         try:
             await self._inside(inner, receive, send)
         except Exception as error:  # engine.io raises it for a malformed packet
-            self._on_malformed(error)
+            malformed.note(error)
             await send({"type": "websocket.close", "code": 1003})
 
     async def _serve_page(
@@ -115,10 +117,8 @@ class Auth:
         elif inner["method"] == "HEAD":  # do not build a page that nobody will see
             await send_answer(send, Answer(b"", content_type=_HTML))
         elif not self._has_room():
-            await refuse(
-                send,
-                Refusal(503, "too many pages are open: close one", {"retry-after": "60"}),
-            )
+            refusal = Refusal(503, "too many pages are open: close one", {"retry-after": "60"})
+            await refuse(send, refusal)
         else:
             await self._inside(inner, receive, _Sealed(send).send)
 
@@ -130,12 +130,7 @@ class Auth:
             fields = {}
         rights = self._access.rights_of(fields.get("token", [""])[-1].strip())
         if "subscribe" not in rights:
-            reason = (
-                "This token does not carry the right to subscribe, without which there is nothing "
-                "to see."
-                if rights
-                else "This token is wrong."
-            )
+            reason = _NO_RIGHT if rights else "This token is wrong."
             page = render_login(self._node, _place_of(request.scope), reason)
             return Answer(page, 403, content_type=_HTML, headers=LOGIN_HEADERS)
         return self._to_page(self._sessions.begin(rights), request)
@@ -152,12 +147,9 @@ class Auth:
         if request.headers.get(b"origin", b"").startswith(b"https://"):
             cookie += "; Secure"
         place = _place_of(request.scope) if key else ""
-        location = f"/?{place}" if place else "/"
-        return Answer(
-            b"",
-            303,
-            headers=((b"location", location.encode()), (b"set-cookie", cookie.encode())),
-        )
+        location = (f"/?{place}" if place else "/").encode()
+        headers = ((b"location", location), (b"set-cookie", cookie.encode()))
+        return Answer(b"", 303, headers=headers)
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
         """Return whether a websocket may be opened.
@@ -182,14 +174,7 @@ def _place_of(scope: Scope) -> str:
 
 def _key_of(scope: Scope) -> str | None:
     """Return the session key in the browser's cookie, or None."""
-    wanted = _cookie_name(scope)
-    for name, value in scope["headers"]:
-        if name == b"cookie":
-            for pair in value.decode("latin-1").split(";"):
-                found, _, key = pair.partition("=")
-                if found.strip() == wanted:
-                    return str(key.strip())
-    return None
+    return HTTPConnection(scope).cookies.get(_cookie_name(scope))
 
 
 def _cookie_name(scope: Scope) -> str:
@@ -239,15 +224,14 @@ def _page_headers(page: bytes) -> list[tuple[bytes, bytes]]:
         # Not no-referrer: a form sent under that policy has the origin "null".
         (b"referrer-policy", b"same-origin"),
         (b"cross-origin-opener-policy", b"same-origin"),
-        (b"x-content-type-options", b"nosniff"),
+        NO_SNIFF,
     ]
 
 
 def _with_nosniff(send: Send) -> Send:
     async def send_with_nosniff(message: Message) -> None:
         if message["type"] == "http.response.start":
-            nosniff = (b"x-content-type-options", b"nosniff")
-            message["headers"] = [*message.get("headers", ()), nosniff]
+            message["headers"] = [*message.get("headers", ()), NO_SNIFF]
         await send(message)
 
     return send_with_nosniff

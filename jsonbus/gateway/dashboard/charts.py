@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
@@ -20,14 +21,14 @@ SPAN_MS_MIN = 60_000
 Points = tuple[tuple[int, float], ...]
 
 
+@dataclass(frozen=True)
 class Series:
     """One line of a chart."""
 
-    def __init__(self, name: str, *, colour: str, axis: int = 0, is_filled: bool = False) -> None:
-        self.name = name
-        self.colour = colour
-        self.axis = axis
-        self.is_filled = is_filled
+    name: str
+    colour: str
+    axis: int = 0
+    is_filled: bool = False
 
     def options(self, points: Points) -> dict[str, Any]:
         options: dict[str, Any] = {
@@ -58,10 +59,9 @@ class LiveChart:
 
     def show(self, series: Sequence[tuple[Series, Points]], now: float) -> None:
         """Draw these lines, up to this moment."""
-        shown = [(each.name, each.colour, points) for each, points in series]
-        if shown == self._shown:
+        if series == self._shown:
             return
-        self._shown = shown
+        self._shown = series
         drawn = [each.options(points) for each, points in series]
         now_ms = round(now * 1000)
         oldest_ms = min((points[0][0] for _, points in series if points), default=now_ms)
@@ -110,16 +110,14 @@ class LiveChart:
                 {
                     "type": "value",
                     "name": name,
-                    "nameTextStyle": {"color": _INK, "fontSize": 11, "align": align},
+                    "nameTextStyle": {"color": _INK, "fontSize": 11, "align": position},
                     "position": position,
                     "scale": len(self._axes) == 1,
                     "splitNumber": 4,
                     "axisLabel": {"color": _INK, "fontSize": 11},
                     "splitLine": {"show": position == "left", "lineStyle": {"color": _LINE}},
                 }
-                for name, position, align in zip(
-                    self._axes, ("left", "right"), ("left", "right"), strict=False
-                )
+                for name, position in zip(self._axes, ("left", "right"), strict=False)
             ],
             "series": series,
         }

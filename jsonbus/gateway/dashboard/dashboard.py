@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from fastapi import Request
 from nicegui import Client, ui
@@ -46,27 +47,19 @@ PAGES_MAX = 50
 CONNECT_S = 10.0
 
 
+@dataclass(kw_only=True, eq=False)
 class Dashboard:
     """The dashboard of one gateway. Open it with `async with`, in the event loop of the bus."""
 
-    def __init__(
-        self,
-        *,
-        node: str,
-        observer: SurveyObserver,
-        bridges: Bridges,
-        hub: Hub,
-        subscribers: Callable[[], Sequence[SubscriberView]],
-        access: Access,
-        room: BodyRoom,
-    ) -> None:
-        self._node = node
-        self._observer = observer
-        self._bridges = bridges
-        self._hub = hub
-        self._subscribers = subscribers
-        self._access = access
-        self._room = room
+    node: str
+    observer: SurveyObserver
+    bridges: Bridges
+    hub: Hub
+    subscribers: Callable[[], Sequence[SubscriberView]]
+    access: Access
+    room: BodyRoom
+
+    def __post_init__(self) -> None:
         self._sessions = Sessions()
         self._pages: dict[str, Page] = {}
         self._rates = RateHistory()
@@ -79,12 +72,11 @@ class Dashboard:
             inside = await stack.enter_async_context(run_nicegui(self._build))
             self.auth = Auth(
                 inside,
-                access=self._access,
+                access=self.access,
                 sessions=self._sessions,
-                room=self._room,
-                node=self._node,
+                room=self.room,
+                node=self.node,
                 has_room=self._has_room,
-                on_malformed=malformed.note,
                 session_of=self._session_of,
             )
             showing = asyncio.create_task(self._run(), name="jsonbus-gateway-dashboard")
@@ -98,7 +90,7 @@ class Dashboard:
     def stats(self) -> dict[str, int]:
         return {
             "pages": len(self._pages),
-            "pages_seen": sum(1 for page in self._pages.values() if page.is_due),
+            "pages_seen": sum(page.is_due for page in self._pages.values()),
             "sessions": len(self._sessions),
             "messages_malformed": malformed.count,
         }
@@ -111,10 +103,10 @@ class Dashboard:
             client,
             request,
             session=session,
-            observer=self._observer,
-            hub=self._hub,
-            node=self._node,
-            has_logout=not self._access.is_open,
+            observer=self.observer,
+            hub=self.hub,
+            node=self.node,
+            has_logout=not self.access.is_open,
             last_snapshot=self._last_snapshot,
         )
         client.on_delete(lambda: self._pages.pop(client.id, None))
@@ -143,7 +135,7 @@ class Dashboard:
             try:
                 self._show()
                 if any(page.shows_bridges for page in self._pages.values()):
-                    await self._bridges.look()  # asks at most every two seconds, and does not wait
+                    await self.bridges.look()  # asks at most every two seconds, and does not wait
             except Exception:  # a bug must not end all pages
                 self._errors.exception("the dashboard was not updated")
             took_s = time.perf_counter() - began_at
@@ -154,7 +146,7 @@ class Dashboard:
         for page in list(self._pages.values()):
             page.check(now)
         if not any(page.is_observing for page in self._pages.values()):
-            if not self._observer.is_observing:
+            if not self.observer.is_observing:
                 self._rates.clear()
                 self._snapshot = None
             return
@@ -168,7 +160,7 @@ class Dashboard:
                 self._errors.exception("a page was not updated")
 
     def _take_snapshot(self) -> Snapshot:
-        picture = self._observer.picture()
+        picture = self.observer.picture()
         at = time.time()
         self._rates.note(picture, at)
         return Snapshot(
@@ -176,10 +168,10 @@ class Dashboard:
             at=at,
             rates=self._rates,
             topics={view.topic: view for view in picture.topics},
-            events=tuple(self._observer.events),
-            gone=self._observer.gone(),
-            subscribers=self._subscribers,
-            bridges=self._bridges.states,
+            events=tuple(self.observer.events),
+            gone=self.observer.gone(),
+            subscribers=self.subscribers,
+            bridges=self.bridges.states,
         )
 
 

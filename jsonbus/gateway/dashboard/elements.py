@@ -7,9 +7,9 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from nicegui import events, ui
 
@@ -18,14 +18,12 @@ ASSETS = Path(__file__).parent / "assets"
 #: Rows that a browser may ask for at once: twice the largest screen.
 ROWS_MAX = 300
 
-#: (key, label, figure, unit, note, class)
-Tile = tuple[str, str, str, str, str, str]
 #: (name, text, class)
 Fact = tuple[str, str, str]
-#: (key, label, figure, colour or "")
-Chip = tuple[str, str, str, str]
 #: The text, or the text and its class.
 Cell = str | tuple[str, str]
+
+T = TypeVar("T")
 
 
 class Row(NamedTuple):
@@ -36,15 +34,6 @@ class Row(NamedTuple):
     is_open: bool | None = None
     style: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "k": self.key,
-            "d": self.depth,
-            "x": self.is_open,
-            "s": self.style,
-            "c": self.cells,
-        }
-
 
 class Rows(ui.element, component=ASSETS / "rows.js"):
     """A list of any length; the browser holds only the rows in sight."""
@@ -52,64 +41,67 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
     def __init__(
         self,
         label: str,
-        columns: Sequence[tuple[str, str]],
+        columns: str,
         *,
         empty: str,
-        on_pick: Callable[[str], None],
-        on_scroll: Callable[[], None],
+        on_pick: Callable[[str], None] = lambda key: None,
+        on_scroll: Callable[[], None] = lambda: None,
         is_tree: bool = False,
     ) -> None:
-        """`on_pick` gets the key of a row that was clicked; `on_scroll` is called when other rows
-        come into sight."""
+        """`columns` are "key: title, key: title …". `on_pick` gets the key of a row that was
+        clicked; `on_scroll` is called when other rows come into sight."""
         super().__init__()
         self.first = 0
         self.count = 60
-        self._on_pick = on_pick
         self._on_scroll = on_scroll
         self._shown: object = None
-        for name, value in {
-            "columns": tuple(tuple(column) for column in columns),
-            "rows": (),
-            "first": 0,
-            "total": 0,
-            "chosen": "",
-            "empty": empty,
-            "label": label,
-            "tree": is_tree,
-        }.items():
-            self._props[name] = value
-        self.on("pick", self._pick)
+        self._props.update(
+            columns=tuple(tuple(column.split(": ")) for column in columns.split(", ")),
+            label=label,
+            tree=is_tree,
+        )
+        self._show((), 0, 0, "", empty)
+        _on_pick(self, on_pick)
         self.on("look", self._scroll)
 
     def show(
-        self, total: int, rows: Sequence[Row], *, first: int, chosen: str = "", empty: str = ""
+        self,
+        items: Sequence[T],
+        row_of: Callable[[T], Row],
+        *,
+        chosen: str = "",
+        empty: str = "",
     ) -> None:
-        """Show these rows of `total`; `first` is the number of the first one."""
-        shown = (total, tuple(rows), first, chosen, empty)
-        if shown == self._shown:
-            return
-        self._shown = shown
-        with self._props.suspend_updates():
-            self._props["rows"] = tuple(row.to_json() for row in rows)
-            self._props["first"] = first
-            self._props["total"] = total
-            self._props["chosen"] = chosen
-            if empty:
-                self._props["empty"] = empty
-        self.update()
+        """Show these items; `row_of` is called for those in sight.
 
-    def window(self, total: int) -> range:
-        """Return the numbers of the rows in sight."""
-        first = max(0, min(self.first, total - self.count))
-        return range(first, min(total, first + self.count))
+        `chosen` is the key of a row; `empty` replaces the text that is shown if there are none.
+        """
+        first = max(0, min(self.first, len(items) - self.count))
+        rows = map(row_of, items[first : first + self.count])
+        self._show(rows, first, len(items), chosen, empty)
+
+    def show_all(self, rows: Sequence[Row]) -> None:
+        """Show these rows, which are few, whether they are in sight or not."""
+        self._show(rows, 0, len(rows))
 
     def scroll_to_top(self) -> None:
         self.first = 0
         self.run_method("to_top")
 
-    def _pick(self, event: events.GenericEventArguments) -> None:
-        if isinstance(event.args, str):
-            self._on_pick(event.args)
+    def _show(
+        self, rows: Iterable[Row], first: int, total: int, chosen: str = "", empty: str = ""
+    ) -> None:
+        # NiceGUI writes plain tuples as JSON, but none with names.
+        shown: dict[str, Any] = {
+            "rows": tuple(map(tuple, rows)),
+            "first": first,
+            "total": total,
+            "chosen": chosen,
+            "empty": empty or self._props["empty"],
+        }
+        if shown != self._shown:
+            self._shown = shown
+            self._props.update(shown)
 
     def _scroll(self, event: events.GenericEventArguments) -> None:
         match event.args:
@@ -118,43 +110,33 @@ class Rows(ui.element, component=ASSETS / "rows.js"):
                 self._on_scroll()
 
 
-class Tiles(ui.element, component=ASSETS / "tiles.js"):
-    """Figures in large type."""
+class _Items(ui.element):
+    """Shows tuples of texts."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._props["tiles"] = ()
+        self._props["items"] = ()
 
-    def show(self, tiles: Sequence[Tile]) -> None:
-        _set(self, "tiles", tuple(tiles))
-
-
-class Facts(ui.element, component=ASSETS / "facts.js"):
-    """Names and values in two columns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._props["facts"] = ()
-
-    def show(self, facts: Sequence[Fact]) -> None:
-        _set(self, "facts", tuple(facts))
+    def show(self, items: Iterable[tuple[str, ...]]) -> None:
+        shown = tuple(items)
+        if self._props["items"] != shown:
+            self._props["items"] = shown
 
 
-class Chips(ui.element, component=ASSETS / "chips.js"):
-    """Items that can be switched on and off."""
+class Tiles(_Items, component=ASSETS / "tiles.js"):
+    """Figures in large type: (key, label, figure, unit, note, class)."""
+
+
+class Facts(_Items, component=ASSETS / "facts.js"):
+    """Names and values in two columns: (name, text, class)."""
+
+
+class Chips(_Items, component=ASSETS / "chips.js"):
+    """Items that can be switched on and off: (key, label, figure, colour or "")."""
 
     def __init__(self, on_pick: Callable[[str], None]) -> None:
         super().__init__()
-        self._props["chips"] = ()
-        self._on_pick = on_pick
-        self.on("pick", self._pick)
-
-    def show(self, chips: Sequence[Chip]) -> None:
-        _set(self, "chips", tuple(chips))
-
-    def _pick(self, event: events.GenericEventArguments) -> None:
-        if isinstance(event.args, str):
-            self._on_pick(event.args)
+        _on_pick(self, on_pick)
 
 
 class Shell(ui.element, component=ASSETS / "shell.js"):
@@ -163,13 +145,44 @@ class Shell(ui.element, component=ASSETS / "shell.js"):
     def __init__(self, on_visible: Callable[[bool], None]) -> None:
         """`on_visible` is called when the browser shows or hides the page."""
         super().__init__()
-        self._on_visible = on_visible
-        self.on("visible", self._note)
-
-    def _note(self, event: events.GenericEventArguments) -> None:
-        self._on_visible(event.args is True)
+        self.on("visible", lambda event: on_visible(event.args is True))
 
 
-def _set(element: ui.element, name: str, value: object) -> None:
-    if element._props[name] != value:
-        element._props[name] = value
+def card(classes: str = "") -> ui.element:
+    return ui.element("section").classes(f"card {classes}")
+
+
+def block(classes: str) -> ui.element:
+    return ui.element("div").classes(classes)
+
+
+def card_head(title: str, note: str) -> None:
+    with block("card-head"):
+        ui.label(title).classes("card-title")
+        ui.label(note).classes("card-note")
+
+
+def detail_head(on_close: Callable[[], None]) -> ui.label:
+    """Make the head of a detail, with a button that closes it; return its title."""
+    with block("card-head"):
+        title = ui.label("").classes("card-title topic-title")
+        button = ui.button(icon="close", on_click=on_close).props("flat round dense")
+        button.props("aria-label=Close").classes("close")
+    return title
+
+
+def count_head(title: str) -> ui.label:
+    """Make the head of a list; return the label for the number of its rows."""
+    with block("toolbar"):
+        ui.label(title).classes("card-title")
+        return ui.label("").classes("count")
+
+
+def _on_pick(element: ui.element, on_pick: Callable[[str], None]) -> None:
+    """Call `on_pick` with the key that a browser sends, unless it is not a text."""
+
+    def pick(event: events.GenericEventArguments) -> None:
+        if isinstance(event.args, str):
+            on_pick(event.args)
+
+    element.on("pick", pick)

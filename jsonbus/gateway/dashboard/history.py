@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterable
 
 import jsonbus
 from jsonbus.survey import Picture
@@ -34,10 +34,10 @@ class RateHistory:
         #: (seconds since 1970, messages per second, bytes per second, not sent per second)
         self.points: deque[tuple[float, float, float, float]] = deque(maxlen=int(RATES_S))
 
-    def note(self, picture: Picture, at: float) -> bool:
-        """Add this picture if one is due; return whether it was."""
+    def note(self, picture: Picture, at: float) -> None:
+        """Add this picture if one is due."""
         if picture.at < self._next_at:
-            return False
+            return
         self._next_at = picture.at + 1.0
         if self.points and at - self.points[-1][0] > PAUSE_S:
             self.points.clear()
@@ -45,7 +45,6 @@ class RateHistory:
             self.points.popleft()
         overview = picture.overview
         self.points.append((at, overview.rate, overview.bytes_per_s, overview.suppressed_per_s))
-        return True
 
     def clear(self) -> None:
         self.points.clear()
@@ -55,8 +54,7 @@ class RateHistory:
 class Trace:
     """The numbers of one topic, at the chosen paths."""
 
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
+    def __init__(self) -> None:
         self._drawn = 0
         self._series: dict[Path, deque[Point]] = {}
 
@@ -110,10 +108,6 @@ def _add(points: deque[Point], at: float, number: float) -> None:
     points[-2], points[-1] = sorted((low, high))
 
 
-def to_milliseconds(points: list[Point]) -> tuple[tuple[int, float], ...]:
+def to_milliseconds(points: Iterable[Point]) -> tuple[tuple[int, float], ...]:
     """Return the points as charts need them, with numbers rounded to the visible precision."""
-    return tuple((round(at * 1000), _round(number)) for at, number in points)
-
-
-def _round(number: float) -> Any:
-    return float(f"{number:.7g}")
+    return tuple((round(at * 1000), float(f"{number:.7g}")) for at, number in points)

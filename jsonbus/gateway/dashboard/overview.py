@@ -4,16 +4,17 @@ joined and left."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nicegui import ui
 
+import jsonbus
 from jsonbus.survey import Overview
 
 from .charts import COLOURS, LiveChart, Series
-from .elements import Row, Rows, Tile, Tiles
+from .elements import Row, Rows, Tiles, block, card, card_head
 from .history import RATES_S, to_milliseconds
-from .snapshot import Snapshot, busiest_first
+from .snapshot import Snapshot, Tab, busiest_first
 from .texts import (
     clean,
     say_ago,
@@ -29,135 +30,95 @@ BUSIEST = 8
 EVENTS = 50
 
 _EVENT_STYLES = {"joined": "good", "left": "soft", "expired": "bad"}
-_MESSAGES = Series("messages/s", colour=COLOURS[0], is_filled=True)
-_SUPPRESSED = Series("not sent/s", colour=COLOURS[2])
-_BYTES = Series("kB/s", colour=COLOURS[1], axis=1)
+_MESSAGES = Series("messages/s", COLOURS[0], is_filled=True)
+_SUPPRESSED = Series("not sent/s", COLOURS[2])
+_BYTES = Series("kB/s", COLOURS[1], axis=1)
 
 
-class OverviewTab:
+class OverviewTab(Tab):
     """The tab Overview."""
 
     def __init__(self, on_topic: Callable[[str], None], on_nodes: Callable[[], None]) -> None:
         self._tiles = Tiles()
-        with ui.element("section").classes("card"):
-            with ui.element("div").classes("card-head"):
-                ui.label("Traffic").classes("card-title")
-                ui.label("the last five minutes, as this gateway hears it").classes("card-note")
+        with card():
+            card_head("Traffic", "the last five minutes, as this gateway hears it")
             self._chart = LiveChart(RATES_S, ("messages/s", "kB/s"))
-            with ui.element("div").classes("legend"):
+            with block("legend"):
                 for series in (_MESSAGES, _SUPPRESSED, _BYTES):
                     with ui.element("span"):
                         ui.element("i").style(f"background: {series.colour}")
                         ui.label(series.name)
-        with ui.element("div").classes("pair"):
-            with ui.element("section").classes("card"):
+        with block("pair"):
+            with card():
                 ui.label("Busiest topics").classes("card-title")
                 self._busiest = Rows(
                     "Busiest topics",
-                    (("name", "Topic"), ("value", "Value"), ("rate", "per s")),
+                    "name: Topic, value: Value, rate: per s",
                     empty="No messages at the moment.",
                     on_pick=on_topic,
-                    on_scroll=lambda: None,
                 ).classes("busiest is-short")
-            with ui.element("section").classes("card"):
+            with card():
                 ui.label("Nodes joining and leaving").classes("card-title")
                 self._events = Rows(
                     "Nodes joining and leaving",
-                    (("name", "Node"), ("kind", ""), ("when", "at")),
+                    "name: Node, kind: , when: at",
                     empty="No node has joined or left since observation began.",
                     on_pick=lambda _: on_nodes(),
-                    on_scroll=lambda: None,
                 ).classes("events is-short")
 
     def show(self, snapshot: Snapshot) -> None:
-        self._tiles.show(_tiles(snapshot.picture.overview, snapshot))
-        self._show_chart(snapshot)
+        self._tiles.show(_tiles(snapshot))
+        points = snapshot.rates.points
+        self._chart.show(
+            [
+                (_MESSAGES, to_milliseconds((at, rate) for at, rate, _, _ in points)),
+                (_SUPPRESSED, to_milliseconds((at, rate) for at, _, _, rate in points)),
+                (_BYTES, to_milliseconds((at, rate / 1e3) for at, _, rate, _ in points)),
+            ],
+            snapshot.at,
+        )
         busiest = heapq.nsmallest(BUSIEST, snapshot.picture.topics, key=busiest_first)
         rows = [
             Row(view.topic, (clean(view.topic), shorten(view.value, 80), show_rate(view.rate)))
             for view in busiest
             if view.rate > 0
         ]
-        self._busiest.show(len(rows), rows, first=0)
-        events = list(snapshot.events)[: -EVENTS - 1 : -1]
-        rows = [
-            Row(
-                f"{event.node} {event.kind} {event.at}",
-                (clean(event.name), (event.kind, _EVENT_STYLES[event.kind]), show_time(event.at)),
-            )
-            for event in events
-        ]
-        self._events.show(len(rows), rows, first=0)
-
-    def close(self) -> None: ...
-
-    def _show_chart(self, snapshot: Snapshot) -> None:
-        points = list(snapshot.rates.points)
-        self._chart.show(
-            [
-                (_MESSAGES, to_milliseconds([(at, rate) for at, rate, _, _ in points])),
-                (_SUPPRESSED, to_milliseconds([(at, rate) for at, _, _, rate in points])),
-                (_BYTES, to_milliseconds([(at, rate / 1e3) for at, _, rate, _ in points])),
-            ],
-            snapshot.at,
-        )
+        self._busiest.show_all(rows)
+        self._events.show_all([_event_row(each) for each in snapshot.events[: -EVENTS - 1 : -1]])
 
 
-def _tiles(overview: Overview, snapshot: Snapshot) -> list[Tile]:
-    telling = overview.nodes_telling
-    of_all = "" if telling == overview.nodes else f"reported by {telling} of {overview.nodes} nodes"
-    bytes_per_s, unit = show_bytes(overview.bytes_per_s).split(" ")
-    forgotten = overview.topics_forgotten
-    just_gone = [gone for gone in snapshot.gone if gone.event.kind == "expired"]
-    gone_note = (
-        f"{clean(just_gone[0].info.name)} expired {say_ago(snapshot.at - just_gone[0].event.at)}"
-        if just_gone
-        else "all are alive"
+def _event_row(event: jsonbus.NodeEvent) -> Row:
+    kind = (event.kind, _EVENT_STYLES[event.kind])
+    return Row(
+        f"{event.node} {event.kind} {event.at}", (clean(event.name), kind, show_time(event.at))
     )
-    return [
-        ("nodes", "Nodes", show_count(overview.nodes), "", gone_note, "bad" if just_gone else ""),
-        (
-            "topics",
-            "Topics",
-            show_count(overview.topics),
-            "",
-            f"{show_count(forgotten)} forgotten" if forgotten else "heard so far",
-            "",
-        ),
-        (
-            "messages",
-            "Messages",
-            show_rate(overview.rate),
-            "/s",
-            f"{show_count(overview.messages)} in all",
-            "",
-        ),
-        ("bytes", "Traffic", bytes_per_s, f"{unit}/s", f"{show_bytes(overview.bytes)} in all", ""),
-        (
-            "suppressed",
-            "Not sent",
-            show_share(overview.suppressed_share).removesuffix(" %"),
-            "%",
-            of_all or "nobody wanted it",
-            "",
-        ),
-        (
-            "loss",
-            "Lost",
-            show_share(overview.loss).removesuffix(" %"),
-            "%",
-            _loss_note(overview),
-            "bad" if overview.loss > 0.001 or overview.dropped_here else "",
-        ),
-        (
-            "repaired",
-            "Repaired",
-            show_count(overview.repaired),
-            "",
-            "sent again",
-            "",
-        ),
-    ]
+
+
+def _tiles(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
+    """Return the tiles: key, label, figure, unit, note, class."""
+    overview = snapshot.picture.overview
+    gone = next((each for each in snapshot.gone if each.event.kind == "expired"), None)
+    note, style = "all are alive", ""
+    if gone is not None:
+        note = f"{clean(gone.info.name)} expired {say_ago(snapshot.at - gone.event.at)}"
+        style = "bad"
+    yield "nodes", "Nodes", show_count(overview.nodes), "", note, style
+    forgotten = overview.topics_forgotten
+    note = f"{show_count(forgotten)} forgotten" if forgotten else "heard so far"
+    yield "topics", "Topics", show_count(overview.topics), "", note, ""
+    note = f"{show_count(overview.messages)} in all"
+    yield "messages", "Messages", show_rate(overview.rate), "/s", note, ""
+    figure, unit = show_bytes(overview.bytes_per_s).split(" ")
+    yield "bytes", "Traffic", figure, f"{unit}/s", f"{show_bytes(overview.bytes)} in all", ""
+    telling, figure = overview.nodes_telling, show_share(overview.suppressed_share)
+    note = "nobody wanted it"
+    if telling != overview.nodes:
+        note = f"reported by {telling} of {overview.nodes} nodes"
+    yield "suppressed", "Not sent", figure.removesuffix(" %"), "%", note, ""
+    figure = show_share(overview.loss).removesuffix(" %")
+    style = "bad" if overview.loss > 0.001 or overview.dropped_here else ""
+    yield "loss", "Lost", figure, "%", _loss_note(overview), style
+    yield "repaired", "Repaired", show_count(overview.repaired), "", "sent again", ""
 
 
 def _loss_note(overview: Overview) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from ..hub import Hub
 from ..metrics.survey_observer import SurveyObserver
-from .elements import ASSETS, Shell
+from .elements import ASSETS, Shell, block
 from .nodes import NodesTab
 from .overview import OverviewTab
 from .publish import PublishTab
@@ -47,14 +47,14 @@ class Page:
         self.session = session
         self._observer = observer
         self._last_snapshot = last_snapshot
-        self._is_observing = False
+        self.is_observing = False
         self._hidden_at: float | None = None
         self._topic = request.query_params.get("topic", "")
         self._makers = self._make_tabs(hub, node)
         name = request.query_params.get("tab", "")
         self._name = name if name in self._makers else "overview"
         self._tab: Tab | None = None
-        client.on_connect(self._begin)
+        client.on_connect(lambda: self._observe(True))
         client.on_disconnect(self._pause)
         client.on_delete(self.close)
         ui.add_css(_STYLE)
@@ -66,11 +66,7 @@ class Page:
     @property
     def is_due(self) -> bool:
         """Whether the page is visible."""
-        return self._is_observing and self._hidden_at is None
-
-    @property
-    def is_observing(self) -> bool:
-        return self._is_observing
+        return self.is_observing and self._hidden_at is None
 
     @property
     def shows_bridges(self) -> bool:
@@ -114,7 +110,7 @@ class Page:
 
     def _build_header(self, node: str, has_logout: bool) -> None:
         with ui.element("header").classes("top"):
-            with ui.element("div").classes("brand"):
+            with block("brand"):
                 ui.element("span").classes("logo")
                 ui.label("jsonbus").classes("brand-name")
                 ui.label(clean(node)).classes("brand-node")
@@ -123,7 +119,7 @@ class Page:
                     ui.tab(name, label=name.capitalize())
             self._tabs.classes("nav").set_value(self._name)
             self._tabs.on_value_change(self._turn)
-            with ui.element("div").classes("tools"):
+            with block("tools"):
                 Shell(self._note_visible)
                 if has_logout:
                     with ui.element("form").props("method=post action=/logout"):
@@ -135,7 +131,7 @@ class Page:
             self._tab.close()
         self._name = name
         self._body.clear()
-        with self._body, ui.element("div").classes(f"tab tab-{name}"):
+        with self._body, block(f"tab tab-{name}"):
             self._tab = self._makers[name]()
         self._refresh()
 
@@ -179,17 +175,14 @@ class Page:
             self._observe(True)
             self._refresh()
 
-    def _begin(self) -> None:
-        self._observe(True)
-
     def _pause(self) -> None:
         if not self.client.has_socket_connection:
             self._observe(False)
 
     def _observe(self, is_observing: bool) -> None:
-        if is_observing == self._is_observing or (is_observing and self.client.is_deleted):
+        if is_observing == self.is_observing or (is_observing and self.client.is_deleted):
             return
-        self._is_observing = is_observing
+        self.is_observing = is_observing
         if is_observing:
             self._observer.acquire()
         else:

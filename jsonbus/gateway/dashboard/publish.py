@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nicegui import ui
 
@@ -13,8 +12,8 @@ from jsonbus.errors import JsonBusError
 
 from ..hub import Hub, Published
 from ..values import parse_json
-from .elements import Row, Rows
-from .snapshot import Snapshot
+from .elements import Row, Rows, block, card, card_head
+from .snapshot import Snapshot, Tab
 from .texts import clean, count_out, shorten, show_time
 
 #: Results that are shown.
@@ -24,7 +23,7 @@ RESULTS_MAX = 20
 VALUE_CHARACTERS_MAX = 200_000
 
 
-class PublishTab:
+class PublishTab(Tab):
     """The tab Publish."""
 
     def __init__(self, hub: Hub, may_publish: Callable[[], bool], node: str, topic: str) -> None:
@@ -33,10 +32,8 @@ class PublishTab:
         self._may_publish = may_publish
         self._results: list[Row] = []
         self._count = 0
-        with ui.element("section").classes("card publish"):
-            with ui.element("div").classes("card-head"):
-                ui.label("Publish").classes("card-title")
-                ui.label(f"as {clean(node)}").classes("card-note")
+        with card("publish"):
+            card_head("Publish", f"as {clean(node)}")
             self._topic = ui.input(
                 "Topic", value=topic, placeholder="plant/line-1/valve", validation=_wrong_topic
             ).props("outlined dense stack-label debounce=250 maxlength=128 hide-bottom-space")
@@ -51,7 +48,7 @@ class PublishTab:
                 )
                 .classes("field")
             )
-            with ui.element("div").classes("options"):
+            with block("options"):
                 self._retain = ui.switch("Retain").props("dense")
                 ui.label("kept by this gateway for nodes that come later").classes("hint")
                 self._reliable = ui.switch("Reliable").props("dense")
@@ -60,20 +57,16 @@ class PublishTab:
             if not may_publish():
                 self._button.disable()
                 ui.label("Your token does not carry the right to publish.").classes("hint bad")
-        with ui.element("section").classes("card list"):
+        with card("list"):
             ui.label("Results").classes("card-title")
             self._rows = Rows(
                 "Results",
-                (("name", "Topic"), ("value", "Value"), ("result", "Result"), ("when", "at")),
+                "name: Topic, value: Value, result: Result, when: at",
                 empty="Nothing was published here yet.",
-                on_pick=lambda _: None,
-                on_scroll=lambda: None,
             ).classes("results")
 
     def show(self, snapshot: Snapshot) -> None:
-        self._rows.show(len(self._results), self._results, first=0)
-
-    def close(self) -> None: ...
+        self._rows.show_all(self._results)
 
     async def _publish(self) -> None:
         topic = str(self._topic.value or "").strip()
@@ -86,13 +79,10 @@ class PublishTab:
         finally:
             self._button.enable()
         self._count += 1
-        row = Row(
-            str(self._count),
-            (clean(topic), (shorten(parse_json(text), 80), "mono"), (result, style),
-             show_time(time.time())),
-        )  # fmt: skip
-        self._results = [row, *self._results[: RESULTS_MAX - 1]]
-        self._rows.show(len(self._results), self._results, first=0)
+        value = (shorten(parse_json(text), 80), "mono")
+        cells = (clean(topic), value, (result, style), show_time(time.time()))
+        self._results = [Row(str(self._count), cells), *self._results[: RESULTS_MAX - 1]]
+        self._rows.show_all(self._results)
 
     async def _send(self, topic: str, text: str) -> tuple[str, str]:
         if not self._may_publish():
@@ -108,16 +98,12 @@ class PublishTab:
 
 
 def _describe(published: Published, retain: bool) -> str:
-    parts = []
+    text = "kept: nobody wants it yet" if retain else "not sent: nobody wants it"
     if published.is_sent:
-        parts.append("sent")
-    elif retain:
-        parts.append("kept: nobody wants it yet")
-    else:
-        parts.append("not sent: nobody wants it")
+        text = "sent"
     if published.webhooks:
-        parts.append(f"stored for {count_out(published.webhooks, 'webhook')}")
-    return ", ".join(parts)
+        text += f", stored for {count_out(published.webhooks, 'webhook')}"
+    return text
 
 
 def _wrong_topic(topic: str | None) -> str | None:
@@ -130,8 +116,7 @@ def _wrong_topic(topic: str | None) -> str | None:
 
 def _wrong_value(text: str | None) -> str | None:
     try:
-        parsed: Any = parse_json(text or "")
+        parse_json(text or "")
     except ValueError as error:
         return clean(str(error))
-    del parsed
     return None

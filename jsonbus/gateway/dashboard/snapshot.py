@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import jsonbus
 from jsonbus.survey import Picture, TopicView
@@ -36,11 +36,12 @@ def busiest_first(view: TopicView) -> tuple[float, str]:
     return -(int(view.rate) if view.rate >= 10 else round(view.rate, 1)), view.topic
 
 
-class Tab(Protocol):
+class Tab(ABC):
     """One tab of a page; only the tab in front is updated."""
 
+    @abstractmethod
     def show(self, snapshot: Snapshot) -> None:
         """Update everything that has changed."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to do
         """The page is gone."""

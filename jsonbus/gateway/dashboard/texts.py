@@ -84,9 +84,9 @@ def show_time(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
-def show_number(number: float) -> str:
-    """A number of a message, in at most a dozen characters."""
-    return f"{number:.6g}"
+def show_number(number: float | None) -> str:
+    """A number of a message, in at most a dozen characters; "" if there is none."""
+    return "" if number is None else f"{number:.6g}"
 
 
 def shorten(value: Any, characters_max: int = 160) -> str:

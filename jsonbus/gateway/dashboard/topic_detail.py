@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nicegui import ui
 
@@ -10,7 +10,7 @@ from jsonbus.survey import TopicView
 
 from ..metrics.survey_observer import SurveyObserver
 from .charts import COLOURS, LiveChart, Series
-from .elements import Chip, Chips, Fact, Facts
+from .elements import Chips, Fact, Facts, block, detail_head
 from .fields import Path, find_fields, name_field
 from .history import FIELD_S, Trace, to_milliseconds
 from .snapshot import Snapshot
@@ -43,19 +43,15 @@ class TopicDetail:
         self.topic = ""
         self._observer = observer
         self._refresh = refresh
-        self._trace = Trace("")
+        self._trace = Trace()
         self._unfollow: Callable[[], None] = lambda: None
         self._chosen: list[Path] | None = None  # None: the first number in the value
         self._paths: dict[str, Path] = {}
         self._drawn_at = 0.0
-        with ui.element("div").classes("card-head"):
-            self._title = ui.label("").classes("card-title topic-title")
-            ui.button(icon="close", on_click=on_close).props(
-                "flat round dense aria-label=Close"
-            ).classes("close")
-        with ui.element("div").classes("detail-body"):
+        self._title = detail_head(on_close)
+        with block("detail-body"):
             self._facts = Facts()
-            with ui.element("div").classes("numbers") as self._numbers:
+            with block("numbers") as self._numbers:
                 self._chart = LiveChart(FIELD_S, ("",))
                 self._chips = Chips(self._pick)
             ui.label("Value").classes("label")
@@ -69,7 +65,7 @@ class TopicDetail:
         self.topic = topic
         self._chosen = None
         self._drawn_at = 0.0
-        self._trace = Trace(topic)
+        self._trace = Trace()
         self._title.set_text(clean(topic))
         if topic:
             self._unfollow = self._observer.follow(topic, self._trace.take)
@@ -83,7 +79,7 @@ class TopicDetail:
             self._value.set_text("")
             self._numbers.set_visibility(False)
             return
-        self._facts.show(_facts(view, snapshot))
+        self._facts.show(_facts(view, snapshot.at))
         if view.is_value_kept:
             self._value.set_text(write_out(view.value))
         else:
@@ -103,28 +99,22 @@ class TopicDetail:
             self._trace.take(view.message)  # to have a point at once
         chosen = self._chosen or []
         self._numbers.set_visibility(bool(fields or chosen))
-        shown = {**fields, **{path: None for path in chosen if path not in fields}}
-        self._paths = {name_field(path): path for path in list(shown)[:CHIPS_MAX]}
-        chips: list[Chip] = []
-        for name, path in self._paths.items():
-            number = fields.get(path)
-            colour = COLOURS[chosen.index(path)] if path in chosen else ""
-            chips.append((name, clean(name), "" if number is None else show_number(number), colour))
-        self._chips.show(chips)
+        shown = list(dict.fromkeys([*fields, *chosen]))
+        self._paths = {name_field(path): path for path in shown[:CHIPS_MAX]}
+        colours = dict(zip(chosen, COLOURS, strict=False))
+        self._chips.show(
+            (name, clean(name), show_number(fields.get(path)), colours.get(path, ""))
+            for name, path in self._paths.items()
+        )
         self._trace.forget(snapshot.at)
         if snapshot.at - self._drawn_at < CHART_S:
             return
         self._drawn_at = snapshot.at
-        self._chart.show(
-            [
-                (
-                    Series(clean(name_field(path)), colour=COLOURS[number]),
-                    to_milliseconds(self._trace.points(path)),
-                )
-                for number, path in enumerate(chosen)
-            ],
-            snapshot.at,
-        )
+        drawn = [
+            (Series(clean(name_field(path)), colour), to_milliseconds(self._trace.points(path)))
+            for path, colour in colours.items()
+        ]
+        self._chart.show(drawn, snapshot.at)
 
     def _pick(self, key: str) -> None:
         path = self._paths.get(key)
@@ -141,29 +131,21 @@ class TopicDetail:
         self._refresh()
 
 
-def _facts(view: TopicView, snapshot: Snapshot) -> list[Fact]:
+def _facts(view: TopicView, now: float) -> Iterator[Fact]:
     origin = view.message.origin
-    facts: list[Fact] = [
-        ("Published by", _names(view.publishers) or clean(origin.name or origin.node), ""),
-        ("Wanted by", _names(view.subscribers) or "nobody", "" if view.subscribers else "soft"),
-        ("Rate", f"{show_rate(view.rate)} /s, {show_bytes(view.bytes_per_s)}/s", ""),
-        (
-            "Heard",
-            f"{show_count(view.messages)} messages, {show_bytes(view.bytes)}; last "
-            f"{show_time(view.last_at)} ({say_ago(snapshot.at - view.last_at)})",
-            "",
-        ),
-        ("Size", show_bytes(view.size), ""),
-    ]
+    yield "Published by", _names(view.publishers) or clean(origin.name or origin.node), ""
+    yield "Wanted by", _names(view.subscribers) or "nobody", "" if view.subscribers else "soft"
+    yield "Rate", f"{show_rate(view.rate)} /s, {show_bytes(view.bytes_per_s)}/s", ""
+    last = f"{show_time(view.last_at)} ({say_ago(now - view.last_at)})"
+    heard = f"{show_count(view.messages)} messages, {show_bytes(view.bytes)}"
+    yield "Heard", f"{heard}; last {last}", ""
+    yield "Size", show_bytes(view.size), ""
     if view.loss:
-        facts.append(("Lost", f"{show_share(view.loss)} of its publishers' messages", "bad"))
+        yield "Lost", f"{show_share(view.loss)} of its publishers' messages", "bad"
     if view.duplicates or view.late:
-        facts.append(
-            ("Order", f"{show_count(view.duplicates)} twice, {show_count(view.late)} late", "")
-        )
+        yield "Order", f"{show_count(view.duplicates)} twice, {show_count(view.late)} late", ""
     if origin.is_retained:
-        facts.append(("State", "retained: published before observation began", "soft"))
-    return facts
+        yield "State", "retained: published before observation began", "soft"
 
 
 def _names(names: tuple[str, ...], shown_max: int = 12) -> str:

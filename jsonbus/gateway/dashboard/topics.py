@@ -4,14 +4,15 @@ topic."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from nicegui import events, ui
 
 from jsonbus.survey import TopicView
 
 from ..metrics.survey_observer import SurveyObserver
-from .elements import Row, Rows
-from .snapshot import Snapshot, busiest_first
+from .elements import Row, Rows, block, card
+from .snapshot import Snapshot, Tab, busiest_first
 from .texts import clean, count_out, shorten, show_ago, show_bytes, show_count, show_rate
 from .topic_detail import TopicDetail
 from .topic_tree import Branch, TopicTree, filter_topics
@@ -22,16 +23,10 @@ FIRST_ROWS = 40
 #: A topic has at most 128 characters, and so does a search.
 SEARCH_CHARACTERS_MAX = 128
 
-_COLUMNS = (
-    ("name", "Topic"),
-    ("value", "Value"),
-    ("rate", "per s"),
-    ("bytes", "B/s"),
-    ("age", "heard"),
-)
+_COLUMNS = "name: Topic, value: Value, rate: per s, bytes: B/s, age: heard"
 
 
-class TopicsTab:
+class TopicsTab(Tab):
     """The tab Topics."""
 
     def __init__(
@@ -49,9 +44,9 @@ class TopicsTab:
         self._wanted = ""
         self._order = "tree"
         self._snapshot: Snapshot | None = None
-        with ui.element("div").classes("split") as self._split:
-            with ui.element("section").classes("card list"):
-                with ui.element("div").classes("toolbar"):
+        with block("split") as self._split:
+            with card("list"):
+                with block("toolbar"):
                     ui.input(
                         placeholder="Search, or a pattern: plant/*/temp", on_change=self._search
                     ).props(
@@ -69,7 +64,7 @@ class TopicsTab:
                     on_scroll=refresh,
                     is_tree=True,
                 ).classes("topics")
-            with ui.element("section").classes("card detail"):
+            with card("detail"):
                 self._detail = TopicDetail(observer, refresh, on_close=lambda: self.choose(""))
         self.choose(topic)
 
@@ -84,41 +79,33 @@ class TopicsTab:
 
     def show(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._show_rows(snapshot)
+        of, found = len(snapshot.topics), self._show_rows(snapshot)
+        count = count_out(of, "topic")
+        self._count.set_text(f"{show_count(found)} of {count}" if self._wanted else count)
         self._detail.show(snapshot)
 
     def close(self) -> None:
         self._detail.close()
 
-    def _show_rows(self, snapshot: Snapshot) -> None:
-        total_topics = len(snapshot.topics)
+    def _show_rows(self, snapshot: Snapshot) -> int:
+        """Show the list; return the number of topics that the search found."""
+        topics = snapshot.topics
+        empty = "No topic was heard yet. Messages that somebody wants appear here."
+        if self._wanted and topics:
+            empty = f"None of {count_out(len(topics), 'topic')} matches."
+        show = partial(self._rows.show, chosen=self._detail.topic, empty=empty)
         if self._order == "rate":
-            topics = filter_topics(snapshot.topics, self._wanted)
-            views = sorted((snapshot.topics[topic] for topic in topics), key=busiest_first)
-            window = self._rows.window(len(views))
-            seen = views[window.start : window.stop]
-            rows = [_topic_row(clean(view.topic), view, snapshot) for view in seen]
-            self._show(len(views), rows, window, len(views), total_topics)
-            return
-        self._tree.update(snapshot.topics, self._wanted)
-        if self._is_fresh and snapshot.topics:
+            found = filter_topics(topics, self._wanted)
+            views = sorted((topics[topic] for topic in found), key=busiest_first)
+            show(views, lambda view: _topic_row(clean(view.topic), view, snapshot))
+            return len(views)
+        self._tree.update(topics, self._wanted)
+        if self._is_fresh and topics:
             self._is_fresh = False
             self._tree.open_first(FIRST_ROWS)
         branches = self._tree.rows()
-        window = self._rows.window(len(branches))
-        rows = [self._branch_row(each, snapshot) for each in branches[window.start : window.stop]]
-        found = total_topics
-        if self._wanted:
-            found = sum(1 for each in branches if each.is_topic)
-        self._show(len(branches), rows, window, found, total_topics)
-
-    def _show(self, total: int, rows: list[Row], window: range, found: int, of: int) -> None:
-        empty = f"None of {count_out(of, 'topic')} matches." if self._wanted and of else (
-            "No topic was heard yet. Messages that somebody wants appear here."
-        )  # fmt: skip
-        self._rows.show(total, rows, first=window.start, chosen=self._detail.topic, empty=empty)
-        count = count_out(of, "topic")
-        self._count.set_text(f"{show_count(found)} of {count}" if self._wanted else count)
+        show(branches, lambda branch: self._branch_row(branch, snapshot))
+        return sum(branch.is_topic for branch in branches)
 
     def _branch_row(self, branch: Branch, snapshot: Snapshot) -> Row:
         if not branch.branches:
@@ -171,16 +158,10 @@ def _topic_row(
         return Row("" if branch is None else branch.path, (name, "", "", "", ""), depth)
     value = shorten(view.value) if view.is_value_kept else f"{show_bytes(view.size)}, not kept"
     age_s = snapshot.at - view.last_at
+    rates = show_rate(view.rate), show_bytes(view.bytes_per_s)
     return Row(
         view.topic,
-        (
-            name,
-            (value, "mono"),
-            show_rate(view.rate),
-            show_bytes(view.bytes_per_s),
-            show_ago(age_s),
-        ),
+        (name, (value, "mono"), *rates, show_ago(age_s)),
         depth,
-        None,
-        "" if age_s < 60 else "old",
+        style="" if age_s < 60 else "old",
     )

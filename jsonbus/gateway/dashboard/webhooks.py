@@ -5,90 +5,62 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from nicegui import ui
-
 from ..metrics.bridges import BridgeReport, BridgeState
 from ..webhooks.accounts import SubscriberView
-from .elements import Row, Rows
-from .snapshot import Snapshot
+from .elements import Row, Rows, card, count_head
+from .snapshot import Snapshot, Tab
 from .texts import clean, count_out, say_ago, show_bytes, show_count
 
 _COLUMNS = (
-    ("name", "Webhook"),
-    ("url", "Address"),
-    ("topics", "Topics"),
-    ("backlog", "waiting"),
-    ("delivered", "delivered"),
-    ("dropped", "dropped"),
-    ("failed", "failed"),
-    ("error", "Last error"),
+    "name: Webhook, url: Address, topics: Topics, backlog: waiting, delivered: delivered, "
+    "dropped: dropped, failed: failed, error: Last error"
 )
 _BRIDGE_COLUMNS = (
-    ("name", "Bridge"),
-    ("url", "Address"),
-    ("rows", "recorded"),
-    ("waiting", "waiting"),
-    ("kept", "kept"),
-    ("bytes", "on disk"),
-    ("readers", "readers"),
-    ("lag", "behind"),
-    ("error", "State"),
+    "name: Bridge, url: Address, rows: recorded, waiting: waiting, kept: kept, bytes: on disk, "
+    "readers: readers, lag: behind, error: State"
 )
 
 
-class WebhooksTab:
+class WebhooksTab(Tab):
     """The tab Webhooks."""
 
     def __init__(self, refresh: Callable[[], None]) -> None:
-        with ui.element("section").classes("card list"):
-            with ui.element("div").classes("toolbar"):
-                ui.label("Webhooks").classes("card-title")
-                self._count = ui.label("").classes("count")
+        with card("list"):
+            self._count = count_head("Webhooks")
             self._rows = Rows(
                 "Webhooks",
                 _COLUMNS,
                 empty="There is no webhook. Create one with "
                 "/subscribe?topic=TOPIC&subscriberName=NAME&url=ADDRESS",
-                on_pick=lambda _: None,
                 on_scroll=refresh,
             ).classes("webhooks")
-        with ui.element("section").classes("card list"):
-            with ui.element("div").classes("toolbar"):
-                ui.label("Spark bridges").classes("card-title")
-                self._bridge_count = ui.label("").classes("count")
+        with card("list"):
+            self._bridge_count = count_head("Spark bridges")
             self._bridges = Rows(
                 "Spark bridges",
                 _BRIDGE_COLUMNS,
                 empty="There is no Spark bridge on the bus. Start one with: jsonbus bridge",
-                on_pick=lambda _: None,
                 on_scroll=refresh,
             ).classes("bridges")
 
     def show(self, snapshot: Snapshot) -> None:
         views = sorted(snapshot.subscribers(), key=lambda view: (-view.backlog, view.name))
-        window = self._rows.window(len(views))
-        rows = [_row(view, snapshot) for view in views[window.start : window.stop]]
-        self._rows.show(len(views), rows, first=window.start)
+        self._rows.show(views, lambda view: _row(view, snapshot.at))
         waiting = sum(view.backlog for view in views)
         self._count.set_text(count_out(waiting, "message waits", "messages wait") if views else "")
-        states = list(snapshot.bridges())
-        window = self._bridges.window(len(states))
-        now = time.monotonic()
-        rows = [_bridge_row(state, now) for state in states[window.start : window.stop]]
-        self._bridges.show(len(states), rows, first=window.start)
+        states, now = snapshot.bridges(), time.monotonic()
+        self._bridges.show(states, lambda state: _bridge_row(state, now))
         self._bridge_count.set_text(show_count(len(states)) if states else "")
 
-    def close(self) -> None: ...
 
-
-def _row(view: SubscriberView, snapshot: Snapshot) -> Row:
+def _row(view: SubscriberView, now: float) -> Row:
     error, style = "", ""
     if view.last_error is not None:
         error = clean(view.last_error)
         if view.last_error_at is not None:
-            error += f" ({say_ago(snapshot.at - view.last_error_at)})"
+            error += f" ({say_ago(now - view.last_error_at)})"
         if view.retry_at is not None:
-            error += f"; next try in {max(0.0, view.retry_at - snapshot.at):.0f} s"
+            error += f"; next try in {max(0.0, view.retry_at - now):.0f} s"
             style = "bad"
     return Row(
         view.name,

@@ -18,7 +18,7 @@ from tests.survey.making import make_message
 
 
 def trace_of(values: list[tuple[float, Any]], *paths: tuple[str | int, ...]) -> Trace:
-    trace = Trace("t")
+    trace = Trace()
     trace.choose(list(paths) or [()])
     for at, value in values:
         trace.take(make_message("t", value, sent_at=at))

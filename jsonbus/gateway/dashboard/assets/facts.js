@@ -2,9 +2,9 @@
 export default {
   template: `
     <dl class="facts">
-      <template v-for="fact in facts" :key="fact[0]">
+      <template v-for="fact in items" :key="fact[0]">
         <dt>{{ fact[0] }}</dt><dd :class="fact[2]">{{ fact[1] }}</dd>
       </template>
     </dl>`,
-  props: { facts: Array },
+  props: { items: Array },
 };

@@ -1,8 +1,8 @@
 // A list of any length, of which the server sends what is in sight: `rows` are those from `first` on,
 // of `total`. Text stays text: nothing here is ever HTML.
 //
-// A row is {k: key, d: depth, x: open (true), closed (false) or neither (null), s: class, c: cells};
-// a cell is its text, or [text, class].
+// A row is [key, cells, depth, open (null if there is nothing below it), class]; a cell is its text,
+// or [text, class].
 const OVERSCAN = 12;
 
 export default {
@@ -15,15 +15,16 @@ export default {
       </div>
       <div v-if="total === 0" class="rows-empty">{{ empty }}</div>
       <div v-else class="rows-body" role="rowgroup" :style="{ height: total * height + 'px' }">
-        <div v-for="(row, index) in rows" :key="row.k" role="row" tabindex="0" class="line"
-             :class="[row.s, { 'is-chosen': row.k === chosen }]" :data-key="row.k"
-             :aria-expanded="row.x === null ? undefined : row.x"
+        <div v-for="([key, cells, depth, open, style], index) in rows" :key="key" role="row"
+             tabindex="0" class="line" :class="[style, { 'is-chosen': key === chosen }]" :data-key="key"
+             :aria-expanded="open === null ? undefined : open"
              :style="{ transform: 'translateY(' + (first + index) * height + 'px)', height: height + 'px' }"
-             @click="pick(row)" @keydown.enter="pick(row)" @keydown.space.prevent="pick(row)">
-          <div v-for="(cell, number) in row.c" :key="number" role="cell" class="cell"
+             @click="$emit('pick', key)" @keydown.enter="$emit('pick', key)"
+             @keydown.space.prevent="$emit('pick', key)">
+          <div v-for="(cell, number) in cells" :key="number" role="cell" class="cell"
                :class="['c-' + columns[number][0], Array.isArray(cell) ? cell[1] : '']"
-               :style="row.d && inset(number) ? { paddingLeft: row.d * indent + 'px' } : null">
-            <span v-if="number === 0 && row.x !== null" class="twig" :class="{ open: row.x }"></span>
+               :style="depth && inset(number) ? { paddingLeft: depth * indent + 'px' } : null">
+            <span v-if="number === 0 && open !== null" class="twig" :class="{ open: open }"></span>
             <span v-else-if="number === 0 && tree" class="twig none"></span>
             <span class="text" :title="Array.isArray(cell) ? cell[0] : cell">{{ Array.isArray(cell) ? cell[0] : cell }}</span>
           </div>
@@ -71,9 +72,6 @@ export default {
     inset(number) {
       // On a narrow screen the value stands below the name.
       return number === 0 || (this.narrow && this.columns[number][0] === "value");
-    },
-    pick(row) {
-      this.$emit("pick", row.k);
     },
     look() {
       // At most ten times a second, and once more when the scrolling has ended.
