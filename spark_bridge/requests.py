@@ -43,6 +43,7 @@ from .log.block import parse_header
 from .log.offset_log import OffsetLog
 from .log.range_reader import FileRun, Piece
 from .sink.sink import Sink
+from .sink.store import Part
 
 logger = logging.getLogger("jsonbus.bridge")
 
@@ -224,17 +225,16 @@ class Requests:
         return {}
 
     async def _stage(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        stage = functools.partial(
-            self._sink.stage,
+        part = Part(
             read_name(request, "query"),
             read_integer(request, "batch"),
             read_integer(request, "partition"),
             read_integer(request, "attempt"),
-            attached,
-            part=read_integer(request, "part") if "part" in request else 0,
-            run=read_name(request, "run") if "run" in request else "",
-            skip_bad=request.get("skip_bad") is True,
+            read_integer(request, "part") if "part" in request else 0,
+            read_name(request, "run") if "run" in request else "",
         )
+        skip_bad = request.get("skip_bad") is True
+        stage = functools.partial(self._sink.stage, part, attached, skip_bad=skip_bad)
         return {"rows": await self._in_publisher(stage)}
 
     async def _publish(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:

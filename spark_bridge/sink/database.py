@@ -71,9 +71,9 @@ class SinkDatabase:
         """Execute a statement and return all rows; only inside `reading` or `transaction`."""
         return self._connection.execute(statement, values).fetchall()
 
-    def value(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Execute a statement whose result is one value."""
-        return self.do(statement, values)[0][0]
+    def value(self, statement: str, values: tuple[Any, ...] = ()) -> int:
+        """Execute a statement whose result is one number."""
+        return int(self.do(statement, values)[0][0])
 
     def give_back(self, pages_free_max: int, pages: int) -> None:
         """Shrink the file by that many pages if more than the first number are free."""
@@ -120,12 +120,9 @@ class SinkDatabase:
             )
         if not version:
             self.do("PRAGMA auto_vacuum = INCREMENTAL")  # must come before the first table
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "journal_size_limit = 67108864",
-        ):
-            self.do(f"PRAGMA {pragma}")
+        self.do("PRAGMA journal_mode = WAL")
+        self.do("PRAGMA synchronous = FULL")
+        self.do("PRAGMA journal_size_limit = 67108864")
         for number in range(version, len(_STEPS)):
             self._connection.executescript(
                 f"BEGIN IMMEDIATE; {_STEPS[number]}; PRAGMA user_version = {number + 1}; COMMIT;"

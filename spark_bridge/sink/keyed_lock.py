@@ -1,4 +1,4 @@
-"""KeyedLocks: a lock for each key that exists only while somebody holds or awaits it."""
+"""KeyedLocks: one lock for each key."""
 
 from __future__ import annotations
 
@@ -8,37 +8,29 @@ from contextlib import contextmanager
 
 
 class KeyedLocks:
-    """Locks by key, which are there only while somebody holds or awaits them. Any thread."""
+    """Locks by key. Keeps nothing of a key that nobody holds. Any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._locks: dict[str, _Entry] = {}
+        self._held: set[str] = set()
+        self._users = 0  # how many hold a lock or wait for one
 
     @contextmanager
     def hold(self, key: str) -> Iterator[None]:
         """Hold the lock of a key for the duration of the block."""
         with self._changed:
-            entry = self._locks.setdefault(key, _Entry())
-            entry.users += 1
+            self._users += 1
+            self._changed.wait_for(lambda: key not in self._held)
+            self._held.add(key)
         try:
-            with entry.lock:
-                yield
+            yield
         finally:
             with self._changed:
-                entry.users -= 1
-                if not entry.users:
-                    del self._locks[key]
-                    self._changed.notify_all()
+                self._held.remove(key)
+                self._users -= 1
+                self._changed.notify_all()
 
     def wait_until_free(self, timeout_s: float) -> bool:
         """Wait until nobody holds or awaits a lock; return False if that took too long."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._locks, timeout_s)
-
-
-class _Entry:
-    """A lock, and how many hold it or wait for it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
+            return self._changed.wait_for(lambda: not self._users, timeout_s)

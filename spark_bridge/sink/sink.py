@@ -29,8 +29,7 @@ from typing import Any
 
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 
-from ..errors import BusyError, RequestError, StoreError, TooLargeError
-from ..wire import STAGE_BYTES_MAX
+from ..errors import BusyError, StoreError
 from .keyed_lock import KeyedLocks
 from .rows import check_rows, read_rows
 from .store import Part, Publication, SinkStore
@@ -40,10 +39,6 @@ FILE_NAME = "sink.sqlite"
 #: The position is noted after this many rows: a crash repeats at most these. Noting it takes less
 #: than a millisecond, little beside the tens that publishing them takes.
 PROGRESS_ROWS = 1000
-
-#: Ids of queries and runs are UUIDs; longer ones are refused.
-ID_CHARACTERS_MAX = 200
-_NUMBER_MAX = (1 << 63) - 1
 
 #: How often batches that nobody will ask for are looked for.
 _EXPIRY_S = 600.0
@@ -94,41 +89,18 @@ class Sink:
         self._is_closing = False
         self._expires_at = time.monotonic()
 
-    def stage(
-        self,
-        query: str,
-        batch: int,
-        partition: int,
-        attempt: int,
-        rows: bytes,
-        *,
-        part: int = 0,
-        run: str = "",
-        skip_bad: bool = False,
-    ) -> int:
-        """Keep the rows of a task, on disk when this returns, and return how many are kept.
+    def stage(self, part: Part, rows: bytes, *, skip_bad: bool = False) -> int:
+        """Keep rows of a task, an Arrow IPC stream, on disk when this returns; return how many are
+        kept.
 
-        `rows` is an Arrow IPC stream. A task may send several, as parts 0, 1, …; a part that comes
-        again replaces itself. `attempt` is a number that only one attempt of one task has, `run`
-        identifies one start of the query. `skip_bad` leaves out rows that the bus would refuse.
-
-        Rows of a batch that is already out are checked and forgotten. Raises RequestError (with
-        row, topic and reason), TooLargeError, BusyError, StoreError, StoreFullError.
+        `skip_bad` leaves out rows that the bus would refuse. Rows of a batch that is already out
+        are checked and forgotten. Raises RequestError (with row, topic and reason), TooLargeError,
+        BusyError, StoreError, StoreFullError.
         """
-        _check_id("query", query)
-        if run:
-            _check_id("run", run)
-        _check_numbers(batch=batch, partition=partition, attempt=attempt, part=part)
-        if len(rows) > STAGE_BYTES_MAX:
-            raise TooLargeError(
-                f"{len(rows):,} bytes are staged at once, at most {STAGE_BYTES_MAX:,} may be: "
-                "stage them in parts"
-            )
         self._expire()
         checked = check_rows(rows, value_bytes_max=self._value_bytes_max, skip_bad=skip_bad)
         self._count("rows_skipped", checked.skipped)
-        staged = Part(query, batch, partition, attempt, part, run)
-        self._store.stage(staged, checked.rows, checked.body)
+        self._store.stage(part, checked.rows, checked.body)
         return checked.rows
 
     def publish(
@@ -142,10 +114,6 @@ class Sink:
         if an attempt is not staged, BusyError while the bridge is closing, StoreError,
         StoreFullError.
         """
-        _check_id("query", query)
-        _check_numbers(batch=batch)
-        for partition, attempt in partitions:
-            _check_numbers(partition=partition, attempt=attempt)
         with self._locks.hold(query):
             self._go_on(query)
             publication = self._store.mark(query, batch, partitions)
@@ -156,8 +124,6 @@ class Sink:
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged for a batch, unless it is being published or is out."""
-        _check_id("query", query)
-        _check_numbers(batch=batch)
         self._store.discard(query, batch)
 
     def recover(self) -> None:
@@ -307,14 +273,3 @@ class Sink:
             is_first = text not in self._warned
             self._warned.add(text)
         _log.log(logging.WARNING if is_first else logging.DEBUG, text, *values)
-
-
-def _check_id(name: str, value: object) -> None:
-    if not isinstance(value, str) or not 0 < len(value) <= ID_CHARACTERS_MAX:
-        raise RequestError(f"{name} has to be a text of 1 to {ID_CHARACTERS_MAX} characters")
-
-
-def _check_numbers(**values: object) -> None:
-    for name, value in values.items():
-        if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
-            raise RequestError(f"{name} is {value!r}, it has to be a whole number from 0 up")

@@ -46,13 +46,13 @@ PAGES_RETURNED = 4_096
 
 
 class Part(NamedTuple):
-    """Rows that a task staged, and to which task they belong."""
+    """Rows that a task stages, and to which task they belong."""
 
     query: str
     batch: int
     partition: int
-    attempt: int
-    part: int = 0
+    attempt: int  # only one attempt of one task has this number
+    part: int = 0  # a task may stage several in order: one that comes again replaces itself
     run: str = ""  # a query that is started again is another run of it
 
 
@@ -66,7 +66,7 @@ class Publication(NamedTuple):
     is_exact: bool  # True if no more than these are out
 
 
-class SinkStore:
+class SinkStore(SinkDatabase):
     """The file. Methods raise StoreError, StoreFullError if the disk is full, and what they
     name.
     """
@@ -78,9 +78,9 @@ class SinkStore:
         staged_bytes_max: int = STAGED_BYTES_MAX,
         now: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(path)
         self._staged_bytes_max = staged_bytes_max
         self._now = now
-        self._database = SinkDatabase(path)
 
     def stage(self, part: Part, rows: int, body: bytes) -> bool:
         """Keep the rows of a part; return False if the batch is decided and nothing needs to be
@@ -90,19 +90,21 @@ class SinkStore:
         BusyError and TooLargeError.
         """
         size_bytes = len(body) + PART_OVERHEAD_BYTES
-        with self._database.transaction():
+        with self.transaction():
             if part.batch <= self._decided(part.query):
                 return False
-            self._delete(
-                "query = ? AND batch = ? AND partition = ? AND attempt = ? AND part = ?", part[:5]
+            attempt = "query = ? AND batch = ? AND partition = ? AND attempt = ?"
+            self._delete(f"{attempt} AND part = ?", part[:5])
+            before = self.value(
+                f"SELECT count(*) FROM parts WHERE {attempt} AND part < ?", part[:5]
             )
-            if self._count_parts_before(part) != part.part:
+            if before != part.part:
                 raise RequestError(
                     f"part {part.part} of {_describe(part)} came, but the parts before it are not "
                     "here: let the task stage its rows again, as another attempt"
                 )
             self._make_room(part, size_bytes)
-            self._database.do(
+            self.do(
                 "INSERT INTO parts (query, batch, partition, attempt, part, run, staged_at, rows, "
                 "bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*part, self._now(), rows, size_bytes, body),
@@ -115,15 +117,11 @@ class SinkStore:
         Call it when no batch of the query is marked. Raises RequestError if an attempt is not
         staged.
         """
-        with self._database.transaction():
+        with self.transaction():
             if batch <= self._decided(query):
                 return None
-            staged = set(
-                self._database.do(
-                    "SELECT DISTINCT partition, attempt FROM parts WHERE query = ? AND batch = ?",
-                    (query, batch),
-                )
-            )
+            select = "SELECT DISTINCT partition, attempt FROM parts WHERE query = ? AND batch = ?"
+            staged = set(self.do(select, (query, batch)))
             wanted = set(partitions)
             if len({partition for partition, _ in wanted}) < len(partitions):
                 raise RequestError(f"batch {batch} of {query} names a partition twice")
@@ -139,51 +137,50 @@ class SinkStore:
                     (query, batch, *loser),
                 )
             self._delete("query = ? AND batch < ?", (query, batch))
-            rows = self._database.value(
+            rows = self.value(
                 "SELECT total(rows) FROM parts WHERE query = ? AND batch = ?", (query, batch)
             )
-            publication = Publication(query, batch, int(rows), 0, True)
-            self._database.do("INSERT INTO publishing VALUES (?, ?, ?, ?, 0)", publication[:4])
+            publication = Publication(query, batch, rows, 0, True)
+            self.do("INSERT INTO publishing VALUES (?, ?, ?, ?, 0)", publication[:4])
         return publication
 
     def resume(self, query: str) -> Publication | None:
         """Return the marked batch of a query, if there is one, as it was left. It counts as in
         progress.
         """
-        with self._database.transaction():
-            found = self._database.do("SELECT * FROM publishing WHERE query = ?", (query,))
+        with self.transaction():
+            found = self.do("SELECT * FROM publishing WHERE query = ?", (query,))
             if not found:
                 return None
-            self._database.do("UPDATE publishing SET is_exact = 0 WHERE query = ?", (query,))
+            self.do("UPDATE publishing SET is_exact = 0 WHERE query = ?", (query,))
         return Publication(*found[0])
 
     def unfinished(self) -> list[str]:
         """Return the queries that have a marked batch."""
-        with self._database.reading():
-            return [
-                query
-                for (query,) in self._database.do("SELECT query FROM publishing ORDER BY query")
-            ]
+        with self.reading():
+            found = self.do("SELECT query FROM publishing ORDER BY query")
+        return [query for (query,) in found]
 
     def parts(self, query: str, batch: int) -> list[tuple[int, int]]:
         """Return (id, rows) of the parts of a marked batch, in the order in which they go out."""
-        with self._database.reading():
-            return self._database.do(
+        with self.reading():
+            return self.do(
                 "SELECT id, rows FROM parts WHERE query = ? AND batch = ? ORDER BY partition, part",
                 (query, batch),
             )
 
     def body(self, part_id: int) -> bytes:
         """Return the rows of a part."""
-        with self._database.reading():
-            return bytes(self._database.value("SELECT body FROM parts WHERE id = ?", (part_id,)))
+        with self.reading():
+            [(body,)] = self.do("SELECT body FROM parts WHERE id = ?", (part_id,))
+        return bytes(body)
 
     def advance(self, query: str, position: int, *, is_exact: bool = False) -> None:
         """Note that this many rows of the marked batch are out; `is_exact`: and no more will
         follow for now.
         """
-        with self._database.transaction():
-            self._database.do(
+        with self.transaction():
+            self.do(
                 "UPDATE publishing SET position = ?, is_exact = ? WHERE query = ?",
                 (position, is_exact, query),
             )
@@ -193,25 +190,25 @@ class SinkStore:
         it.
         """
         is_write = query.startswith(WRITE_PREFIX)
-        with self._database.transaction():
-            self._database.do(
+        with self.transaction():
+            self.do(
                 "INSERT INTO queries VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "fence = excluded.fence, used_at = excluded.used_at",
                 (query, batch, is_write, self._now()),
             )
-            self._database.do("DELETE FROM publishing WHERE query = ?", (query,))
+            self.do("DELETE FROM publishing WHERE query = ?", (query,))
             self._delete("query = ? AND batch <= ?", (query, batch))
-            self._database.do(
+            self.do(
                 "DELETE FROM queries WHERE is_write = ? AND query IN (SELECT query FROM queries "
                 "WHERE is_write = ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
                 (is_write, is_write, WRITES_MAX if is_write else QUERIES_MAX),
             )
         with suppress(StoreError):  # the batch is out and noted, whatever happens to free pages
-            self._database.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
+            self.give_back(PAGES_FREE_MAX, PAGES_RETURNED)
 
     def discard(self, query: str, batch: int) -> None:
         """Forget what was staged for a batch, unless it is decided."""
-        with self._database.transaction():
+        with self.transaction():
             if batch > self._decided(query):
                 self._delete("query = ? AND batch = ?", (query, batch))
 
@@ -219,28 +216,24 @@ class SinkStore:
         """Drop batches that were staged long ago and never decided, and return how many rows
         that were.
         """
-        with self._database.transaction():
+        with self.transaction():
             return self._expire()
 
     def fence(self, query: str) -> int:
         """Return the last batch of a query that is on the bus; -1 if none is known."""
-        with self._database.reading():
-            found = self._database.do("SELECT fence FROM queries WHERE query = ?", (query,))
-        return int(found[0][0]) if found else -1
+        with self.reading():
+            found = self.do("SELECT fence FROM queries WHERE query = ?", (query,))
+        return found[0][0] if found else -1
 
     def figures(self) -> dict[str, int]:
         """Return staged_rows, staged_bytes and queries."""
-        with self._database.reading():
-            [(rows, size_bytes)] = self._database.do("SELECT rows, bytes FROM totals")
+        with self.reading():
+            [(rows, size_bytes)] = self.do("SELECT rows, bytes FROM totals")
             return {
                 "staged_rows": rows,
                 "staged_bytes": size_bytes,
-                "queries": self._database.value("SELECT count(*) FROM queries"),
+                "queries": self.value("SELECT count(*) FROM queries"),
             }
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._database.close()
 
     def _make_room(self, part: Part, size_bytes: int) -> None:
         """Make room for one more part, if need be from what no living query will ask for."""
@@ -251,7 +244,7 @@ class SinkStore:
         taken_bytes = self._staged_bytes()
         if taken_bytes + size_bytes <= self._staged_bytes_max:
             return
-        own_bytes = self._database.value(
+        own_bytes = self.value(
             "SELECT total(bytes) FROM parts WHERE query = ? AND batch = ? AND run = ?",
             (part.query, part.batch, part.run),
         )
@@ -267,49 +260,35 @@ class SinkStore:
         )
 
     def _expire(self) -> int:
-        before = self._database.value("SELECT rows FROM totals")
-        for query, batch in self._database.do(
+        before = self.value("SELECT rows FROM totals")
+        for query, batch in self.do(
             "SELECT query, batch FROM parts GROUP BY query, batch HAVING max(staged_at) < ?",
             (self._now() - STAGED_AGE_S,),
         ):
             if batch > self._decided(query):
                 self._delete("query = ? AND batch = ?", (query, batch))
-        return int(before - self._database.value("SELECT rows FROM totals"))
+        return before - self.value("SELECT rows FROM totals")
 
     def _drop_earlier_runs(self) -> None:
         """Drop what a query staged before it was started again: no task of that run can still
         win.
         """
-        latest = {
-            query: run
-            for query, run, _ in self._database.do(
-                "SELECT query, run, max(staged_at) FROM parts GROUP BY query"
-            )
-        }
-        for query, run in latest.items():
+        latest = self.do("SELECT query, run, max(staged_at) FROM parts GROUP BY query")
+        for query, run, _ in latest:
             self._delete("query = ? AND batch > ? AND run <> ?", (query, self._decided(query), run))
 
     def _decided(self, query: str) -> int:
-        value = self._database.value(
+        return self.value(
             "SELECT max(coalesce((SELECT fence FROM queries WHERE query = ?1), -1), "
             "coalesce((SELECT batch FROM publishing WHERE query = ?1), -1))",
             (query,),
         )
-        return int(value)
-
-    def _count_parts_before(self, part: Part) -> int:
-        value = self._database.value(
-            "SELECT count(*) FROM parts WHERE query = ? AND batch = ? AND partition = ? "
-            "AND attempt = ? AND part < ?",
-            part[:5],
-        )
-        return int(value)
 
     def _staged_bytes(self) -> int:
-        return int(self._database.value("SELECT bytes FROM totals"))
+        return self.value("SELECT bytes FROM totals")
 
     def _delete(self, condition: str, values: tuple[Any, ...]) -> None:
-        self._database.do(f"DELETE FROM parts WHERE {condition}", values)
+        self.do(f"DELETE FROM parts WHERE {condition}", values)
 
 
 def _describe(part: Part) -> str:

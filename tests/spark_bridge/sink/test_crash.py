@@ -17,6 +17,7 @@ import pytest
 
 from spark_bridge.errors import StoreFullError
 from spark_bridge.sink.sink import Sink
+from spark_bridge.sink.store import Part
 from tests.helpers import wait_until
 from tests.spark_bridge.sink.staging import value_rows
 
@@ -30,6 +31,7 @@ QUERY = """
 import os, sys
 from pathlib import Path
 from spark_bridge.sink.sink import Sink
+from spark_bridge.sink.store import Part
 from tests.spark_bridge.sink.staging import value_rows
 
 directory, progress_rows = Path(sys.argv[1]), int(sys.argv[2])
@@ -52,7 +54,7 @@ while True:
         for part in range(2):
             first = (partition * 2 + part) * 60
             rows = value_rows([[batch, number] for number in range(first, first + 60)])
-            sink.stage("query", batch, partition, me, rows, part=part, run=str(me))
+            sink.stage(Part("query", batch, partition, me, part, str(me)), rows)
     sink.publish("query", batch, [(partition, me) for partition in range(2)])
     os.write(acknowledged, f"{batch}\\n".encode())
     batch += 1
@@ -154,11 +156,11 @@ def sink(small_disk: Path, sent: list[object]) -> Iterator[Sink]:
 def test_rows_that_do_not_fit_the_disk_are_refused_and_leave_no_trace(
     sink: Sink, sent: list[object]
 ) -> None:
-    sink.stage("q", 0, 0, 1, value_rows([0]))
+    sink.stage(Part("q", 0, 0, 1), value_rows([0]))
     staged_bytes = sink.stats()["staged_bytes"]
     noise = random.Random(1).randbytes(2_000_000).hex()
     with pytest.raises(StoreFullError, match="no room on the disk for .*nothing was kept"):
-        sink.stage("q", 0, 1, 1, value_rows([noise]))
+        sink.stage(Part("q", 0, 1, 1), value_rows([noise]))
     assert sink.stats()["staged_bytes"] == staged_bytes
     assert sink.publish("q", 0, [(0, 1)]) == (1, False)
     assert sent == [0]
@@ -170,9 +172,9 @@ def test_staging_goes_on_when_the_disk_has_room_again(
     _fill(small_disk / "ballast")
     with pytest.raises(StoreFullError):
         for batch in range(1000):  # until what SQLite already has on the disk is used up
-            sink.stage("q", batch, 0, 1, value_rows(["x" * 50_000]))
+            sink.stage(Part("q", batch, 0, 1), value_rows(["x" * 50_000]))
     (small_disk / "ballast").unlink()
-    sink.stage("q", 1000, 0, 1, value_rows([1]))
+    sink.stage(Part("q", 1000, 0, 1), value_rows([1]))
     assert sink.publish("q", 1000, [(0, 1)]) == (1, False)
     assert sent == [1]
 

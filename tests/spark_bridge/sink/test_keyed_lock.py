@@ -39,7 +39,8 @@ def test_nothing_is_kept_of_a_turn_that_ended_even_with_an_error() -> None:
                 raise KeyError
         except KeyError:
             pass
-    assert locks._locks == {}
+    assert locks._held == set()
+    assert locks.wait_until_free(0)
 
 
 def test_many_threads_never_share_a_turn() -> None:
