@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -83,7 +82,8 @@ class Bridge:
             # Parts end in the reverse order: the sink first, because the recorder should record
             # what goes out, and because the server waits for batches on their way.
             opened.callback(self._sink.close)
-            self._server = Server(self._make_requests, token=token)
+            requests = Requests(log, self._sink, self._groups, name=self.bus.name, stats=self.stats)
+            self._server = Server(requests, token=token)
             opened.callback(self._server.stop)
             sync_s, appended = sync_ms / 1000, self._server.appended
             self._recorder = Recorder(self.bus, log, patterns, sync_s=sync_s, appended=appended)
@@ -160,17 +160,6 @@ class Bridge:
             return self._server.start(host, port)
         except OSError as error:
             raise BridgeError(f"cannot listen on {host}:{port}: {explain(error)}") from error
-
-    def _make_requests(self, readers: Executor, publishers: Executor) -> Requests:
-        return Requests(
-            self.log,
-            self._sink,
-            self._groups,
-            name=self.bus.name,
-            readers=readers,
-            publishers=publishers,
-            stats=self.stats,
-        )
 
     def _start_keeper(self, opened: ExitStack) -> None:
         keeper = threading.Thread(target=self._keep, name="jsonbus-bridge-keeper")

@@ -11,10 +11,10 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import jsonbus
 
@@ -44,10 +44,15 @@ from .log.offset_log import OffsetLog
 from .log.range_reader import FileRun, Piece
 from .sink.sink import Sink
 from .sink.store import Part
+from .streams import ClientStream
 
 logger = logging.getLogger("jsonbus.bridge")
 
 T = TypeVar("T")
+
+#: Threads that read the log, and threads that stage and publish, which may take long.
+READERS = 4
+PUBLISHERS = 4
 
 #: The first that fits counts.
 _CODES: dict[type[BridgeError], str] = {
@@ -63,16 +68,6 @@ class StreamBrokenError(Exception):
     """The answer to `read` ended early, and the client was told so; the connection ends, too."""
 
 
-class Sending(Protocol):
-    """The destination of the answer to `read`."""
-
-    def write(self, data: bytes) -> None: ...
-
-    async def flush(self) -> None: ...
-
-    async def send_file(self, file: Any, position: int, length: int) -> None: ...
-
-
 class Requests:
     """Answers requests. Used only by the server's event loop, apart from its construction."""
 
@@ -83,16 +78,14 @@ class Requests:
         groups: Groups,
         *,
         name: str,
-        readers: Executor,
-        publishers: Executor,
         stats: Callable[[], dict[str, Any]],
     ) -> None:
         self._log = log
         self._sink = sink
         self._groups = groups
         self._name = name
-        self._readers = readers
-        self._publishers = publishers
+        self._readers = ThreadPoolExecutor(READERS, "jsonbus-bridge-reader")
+        self._publishers = ThreadPoolExecutor(PUBLISHERS, "jsonbus-bridge-publisher")
         self._stats = stats
         self._grown = asyncio.Event()  # replaced each time the log grows
         self._answers = {
@@ -106,6 +99,11 @@ class Requests:
             "discard": self._discard,
             "stats": self._tell_stats,
         }
+
+    def close(self) -> None:
+        """End the threads, once they have done what they were given."""
+        self._readers.shutdown()
+        self._publishers.shutdown()
 
     def welcome(self) -> dict[str, Any]:
         """Return the answer to `hello`."""
@@ -137,7 +135,7 @@ class Requests:
         first = await self._in_reader(next, pieces, None)
         return pieces if first is None else itertools.chain((first,), pieces)
 
-    async def send(self, pieces: Iterator[Piece], sending: Sending) -> None:
+    async def send(self, pieces: Iterator[Piece], client: ClientStream) -> None:
         """Send what was asked for, after the reply. Raises StreamBrokenError and OSError."""
         rows = 0
         while True:
@@ -145,20 +143,17 @@ class Requests:
                 piece = await self._in_reader(next, pieces, None)
             except Exception as error:
                 # The client expects more: report the error within the stream.
-                sending.write(_encode_chunk(wire.BROKEN, self.refuse(error)))
+                client.write(_encode_chunk(wire.BROKEN, self.refuse(error)))
                 raise StreamBrokenError from error
             if piece is None:
                 break
-            rows += await self._send_piece(piece, sending)
-        sending.write(_encode_chunk(wire.END, {"rows": rows}))
-        await sending.flush()
+            rows += await self._send_piece(piece, client)
+        await client.send(_encode_chunk(wire.END, {"rows": rows}))
 
     def refuse(self, error: BaseException) -> dict[str, Any]:
         """Return the refusal for an error."""
         if isinstance(error, OffsetOutOfRangeError):
-            facts = {"partition": error.partition, "offset": error.offset}
-            range_ = {"first": error.first, "end": error.end}
-            return wire.refusal("out_of_range", str(error), **facts, **range_)
+            return wire.refusal("out_of_range", str(error), **vars(error))  # its facts
         for kind, code in _CODES.items():
             if isinstance(error, kind):
                 return wire.refusal(code, str(error))
@@ -175,23 +170,17 @@ class Requests:
         start, end = read_integer(request, "start"), read_integer(request, "end")
         if start > end:
             raise RequestError(f"start is {start:,}, behind end, which is {end:,}")
-        return self._log.read(
-            partition,
-            start,
-            end,
-            wants=read_filter(request),
-            gaps=request.get("gaps") is True,
-        )
+        wants, gaps = read_filter(request), request.get("gaps") is True
+        return self._log.read(partition, start, end, wants=wants, gaps=gaps)
 
-    async def _send_piece(self, piece: Piece, sending: Sending) -> int:
+    async def _send_piece(self, piece: Piece, client: ClientStream) -> int:
         if isinstance(piece, FileRun):
-            sending.write(wire.encode_chunk(wire.BLOCKS, piece.length))
-            await sending.send_file(piece.file, piece.position, piece.length)
+            client.write(wire.encode_chunk(wire.BLOCKS, piece.length))
+            await client.send_file(piece.file, piece.position, piece.length)
             return piece.rows
         header = parse_header(piece)
         assert header is not None
-        sending.write(wire.encode_chunk(wire.BLOCKS, len(piece)) + piece)
-        await sending.flush()
+        await client.send(wire.encode_chunk(wire.BLOCKS, len(piece)) + piece)
         return header.rows
 
     async def _poll(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
@@ -199,9 +188,8 @@ class Requests:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
                 while True:
-                    grown = (
-                        self._grown
-                    )  # before checking, so that nothing appended meanwhile is missed
+                    # Taken before checking, so that nothing appended meanwhile is missed.
+                    grown = self._grown
                     if self._log.end() != known or not wait_ms:
                         break
                     await grown.wait()

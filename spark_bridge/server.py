@@ -13,30 +13,17 @@ import hmac
 import logging
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 from . import wire
 from .errors import AccessError, ProtocolError
 from .requests import Requests, StreamBrokenError
-from .streams import (
-    SocketSending,
-    read_hello,
-    read_request,
-    request_time,
-    say_farewell,
-    send,
-    set_up,
-)
+from .streams import ClientStream
 
 logger = logging.getLogger("jsonbus.bridge")
 
 #: Fewer if the process may not open that many files: half of its limit is left to the log.
 CONNECTIONS_MAX = 2_000
-#: Threads that read the log, and threads that stage and publish, which may take long.
-READERS = 4
-PUBLISHERS = 4
 
 #: Rows of all clients in memory that wait to be staged; further ones wait.
 ATTACHED_BYTES_MAX = 1 << 30
@@ -57,17 +44,12 @@ class _LeaveError(Exception):
 class Server:
     """Serves from `start` until `stop`. `stats` and `appended` may be called from any thread."""
 
-    def __init__(
-        self, make_requests: Callable[[Executor, Executor], Requests], *, token: str | None
-    ) -> None:
-        self._readers = ThreadPoolExecutor(READERS, "jsonbus-bridge-reader")
-        self._publishers = ThreadPoolExecutor(PUBLISHERS, "jsonbus-bridge-publisher")
-        self._requests = make_requests(self._readers, self._publishers)
+    def __init__(self, requests: Requests, *, token: str | None) -> None:
+        self._requests = requests
         self._token = None if token is None else _to_bytes(token)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="jsonbus-bridge-server")
         self._tasks: set[asyncio.Task[None]] = set()  # one for each connection
-        self._connections = 0
         self._connections_max = min(CONNECTIONS_MAX, files_max() // 2)
         self._attached_bytes = 0
         self._has_room = asyncio.Condition()  # for more of those
@@ -98,8 +80,7 @@ class Server:
             asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-        self._readers.shutdown()
-        self._publishers.shutdown()
+        self._requests.close()
         self._loop.close()
 
     def appended(self) -> None:
@@ -108,7 +89,7 @@ class Server:
 
     def stats(self) -> dict[str, int]:
         """Return the counters, and what is open or attached to requests now."""
-        now = {"connections": self._connections, "attached_bytes": self._attached_bytes}
+        now = {"connections": len(self._tasks), "attached_bytes": self._attached_bytes}
         return {**self._counters, **now}
 
     def _run(self) -> None:
@@ -127,11 +108,12 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._connections += 1
         try:
-            await self._converse_or_count(reader, writer)
-        except (_LeaveError, StreamBrokenError):
-            await say_farewell(reader, writer)
+            client = ClientStream(reader, writer)
+            try:
+                await self._converse_or_count(client)
+            except (_LeaveError, StreamBrokenError):
+                await client.say_farewell()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client is gone, or the server stops
         except OSError as error:
@@ -139,46 +121,38 @@ class Server:
         except Exception:
             logger.exception("a connection failed: this is a bug")
         finally:
-            self._connections -= 1
             self._tasks.discard(task)
             # Not close(): that waits until the client has taken everything, possibly for ever.
             writer.transport.abort()
 
-    async def _converse_or_count(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _converse_or_count(self, client: ClientStream) -> None:
         """Hold a conversation, and count why it ended."""
-        if self._connections > self._connections_max:
+        if len(self._tasks) > self._connections_max:
             self._counters["connections_refused"] += 1
-            writer.write(wire.encode(wire.refusal("busy", "too many connections: come later")))
+            client.write(wire.encode(wire.refusal("busy", "too many connections: come later")))
             raise _LeaveError
         self._counters["connections_accepted"] += 1
         try:
-            set_up(writer)
-            await self._converse(reader, writer)
+            await self._converse(client)
         except (ProtocolError, AccessError) as error:
             self._counters["connections_hostile"] += 1
-            peer = writer.get_extra_info("peername")
-            logger.debug("! connection of %s closed: %s", peer, error)
+            logger.debug("! connection of %s closed: %s", client.peer, error)
             raise _LeaveError from error
         except TimeoutError as error:
             self._counters["connections_stalled"] += 1
             raise ConnectionAbortedError from error
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = await read_hello(reader)
+    async def _converse(self, client: ClientStream) -> None:
+        hello = await client.read_hello()
         try:
             self._admit(hello)
-        except AccessError as error:
-            writer.write(wire.encode(wire.refusal("bad_token", str(error))))
+        except (AccessError, ProtocolError) as error:
+            code = "bad_token" if isinstance(error, AccessError) else "bad_request"
+            client.write(wire.encode(wire.refusal(code, str(error))))
             raise
-        except ProtocolError as error:
-            writer.write(wire.encode(wire.refusal("bad_request", str(error))))
-            raise
-        await send(writer, wire.encode(self._requests.welcome()))
+        await client.send(wire.encode(self._requests.welcome()))
         while True:
-            length = await reader.readexactly(wire.LENGTH.size)
-            await self._serve_request(length, reader, writer)
+            await self._serve_request(client)
 
     def _admit(self, hello: dict[str, Any]) -> None:
         if hello.get("op") != "hello":
@@ -194,15 +168,12 @@ class Server:
         if not isinstance(shown, str) or not hmac.compare_digest(_to_bytes(shown), self._token):
             raise AccessError("the token is missing or wrong: set the option token")
 
-    async def _serve_request(
-        self, length: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _serve_request(self, client: ClientStream) -> None:
         """Read one request and answer it; nothing of it is kept while the client is silent."""
-        async with request_time():
-            request = await read_request(reader, wire.REQUEST_BYTES_MAX, length)
+        request = await client.read_request()
         size = _count_attached(request)
         if not size:
-            await self._answer(request, b"", writer)
+            await self._answer(request, b"", client)
             return
         async with self._has_room:
             await self._has_room.wait_for(
@@ -212,31 +183,26 @@ class Server:
             )
             self._attached_bytes += size
         try:
-            async with request_time():
-                attached = await reader.readexactly(size)
-            await self._answer(request, attached, writer)
+            await self._answer(request, await client.read_attached(size), client)
         finally:
             self._attached_bytes -= size
             async with self._has_room:
                 self._has_room.notify_all()
 
-    async def _answer(
-        self, request: dict[str, Any], attached: bytes, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer(self, request: dict[str, Any], attached: bytes, client: ClientStream) -> None:
         self._counters["requests"] += 1
+        pieces = None
         try:
-            if request.get("op") != "read":
-                reply = {"ok": True, **await self._requests.answer(request, attached)}
-                pieces = None
-            else:
-                reply = {"ok": True}
+            if request.get("op") == "read":
                 pieces = await self._requests.begin_read(request)
+                reply = {"ok": True}
+            else:
+                reply = {"ok": True, **await self._requests.answer(request, attached)}
         except Exception as error:
             reply = self._requests.refuse(error)
-            pieces = None
-        await send(writer, wire.encode(reply))
+        await client.send(wire.encode(reply))
         if pieces is not None:
-            await self._requests.send(pieces, SocketSending(writer))
+            await self._requests.send(pieces, client)
 
 
 def _count_attached(request: dict[str, Any]) -> int:

@@ -6,7 +6,6 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,14 @@ class ServedLog:
     def start(self) -> None:
         self.log = OffsetLog(self._directory, **self._log_options)
         self._sink = Sink(self._directory, self._publish)
-        self._server = Server(self._make_requests, token=self._token)
+        requests = Requests(
+            self.log,
+            self._sink,
+            self.groups,
+            name=f"bridge of {jsonbus.__version__}",
+            stats=lambda: {},
+        )
+        self._server = Server(requests, token=self._token)
         _, self._port = self._server.start("127.0.0.1", self._port)
 
     def stop(self) -> None:
@@ -84,17 +90,6 @@ class ServedLog:
     def _publish(self, topic: str, value: Any, **options: Any) -> bool:
         self.published.append((topic, value))
         return True
-
-    def _make_requests(self, readers: Executor, publishers: Executor) -> Requests:
-        return Requests(
-            self.log,
-            self._sink,
-            self.groups,
-            name=f"bridge of {jsonbus.__version__}",
-            readers=readers,
-            publishers=publishers,
-            stats=lambda: {},
-        )
 
 
 @contextmanager

@@ -324,8 +324,8 @@ def test_small_parts_of_a_reply_do_not_wait_for_each_other() -> None:
     async def look() -> int:
         found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            streams.set_up(writer)
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            streams.ClientStream(reader, writer)
             sock = writer.get_extra_info("socket")
             found.set_result(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
