@@ -6,12 +6,11 @@ whole bus fits into one test or one simulation. README.md has the glossary and t
 A datagram that was received meets, in this order:
 
 - `node.py`: one participant of the bus; `node_parts.py` builds and connects all parts below;
-- `fast_receive.py`: the way in, and the short way for the next messages of a known node;
+- `fast_receive.py`: the way in, the short way for most datagrams, and messages to inboxes;
 - `wire/`: the bytes of a datagram, decoded to frames and encoded from them;
 - `receiver.py`: drops repeats, and calls the handler of the frame's type;
 - `roster.py`: the nodes heard, their counters, and the one place where an arrival is counted;
 - `membership/`: the subscription list, joining, sharing, liveness, addresses;
-- `batch_receive.py`: from the messages of a datagram to inboxes;
 - `reliable/`: gaps found and repaired; `values/`: large, retained and typed values;
 - `rpc/`: requests and pings; `channel/`: the bytes of channels between two nodes;
 - `mailbox.py`: the bounded buffer of one subscription, used by the front ends.

@@ -2,34 +2,45 @@
 
 Nearly all datagrams hold messages and are the very next one of a node that was heard before. For
 these, `receive` reads the few header fields that matter from the parsed JSON and goes straight to
-the messages: no look for repeats, gaps or restarts, no frame. Everything else is decoded in full
-and goes to `Receiver`. tests/core/receiver/test_equivalence.py holds the two ways to one result.
+the messages: no look for repeats, gaps or restarts, no frame. Everything else is decoded in full,
+and the frame returned for `Receiver`. tests/core/receiver/test_equivalence.py holds the two ways
+to one result.
 
-A large message for which no subscription asks is recognised before its payload is parsed.
+A large message for which no subscription asks is recognised before its payload is parsed: by its
+topic, which stands first; from the second one of a node on, by its first and last bytes alone.
+
+`deliver` takes messages to inboxes, whichever way they came. Its loop is the only code that runs
+once per message. Reliable and retained messages carry marks after topic and value, and take
+`_deliver_marked`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.batch_receive import Batches
-from jsonbus.core.limits import PEEK_BYTES_MIN
-from jsonbus.core.receiver import Address, Receiver
-from jsonbus.core.roster import Arrivals, Peer, Roster
-from jsonbus.core.routing.router import Router
-from jsonbus.core.values.fragments import LargeValues, Slice
+from jsonbus.core.limits import PEEK_BYTES_MIN, PEERS_MAX, REPAIR_SIZE_BYTES
+from jsonbus.core.message import Message, Origin, make_message
+from jsonbus.core.outbox import Outbox
+from jsonbus.core.reliable.reliable import IN_TURN, Reliable
+from jsonbus.core.roster import Address, Arrivals, Peer, Roster
+from jsonbus.core.routing.router import Inbox, Route, Router
+from jsonbus.core.values.fragments import Fragments, LargeValues, Slice
+from jsonbus.core.values.retained import RETAINED_IN_SLICES, RetainedDelivery
+from jsonbus.core.wire.codec import loads
 from jsonbus.core.wire.decode import (
     DEEP_BYTES_MIN,
+    decode,
     decode_body,
     may_be_deep,
-    parse,
     peek_header,
     peek_topic,
     single_item,
 )
-from jsonbus.core.wire.frames import MessagesFrame
+from jsonbus.core.wire.frames import PLAIN_PREFIX, Frame, MessagesFrame
 from jsonbus.core.wire.names import (
     BATCH,
+    DATAGRAM_BYTES_MAX,
     FRAGMENT,
     INTEGER_MAX,
     KEY_COUNTER,
@@ -45,49 +56,74 @@ from jsonbus.errors import DatagramError
 _TOPIC_START = b'{"topic":"'
 _TOPIC_START_BYTES = len(_TOPIC_START)
 _RESERVED_START = _TOPIC_START + RESERVED_PREFIX.encode()
+_NO_TOPIC = object()
 
 
 class FastReceive:
-    """See the head of this file."""
+    """See the head of this file. `outbox` knows the wall clock."""
 
-    __slots__ = ("_arrivals", "_batches", "_large_values", "_peers", "_receiver", "_router")
+    __slots__ = (
+        "_arrivals",
+        "_counters",
+        "_deliveries",
+        "_outbox",
+        "_peers",
+        "_reliable",
+        "_retained",
+        "_router",
+        "large_values",
+    )
 
     def __init__(
         self,
         roster: Roster,
         router: Router,
         arrivals: Arrivals,
-        batches: Batches,
-        large_values: LargeValues,
-        receiver: Receiver,
+        outbox: Outbox,
+        reliable: Reliable,
+        retained: RetainedDelivery,
+        fragments: Fragments,
     ) -> None:
         self._peers = roster.peers
         self._router = router
+        self._deliveries = router.deliveries
         self._arrivals = arrivals
-        self._batches = batches
-        self._large_values = large_values
-        self._receiver = receiver
+        self._counters = arrivals.counters
+        self._outbox = outbox
+        self._reliable = reliable
+        self._retained = retained
+        self.large_values = LargeValues(
+            fragments, router=router, arrivals=arrivals, deliver=self.deliver, touch=reliable.touch
+        )
 
-    def receive(self, data: bytes, sender: Address, now: float) -> None:
-        """Take a datagram; bad input is counted, never raised."""
+    def receive(self, data: bytes, sender: Address, now: float) -> Frame | None:
+        """Take a datagram, or return its frame; bad input is counted, never raised."""
         # A batch, or anything else that is reserved, has no one topic to be refused by.
         if len(data) >= PEEK_BYTES_MIN and not data.startswith(_RESERVED_START):
             start = data[: data.find(b'"', _TOPIC_START_BYTES) + 1]
             if start not in self._router.wanted:
-                unwanted = self._peek_unwanted(data)
+                peer = self._peers.get(self._router.unwanted.get((start, sender), ""))
+                if peer is not None and peer.is_next(data):
+                    self._arrivals.take_next(peer, 1, len(data), now)
+                    self._counters.messages_received += 1
+                    self._counters.messages_unwanted += 1
+                    return None
+                unwanted = self._peek_unwanted(data, start, sender)
                 if unwanted is not None:
-                    self._receiver.receive_frame(unwanted, sender, now, len(data))
-                    return
+                    return unwanted
         try:
-            body = parse(data)
-            if self._receive_next(body, data, now):
-                return
-            frame = decode_body(body, data)
+            body = loads(data) if len(data) <= DATAGRAM_BYTES_MAX else None
+        except ValueError:
+            body = None
+        if body is not None and self._receive_next(body, data, now):
+            return None
+        try:
+            return decode(data) if body is None else decode_body(body, data)
         except DatagramError as error:
-            self._arrivals.count(len(data))
+            self._counters.datagrams_received += 1
+            self._counters.bytes_received += len(data)
             self._arrivals.reject(error.cause, sender, error.detail)
-            return
-        self._receiver.receive_frame(frame, sender, now, len(data))
+            return None
 
     def _receive_next(self, body: Any, data: bytes, now: float) -> bool:
         """Take the very next datagram with messages of a known node; False if it is another one."""
@@ -121,7 +157,7 @@ class FastReceive:
         if peer.challenger is not None or (len(data) >= DEEP_BYTES_MIN and may_be_deep(data)):
             return False
         self._arrivals.take_next(peer, len(items), len(data), now)
-        self._batches.receive(items, first, sent_us, peer, now)
+        self.deliver(items, first, sent_us, peer, now)
         return True
 
     def _receive_next_slice(self, body: Any, peer: Peer, now: float, size_bytes: int) -> bool:
@@ -143,26 +179,164 @@ class FastReceive:
             return False
         self._arrivals.take_next(peer, 0, size_bytes, now)
         piece = Slice(number, index, count, text, sequence, header[KEY_SENT_US])
-        self._large_values.receive(piece, peer, now)
+        self.large_values.receive(piece, peer, now)
         return True
 
-    def _peek_unwanted(self, data: bytes) -> MessagesFrame | None:
+    def _peek_unwanted(self, data: bytes, start: bytes, sender: Address) -> MessagesFrame | None:
         """Return the frame of a large message, without its value, if nobody here wants it.
 
         `topic` stands first and `jb` last, so both can be read without parsing the payload.
         """
-        topic = peek_topic(data)
-        if topic is None:
-            return None
         try:
-            name = topic.decode()
+            topic = (peek_topic(data) or b"").decode()
         except UnicodeDecodeError:
             return None
-        route = self._router.find(name)
+        router = self._router
+        route = router.find(topic)
         if route is None:
             return None
         if route.inboxes:
-            self._router.wanted.add(_TOPIC_START + topic + b'"')
+            router.wanted.add(start)
             return None
         header = peek_header(data)
-        return None if header is None else MessagesFrame(header, [[name, None]])
+        if header is None:
+            return None
+        if len(router.unwanted) >= PEERS_MAX:
+            router.unwanted.clear()
+        router.unwanted[start, sender] = header.node
+        return MessagesFrame(header, [[topic, None]])
+
+    def deliver(
+        self,
+        items: list[Any],
+        first: int,
+        sent_us: int,
+        peer: Peer,
+        now: float,
+        size_bytes: int = REPAIR_SIZE_BYTES,
+    ) -> None:
+        """Deliver messages first, first + 1, … of a peer; the loop is all that each one costs."""
+        counters = self._counters
+        counters.messages_received += len(items)
+        routes = self._router.current
+        received_at = now + self._outbox.wall_offset_s
+        origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, received_at)
+        if items and type(items[0]) is list and len(items[0]) > 2:
+            self._deliver_marked(items, first, origin, peer, size_bytes, now)
+            return
+        last: Any = _NO_TOPIC  # of the message before: its route need not be looked up again
+        add: Callable[[Message], None] | None = None  # to its one inbox, if it has just one
+        inboxes: tuple[Inbox, ...] = ()
+        taken, unwanted, marked = len(items), 0, 0
+        for sequence, item in enumerate(items, first):
+            try:
+                topic, value = item
+                route = routes[topic] if topic != last else None
+            except (KeyError, TypeError, ValueError):
+                # A topic not met since subscriptions changed, one that is marked, or no message.
+                route = self._find_route(item, peer)
+                if route is None:
+                    taken = sequence - first
+                    break
+                value = item[1]
+                if len(item) > 2:
+                    self._deliver_marked([item], sequence, origin, peer, size_bytes, now)
+                    marked += 1
+                    last = _NO_TOPIC
+                    continue
+            else:
+                if type(item) is not list:  # a string or an object may be unpacked as well
+                    self._find_route(item, peer)
+                    taken = sequence - first
+                    break
+            if route is not None:
+                last, inboxes = route.topic, route.inboxes
+                add = None if route.only is None else self._deliveries.open(route.only)
+            if add is None and not inboxes:
+                unwanted += 1
+                continue
+            message = Message()
+            message.topic = last
+            message.value = value
+            message.sequence = sequence
+            message.origin = origin
+            if add is not None:
+                add(message)
+            else:
+                self._deliveries.add_to_all(inboxes, message)
+        counters.messages_delivered += taken - unwanted - marked
+        counters.messages_unwanted += unwanted
+        counters.messages_malformed += len(items) - taken
+
+    def deliver_plain(self, topic: Any, value: Any, sender: Address, now: float) -> None:
+        """Deliver a message of a node or sensor that knows only `topic` and `payload`."""
+        counters = self._counters
+        counters.messages_received += 1
+        route = self._router.find(topic)
+        if route is None:
+            counters.messages_malformed += 1
+            self._arrivals.reject("bad_topic", sender, f"{topic!r:.80}")
+        elif not route.inboxes:
+            counters.messages_unwanted += 1
+        else:
+            counters.messages_delivered += 1
+            wall = now + self._outbox.wall_offset_s
+            node = f"{PLAIN_PREFIX}{sender[0]}:{sender[1]}"
+            message = make_message(topic, value, None, Origin(node, node, 0, wall, wall))
+            self._deliveries.add_to_all(route.inboxes, message)
+
+    def _deliver_marked(
+        self,
+        items: list[Any],
+        first: int,
+        origin: Origin,
+        peer: Peer,
+        size_bytes: int,
+        now: float,
+    ) -> None:
+        """Deliver messages that are reliable or retained, or retained values that came in slices.
+
+        If the first one of a batch is marked, most likely all of them are.
+        """
+        routes, counters = self._router.current, self._counters
+        for sequence, item in enumerate(items, first):
+            try:
+                route: Route | None = routes[item[0]]
+            except (KeyError, TypeError, IndexError):
+                route = None
+            if route is None or type(item) is not list or len(item) < 2:
+                route = self._find_route(item, peer)
+                if route is None:
+                    counters.messages_malformed += first + len(items) - sequence
+                    return
+            if not route.inboxes:
+                counters.messages_unwanted += 1
+                continue
+            mark = item[3] if len(item) > 3 else None
+            if mark == RETAINED_IN_SLICES:
+                self._retained.receive_large(item, peer, now)
+                continue
+            message = make_message(route.topic, item[1], sequence, origin)
+            if mark == 1 and route.subscribers:
+                self._retained.note(message)
+            number = item[2] if len(item) > 2 else None  # in its reliable stream
+            # Passive subscribers get no repairs and no ordering.
+            if route.subscribers and type(number) is int and number > 0:
+                outcome = self._reliable.receive(peer, route, message, number, size_bytes, now)
+                if outcome is not IN_TURN:
+                    self._arrivals.needs_attention = True  # it may have set a timer
+            else:
+                counters.messages_delivered += 1
+                self._deliveries.add_to_all(route.inboxes, message)
+
+    def _find_route(self, item: Any, peer: Peer) -> Route | None:
+        """Return the route of an item of a batch; None, and a rejection, if it is no message."""
+        if type(item) is not list or len(item) < 2:
+            cause, detail = "bad_fields", "an item of a batch is no message"
+        else:
+            route = self._router.find(item[0])
+            if route is not None:
+                return route
+            cause, detail = "bad_topic", f"{item[0]!r:.80}"
+        self._arrivals.reject(cause, peer.address, detail)
+        return None

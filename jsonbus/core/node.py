@@ -13,7 +13,7 @@ The parts of a node; front ends use the public ones directly:
 - Membership: which nodes are here and what they want (list, joining, sharing, liveness);
 - Router: per topic, whether to send a message and which subscriptions get it;
 - Publisher: takes a value to the outbox, to the join queue, or nowhere;
-- FastReceive, Receiver, Batches: take a datagram to the parts that it concerns.
+- FastReceive, Receiver: take a datagram to the parts that it concerns.
 """
 
 from __future__ import annotations
@@ -51,15 +51,17 @@ class Node(NodeParts):
 
     def receive_datagram(self, data: bytes, sender: tuple[str, int], now: float) -> None:
         """Take what the network brought; bad input is counted, never raised."""
-        if not self._is_closed:
-            self._fast_receive.receive(data, sender, now)
+        if self._is_closed:
+            return
+        frame = self._fast_receive.receive(data, sender, now)
+        if frame is not None:
+            self._receiver.receive_frame(frame, sender, now, len(data))
 
     def receive(
         self, data: bytes, sender: tuple[str, int], now: float
     ) -> list[tuple[object, list[Message]]]:
         """`receive_datagram`, and then `take_deliveries`."""
-        if not self._is_closed:
-            self._fast_receive.receive(data, sender, now)
+        self.receive_datagram(data, sender, now)
         return self._deliveries.take() if self._deliveries.touched else []
 
     def receive_frame(

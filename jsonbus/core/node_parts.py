@@ -10,7 +10,6 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.batch_receive import Batches
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
 from jsonbus.core.fast_publish import FastPublish
@@ -29,7 +28,7 @@ from jsonbus.core.routing.router import Router
 from jsonbus.core.rpc.pings import Pings
 from jsonbus.core.rpc.requests import Requests
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.values.fragments import Fragments, LargeValues
+from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.retained import RetainedDelivery
 from jsonbus.core.wire.encode_messages import Stamp
 from jsonbus.core.wire.frames import (
@@ -154,32 +153,29 @@ class NodeParts:
         )
 
     def _build_receiver(self) -> None:
-        """Make the parts that datagrams meet, in reverse order."""
-        router, reliable, outbox = self._router, self.reliable, self.outbox
+        """Make the parts that datagrams meet."""
         self._arrivals = Arrivals(self.counters, self._membership.hear, self._emit)
-        batches = Batches(router, self._arrivals, outbox, reliable, self._retained)
-        large_values = LargeValues(
+        self._fast_receive = FastReceive(
+            self._roster,
+            self._router,
+            self._arrivals,
+            self.outbox,
+            self.reliable,
+            self._retained,
             self._fragments,
-            router=router,
-            touch=reliable.touch,
-            arrivals=self._arrivals,
-            deliver=batches.receive,
         )
         self._receiver = Receiver(
             self.settings.node,
             self._roster,
             self._arrivals,
-            batches,
+            self._fast_receive,
             membership=self._membership,
             directory=self.directory,
-            outbox=outbox,
-            handlers=self._make_handlers(large_values),
-        )
-        self._fast_receive = FastReceive(
-            self._roster, router, self._arrivals, batches, large_values, self._receiver
+            outbox=self.outbox,
+            handlers=self._make_handlers(),
         )
 
-    def _make_handlers(self, large_values: LargeValues) -> dict[type[Any], Handler]:
+    def _make_handlers(self) -> dict[type[Any], Handler]:
         """Return which part handles which frame."""
         membership, reliable = self._membership, self.reliable
         return {
@@ -191,7 +187,7 @@ class NodeParts:
             PongFrame: self._pings.receive_pong,
             RequestFrame: self.requests.receive_request,
             ReplyFrame: self.requests.receive_reply,
-            FragmentFrame: large_values.receive_frame,
+            FragmentFrame: self._fast_receive.large_values.receive_frame,
             RetainedFrame: self._retained.receive,
             BeatFrame: reliable.receive_beat,
             NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),
@@ -220,7 +216,7 @@ class NodeParts:
                 self._fragments.forget(old.node)
                 self.reliable.forget(old.node)
         else:
-            peer = self._roster.get(new.node)
+            peer = self._roster.peers.get(new.node)
             if peer is not None:
                 peer.name = new.name
             if new.is_plain:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.batch_receive import Batches
+from jsonbus.core.fast_receive import FastReceive
 from jsonbus.core.limits import BUFFER_BYTES_MIN, PLAIN_HEARD_S, PLAIN_LEASE_S
 from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.roster import Arrivals, Peer, Roster
+from jsonbus.core.roster import Address, Arrivals, Peer, Roster
 from jsonbus.core.wire.frames import (
     EchoedFrame,
     EchoFrame,
@@ -25,8 +25,6 @@ from jsonbus.core.wire.frames import (
     PresenceFrame,
 )
 
-Address = tuple[str, int]
-
 #: Called with a frame of its type, the peer that sent it, and the time.
 Handler = Callable[[Any, Peer, float], None]
 
@@ -36,9 +34,9 @@ class Receiver:
 
     __slots__ = (
         "_arrivals",
-        "_batches",
         "_counters",
         "_directory",
+        "_fast_receive",
         "_handlers",
         "_membership",
         "_outbox",
@@ -51,7 +49,7 @@ class Receiver:
         own_node: str,
         roster: Roster,
         arrivals: Arrivals,
-        batches: Batches,
+        fast_receive: FastReceive,
         *,
         membership: Membership,
         directory: Directory,
@@ -62,7 +60,7 @@ class Receiver:
         self._roster = roster
         self._arrivals = arrivals
         self._counters = arrivals.counters
-        self._batches = batches
+        self._fast_receive = fast_receive
         self._membership = membership
         self._directory = directory
         self._outbox = outbox
@@ -70,8 +68,8 @@ class Receiver:
 
     def receive_frame(self, frame: Frame, sender: Address, now: float, size_bytes: int) -> None:
         """Take a frame that was decoded from a datagram of that size."""
-        arrivals = self._arrivals
-        arrivals.count(size_bytes)
+        self._counters.datagrams_received += 1
+        self._counters.bytes_received += size_bytes
         header = frame.header
         if header is None:
             self._receive_plain(frame, sender, now)
@@ -81,15 +79,38 @@ class Receiver:
         peer = self._admit(header, sender)
         if peer is None:
             return
-        if type(frame) is MessagesFrame:
-            arrivals.hear(peer, now)
-            arrivals.count_messages(peer, header.first_message, len(frame.items))
-            self._batches.receive(frame.items, header.first_message, header.sent_us, peer, now)
-        else:
-            # Datagrams without messages carry the number of the next one: a loss at the end of a
-            # burst is noticed without waiting for the next burst.
-            arrivals.count_messages(peer, header.first_message, 0)
+        first = header.first_message
+        if type(frame) is not MessagesFrame:
+            # Such datagrams carry the number of the next message: a loss at the end of a burst is
+            # noticed without waiting for the next burst.
+            if first != peer.next_message:
+                self._arrivals.count_messages(peer, first, 0)
             self._receive_control(frame, peer, sender, now)
+            return
+        if not self._membership.hear(peer.node, peer.incarnation, now):
+            self._arrivals.needs_attention = True
+        self._arrivals.count_messages(peer, first, len(frame.items))
+        self._fast_receive.deliver(frame.items, first, header.sent_us, peer, now)
+
+    def _admit(self, header: Header, sender: Address) -> Peer | None:
+        """Return the sender's peer if it is another node, and the datagram not a repeat."""
+        if header.node == self._own_node:
+            return None  # multicast brings back what this node sent
+        peer = self._roster.peers.get(header.node)
+        if peer is None or peer.incarnation != header.incarnation:
+            peer = self._roster.meet(header, sender)
+            if peer is None:
+                self._counters.datagrams_outdated += 1
+                return None
+            known = self._membership.list.get(header.node)
+            if known is not None:
+                peer.name = known.name
+        elif peer.challenger is not None:
+            peer.challenger = None  # the node goes on talking: it was no restart
+        if not peer.admit(header.counter):
+            self._counters.datagrams_repeated += 1
+            return None
+        return peer
 
     def _receive_control(self, frame: Frame, peer: Peer, sender: Address, now: float) -> None:
         arrivals, membership = self._arrivals, self._membership
@@ -104,7 +125,9 @@ class Receiver:
             arrivals.needs_attention = True
             self._handlers[type(frame)](frame, peer, now)
         # Last, because the frame may just have introduced the node.
-        if arrivals.hear(peer, now) and isinstance(frame, (PresenceFrame, ListFrame)):
+        if not membership.hear(peer.node, peer.incarnation, now):
+            arrivals.needs_attention = True
+        elif isinstance(frame, (PresenceFrame, ListFrame)):
             size = frame.receive_buffer_bytes
             if size is not None and size >= BUFFER_BYTES_MIN:
                 self._directory.buffers.note(peer.node, sender[0], size)
@@ -121,24 +144,4 @@ class Receiver:
             return
         assert isinstance(frame, MessagesFrame)
         topic, value = frame.items[0]
-        self._batches.receive_plain(topic, value, sender, now)
-
-    def _admit(self, header: Header, sender: Address) -> Peer | None:
-        """Return the sender's peer if it is another node, and the datagram not a repeat."""
-        if header.node == self._own_node:
-            return None  # multicast brings back what this node sent
-        peer = self._roster.get(header.node)
-        if peer is None or peer.incarnation != header.incarnation:
-            peer = self._roster.meet(header, sender)
-            if peer is None:
-                self._counters.datagrams_outdated += 1
-                return None
-            known = self._membership.list.get(header.node)
-            if known is not None:
-                peer.name = known.name
-        elif peer.challenger is not None:
-            peer.challenger = None  # the node goes on talking: it was no restart
-        if not peer.admit(header.counter):
-            self._counters.datagrams_repeated += 1
-            return None
-        return peer
+        self._fast_receive.deliver_plain(topic, value, sender, now)

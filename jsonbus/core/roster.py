@@ -18,7 +18,10 @@ from jsonbus.core.limits import (
     PEERS_MAX,
     REJECTS_REPORTED_MAX,
 )
+from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_format
 from jsonbus.core.wire.frames import UNTOLD, About, Header, Totals
+
+Address = tuple[str, int]
 
 _WINDOW_MASK = (1 << DUPLICATE_WINDOW) - 1
 
@@ -28,6 +31,7 @@ class Peer:
 
     __slots__ = (
         "_first_message",
+        "_header",
         "_jumped_to",
         "_messages_jumped_to",
         "_run",
@@ -48,9 +52,10 @@ class Peer:
         "totals",
     )
 
-    def __init__(self, header: Header, address: tuple[str, int]) -> None:
+    def __init__(self, header: Header, address: Address) -> None:
         self.node = header.node
         self.incarnation = header.incarnation
+        self._header = header_format(header.node, header.incarnation)
         self.address = address
         self.name = header.node
         self.about = UNTOLD
@@ -134,6 +139,17 @@ class Peer:
         self.next_message += count
         self.received += count
 
+    def is_next(self, data: bytes) -> bool:
+        """Return whether a datagram with a single message is the next one in order.
+
+        Its last bytes show that, exactly for datagrams of ours; False for those of others.
+        """
+        header = self._header % (self.top + 1, self.next_message)
+        return (
+            data.startswith(header, len(data) - len(header) - HEADER_END_BYTES)
+            and self.challenger is None
+        )
+
     def find_again(self, count: int) -> int:
         """Note that `count` missing messages came after all; return how many had been counted
         as lost.
@@ -178,15 +194,12 @@ class Roster:
     def __len__(self) -> int:
         return len(self.peers)
 
-    def get(self, node: str) -> Peer | None:
-        return self.peers.get(node)
-
     def about(self, node: str) -> About:
         """Return what the node has reported about itself."""
         peer = self.peers.get(node)
         return UNTOLD if peer is None else peer.about
 
-    def meet(self, header: Header, address: tuple[str, int]) -> Peer | None:
+    def meet(self, header: Header, address: Address) -> Peer | None:
         """Return the sender's peer, a new one for a new incarnation; None for an old incarnation.
 
         A new incarnation takes over when it is heard twice before the old one is heard again: a
@@ -235,18 +248,6 @@ class Arrivals:
         #: neither, and a flood of them should not make a front end check its timers each time.
         self.needs_attention = True
 
-    def count(self, size_bytes: int) -> None:
-        """Count a datagram of any kind."""
-        self.counters.datagrams_received += 1
-        self.counters.bytes_received += size_bytes
-
-    def hear(self, peer: Peer, now: float) -> bool:
-        """Note a sign of life; return whether the node is in the subscription list."""
-        if self._hear(peer.node, peer.incarnation, now):
-            return True
-        self.needs_attention = True
-        return False
-
     def take_next(self, peer: Peer, count: int, size_bytes: int, now: float) -> None:
         """Count the very next datagram of a peer, with so many messages, and hear the peer."""
         counters = self.counters
@@ -265,7 +266,7 @@ class Arrivals:
                 self.needs_attention = True
                 self._emit(MessagesLost(peer.node, peer.name, missing))
 
-    def reject(self, cause: str, sender: tuple[str, int], detail: str) -> None:
+    def reject(self, cause: str, sender: Address, detail: str) -> None:
         """Count a refused datagram; report it the first time per cause and sender."""
         self.counters.reject(cause)
         key = (cause, sender[0])

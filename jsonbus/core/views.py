@@ -133,7 +133,7 @@ class BusView:
 
     def _describe(self, entry: Entry, now: float) -> NodeInfo:
         node = entry.node
-        peer = self._roster.get(node)
+        peer = self._roster.peers.get(node)
         is_self = node == self._own.node
         about = self._membership.about if is_self else self._roster.about(node)
         address = node.removeprefix(PLAIN_PREFIX) if entry.is_plain else None

@@ -151,7 +151,7 @@ class Directory:
     def _place(self, node: str, name: str) -> Place:
         if node == self._own.node:
             return Place(node, name, is_self=True)
-        peer = self._roster.get(node)
+        peer = self._roster.peers.get(node)
         if peer is None or peer.told_at < 0:
             return Place(node, name)
         return Place(

@@ -360,7 +360,7 @@ class Reliable:
     def _settle(self) -> None:
         """Report what streams have given up, and deliver what that released."""
         for lost in self._streams.take_lost():
-            peer = self._roster.get(lost.node)
+            peer = self._roster.peers.get(lost.node)
             name = lost.node if peer is None else peer.name
             self._emit(GapFound(lost.node, name, lost.topic, lost.first, lost.last))
         if self._streams.ready:

@@ -8,6 +8,6 @@ anywhere. The files, in the order in which a topic meets them:
 - `subscriptions.py`: the patterns of local subscribers, and those of other nodes, counted;
 - `pattern_map.py`: values filed under patterns and found by topic, read without a lock.
 
-Neighbours: publisher, batches, reliable topics, retained values and requests ask the router;
+Neighbours: publisher, fast receive, reliable topics, retained values and requests ask the router;
 LocalSubscriptions and membership change what it knows.
 """

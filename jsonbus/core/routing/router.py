@@ -114,6 +114,7 @@ class Router:
         "local",
         "passive",
         "routes",
+        "unwanted",
         "wanted",
     )
 
@@ -129,10 +130,12 @@ class Router:
         #: Routes by topic, for the hot paths. Looked up with any received value; only topics are
         #: keys.
         self.routes: dict[Any, Route] = {}
-        #: Both are valid until subscriptions change: routes that need no filling, and the first
-        #: bytes of datagrams whose single message a local subscription wants.
+        #: All three are valid until subscriptions change: routes that need no filling; the first
+        #: bytes of datagrams whose single message a local subscription wants; and of those that
+        #: none wants, with the address they come from, the node that sends them.
         self.current: dict[Any, Route] = {}
         self.wanted: set[bytes] = set()
+        self.unwanted: dict[tuple[bytes, tuple[str, int]], str] = {}
         self._fast_publish = fast_publish
         self._others = others
         self._interest: Interest | None = None
@@ -184,6 +187,7 @@ class Router:
         self.generation += 1
         self.current.clear()
         self.wanted.clear()
+        self.unwanted.clear()
         self._fast_publish.forget()
 
     @property

@@ -248,7 +248,7 @@ class Slice:
         self.sent_us = sent_us
 
 
-#: Delivers messages, as `Batches.receive` does.
+#: Delivers messages, as `FastReceive.deliver` does.
 Deliver = Callable[[list[Any], int, int, Peer, float, int], None]
 
 

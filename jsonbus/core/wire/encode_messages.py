@@ -46,6 +46,18 @@ class Stamp:
         return _TAIL % (self.start, counter, first_message, sent_us)
 
 
+def header_format(node: str, incarnation: int) -> bytes:
+    """Return the start of the header of that node's datagrams, to fill in counter and number.
+
+    A single message ends with it, the instant and two braces.
+    """
+    start = _TAIL_START % (node.encode().replace(b"%", b"%%"), incarnation)
+    return start + b'%%d,"%b":%%d,"%b":' % (KEY_FIRST_MESSAGE.encode(), KEY_SENT_US.encode())
+
+
+# The instant has so many digits until the year 2286.
+HEADER_END_BYTES = len(b"1731715200123456}}")
+
 _TAIL_START = b',"jb":{"%b":"%%b","%b":%%d,"%b":' % (
     KEY_NODE.encode(),
     KEY_INCARNATION.encode(),

@@ -119,7 +119,7 @@ class NodeChannels:
         heard: set[str] = set()
         for event in events:
             if isinstance(event, NodeIntroduced):
-                peer = self.node.core._roster.get(event.node)
+                peer = self.node.core._roster.peers.get(event.node)
                 heard |= {event.node, peer.name if peer is not None else event.node}
             elif isinstance(event, NodeJoined | NodeLeft):
                 heard |= {event.node, event.name}

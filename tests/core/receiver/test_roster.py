@@ -191,7 +191,7 @@ def test_known_peer_is_found_again() -> None:
     known = Roster()
     peer = known.meet(make_header(), ADDRESS)
     assert peer is not None
-    assert known.get("x") is peer
+    assert known.peers.get("x") is peer
     assert known.meet(make_header(2), ADDRESS) is peer
     assert (peer.name, peer.address, len(known)) == ("x", ADDRESS, 1)
 
@@ -202,7 +202,7 @@ def test_new_incarnation_takes_over_once_it_is_heard_twice() -> None:
     first = known.meet(make_header(1, incarnation=6), ADDRESS)
     assert first is not old and first is not None
     assert known.meet(make_header(2, incarnation=6), ADDRESS) is first
-    assert known.get("x") is first
+    assert known.peers.get("x") is first
     assert known.meet(make_header(51), ADDRESS) is None  # of the former one
 
 
@@ -222,8 +222,8 @@ def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> N
     for counter in (1, 2):
         known.meet(make_header(counter, node="x", incarnation=6), ADDRESS)
     known.meet(make_header(node="z"), ADDRESS)
-    assert known.get("x") is not None
-    assert known.get("y") is None
+    assert known.peers.get("x") is not None
+    assert known.peers.get("y") is None
 
 
 def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,8 +232,8 @@ def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(30):
         known.meet(make_header(node=f"n{number}"), ADDRESS)
     assert len(known) == 10
-    assert known.get("n0") is None
-    assert known.get("n29") is not None
+    assert known.peers.get("n0") is None
+    assert known.peers.get("n29") is not None
 
 
 def test_forged_message_number_neither_counts_nor_hides_losses() -> None:

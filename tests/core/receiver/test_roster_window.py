@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from jsonbus.core.limits import DUPLICATE_WINDOW
 from jsonbus.core.roster import Peer
+from jsonbus.core.wire.encode_messages import Stamp, encode_message
 from jsonbus.core.wire.frames import Header
 from tests.core.generated import unhurried
 
@@ -21,6 +22,14 @@ def make_peer(node: str = "k3v9", incarnation: int = 7, first: int = FIRST) -> P
     assert peer.admit(first)
     peer.count_messages(first, 1)
     return peer
+
+
+def datagram(
+    counter: int, first: int, *, node: str = "k3v9", incarnation: int = 7, payload: bytes = b"1"
+) -> bytes:
+    stamp = Stamp(node, incarnation)
+    stamp.counter = counter - 1
+    return encode_message(stamp, b'"t"', payload, first, SENT_US)
 
 
 class Model:
@@ -107,3 +116,59 @@ def test_messages_are_counted_alike_by_whichever_way_they_come(
         received += count
         assert (peer.top, peer.next_message) == (counter, number)
         assert (peer.received, peer.lost) == (received, lost)
+
+
+# --- The next one, recognised by its last bytes --------------------------------------------------
+
+
+@pytest.mark.parametrize("node", ["k3v9", "a%d", "%", "%%b%s", "50%,", "{}", "n" * 64])
+@pytest.mark.parametrize("incarnation", [0, 7, 1_731_715_200_123])
+def test_next_datagram_is_told_by_its_last_bytes_whatever_the_node_is_called(
+    node: str, incarnation: int
+) -> None:
+    peer = make_peer(node, incarnation, 1)
+    for number in range(2, 120):
+        data = datagram(number, number, node=node, incarnation=incarnation)
+        assert peer.is_next(data)
+        peer.go_on(1)
+        assert not peer.is_next(data)
+    assert (peer.top, peer.next_message, peer.received) == (119, 120, 119)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        datagram(FIRST, FIRST + 1),
+        datagram(FIRST + 2, FIRST + 1),
+        datagram(FIRST + 1, FIRST),
+        datagram(FIRST + 1, FIRST + 2),
+        datagram(FIRST + 1, FIRST + 10),
+        datagram(FIRST + 1, 10 * FIRST + 10),
+        datagram(FIRST + 1, FIRST + 1, node="k3v"),
+        datagram(FIRST + 1, FIRST + 1, node="k3v99"),
+        datagram(FIRST + 1, FIRST + 1, node="xk3v9"),
+        datagram(FIRST + 1, FIRST + 1, incarnation=8),
+        datagram(FIRST + 1, FIRST + 1, incarnation=77),
+        datagram(FIRST + 1, FIRST + 1)[:-1],
+        datagram(FIRST + 1, FIRST + 1) + b" ",
+        datagram(FIRST + 9, FIRST + 9, payload=datagram(FIRST + 1, FIRST + 1)),
+        b"",
+        b"}}",
+    ],
+)
+def test_anything_else_is_not_taken_for_the_next_datagram(data: bytes) -> None:
+    peer = make_peer()
+    assert not peer.is_next(data)
+    assert peer.is_next(datagram(FIRST + 1, FIRST + 1))
+
+
+def test_payload_does_not_matter_to_the_next_datagram() -> None:
+    peer = make_peer()
+    payload = datagram(FIRST + 5, FIRST + 5)
+    assert peer.is_next(datagram(FIRST + 1, FIRST + 1, payload=payload))
+
+
+def test_next_datagram_is_not_taken_for_granted_while_another_incarnation_is_heard() -> None:
+    peer = make_peer()
+    peer.challenger = make_peer(incarnation=8)
+    assert not peer.is_next(datagram(FIRST + 1, FIRST + 1))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jsonbus.core import fast_receive, roster
 from jsonbus.core.events import MessagesLost, NodeLeft
 from jsonbus.core.node import Node
 from jsonbus.core.wire import codec
@@ -188,6 +189,37 @@ def test_node_heard_from_two_addresses_is_one_node() -> None:
         ear.hear(data, sender=HERE)
         ear.hear(data, sender=THERE)
     assert ear.gained("messages_unwanted", "datagrams_repeated", "messages_lost") == [5, 5, 0]
+
+
+def test_from_the_second_message_of_a_node_on_nothing_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ear, stranger = Ear(), Stranger()
+    ear.hear(stranger.say(), stranger.say(topic="v"), stranger.say(), stranger.say(topic="v"))
+    monkeypatch.setattr(fast_receive, "peek_header", lambda data: pytest.fail("it was parsed"))
+    for _ in range(5):
+        ear.hear(stranger.say(), stranger.say(topic="v"))
+    assert ear.gained("messages_unwanted", "messages_lost") == [14, 0]
+
+
+def test_what_is_remembered_of_unwanted_messages_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fast_receive, "PEERS_MAX", 4)
+    ear, stranger = Ear(), Stranger()
+    for number in range(50):
+        ear.hear(stranger.say(topic=f"u{number}"))
+        assert len(ear.node._router.unwanted) <= 4
+    assert ear.gained("messages_unwanted", "messages_lost") == [50, 0]
+
+
+def test_node_that_was_forgotten_is_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "PEERS_MAX", 1)
+    ear, first, second = Ear(), Stranger("first"), Stranger("second")
+    for stranger in (first, second, first):
+        ear.hear(stranger.say(), stranger.say(), stranger.say())
+        assert list(ear.node._roster.peers) == [stranger.stamp.start.split(b'"')[5].decode()]
+    assert ear.gained("messages_unwanted", "messages_lost") == [9, 0]
 
 
 def test_restarted_node_is_met_anew_and_its_former_datagrams_are_outdated() -> None:

@@ -168,6 +168,7 @@ def node_receive_singly(prepared: int) -> Loop:
 def node_refuse(prepared: int) -> Loop:
     """Messages of 1.6 KB that this node does not want."""
     sender = make_publisher_node()
+    sender.outbox.allow_bytes(2 * UNWANTED_BYTES)  # else they would be sent in slices
     node = make_subscriber_node(sender, TOPIC_NOBODY_WANTS)
     datagrams = list(_singles(sender, make_value(UNWANTED_BYTES), prepared))
     return lambda count: _receive(node, datagrams[:count])
