@@ -28,20 +28,9 @@ BATCH_MESSAGES_MAX = 100
 class FastPublish:
     """Cached topic prefixes, and the messages queued for the next datagram."""
 
-    __slots__ = (
-        "_asked",
-        "alone_min",
-        "queued",
-        "is_flood",
-        "prefixes",
-        "limit",
-        "size_max",
-        "suppressed",
-        "whole_max",
-    )
-
     def __init__(self) -> None:
-        #: By topic: `["topic",` or b"". The keys that are looked up may be any object.
+        #: By topic: `["topic",` or b"". The keys that are looked up may be any object. A topic that
+        #: JSON has to escape has no prefix: the outbox takes the first quote for the topic's end.
         self.prefixes: dict[Any, bytes] = {}
         #: The JSON of messages, `["topic",payload`, each without its last bracket.
         self.queued: list[bytes] = []

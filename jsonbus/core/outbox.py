@@ -11,12 +11,12 @@ one thread at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, FastPublish
 from jsonbus.core.values.fragments import cut
-from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES
+from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES, Control
 from jsonbus.core.wire.encode_messages import (
     BATCH_OVERHEAD_BYTES,
     FRAGMENT_OVERHEAD_BYTES,
@@ -24,10 +24,12 @@ from jsonbus.core.wire.encode_messages import (
     Stamp,
     encode_batch,
     encode_fragment,
-    encode_marked,
+    encode_marks,
     encode_message,
 )
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
+
+T = TypeVar("T")
 
 #: A payload larger than this fraction of a datagram is not left queued without a flush: sizes are
 #: known only when messages are packed, and the queue should stay small until then.
@@ -39,37 +41,14 @@ _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
 _SEPARATOR_BYTES = 2  # between messages of a batch: a bracket and a comma
 
 
-class _Marked(bytes):
-    """A reliable or retained message, `["topic",payload,sequence,1`, with its parts."""
+class _Item(bytes):
+    """An item of a batch that knows its parts, should it be alone in a datagram."""
 
-    topic_json: bytes
-    payload: bytes
-    sequence: int | None
-    is_retained: bool
+    parts: tuple[bytes, bytes, bytes]  # topic and payload, as JSON, and the marks of a header
 
 
 class Outbox:
     """Packs messages into datagrams, and cuts messages that fit no datagram into slices."""
-
-    __slots__ = (
-        "_fast_publish",
-        "_queued",
-        "_measured",
-        "_measured_bytes",
-        "_ready",
-        "_ready_bytes",
-        "_room",
-        "_slice_room",
-        "_stamp",
-        "_typical",
-        "_asides",
-        "_unbatched_until",
-        "_whole_room",
-        "datagrams_sent",
-        "last_sent_at",
-        "messages_sent",
-        "wall_offset_s",
-    )
 
     def __init__(
         self,
@@ -94,7 +73,7 @@ class Outbox:
         self.messages_sent = 0
         #: When the last datagram that counts as a heartbeat was sent.
         self.last_sent_at = -math.inf
-        self._asides = 0  # queued datagrams that do not count as a heartbeat
+        self._silent = 0  # datagrams in `_ready` that do not count as a heartbeat
 
     @property
     def has_output(self) -> bool:
@@ -107,7 +86,7 @@ class Outbox:
         return (
             bool(self._ready)
             or count >= self._typical
-            or (count > 1 and self._measure() * (count + 1) > self._room * count)
+            or (count > 1 and self._measure() * (count + 1) > self.room_bytes * count)
         )
 
     @property
@@ -119,11 +98,6 @@ class Outbox:
     def size_bytes(self) -> int:
         """The bytes that wait to be sent, separators included."""
         return self._measure() + self._ready_bytes
-
-    @property
-    def repair_room_bytes(self) -> int:
-        """The bytes that the items of a repair may take in one datagram."""
-        return self._room
 
     @property
     def messages_put(self) -> int:
@@ -140,28 +114,19 @@ class Outbox:
         """
         saved = self._stamp.id_bytes_saved
         whole_bytes_max = max(datagram_bytes_max, whole_bytes_max or 0)
-        self._room = datagram_bytes_max - BATCH_OVERHEAD_BYTES + saved
+        #: The bytes that messages or other items may take in one datagram.
+        self.room_bytes = datagram_bytes_max - BATCH_OVERHEAD_BYTES + saved
         self._slice_room = datagram_bytes_max - FRAGMENT_OVERHEAD_BYTES + saved
         self._whole_room = whole_bytes_max - MESSAGE_OVERHEAD_BYTES + saved
         self._fast_publish.whole_max = self._whole_room
-        self._fast_publish.size_max = self._room // _SIZE_SHARE
-        self._fast_publish.alone_min = self._room // 2
+        self._fast_publish.size_max = self.room_bytes // _SIZE_SHARE
+        self._fast_publish.alone_min = self.room_bytes // 2
 
     def shares(self, now: float) -> bool:
         """Return whether messages may be batched in one datagram now."""
         return now >= self._unbatched_until
 
-    def put_message(self, prefix: bytes, payload: bytes, now: float) -> int:
-        """Add a message and return its number. The prefix is the topic's: `["topic",`."""
-        message = prefix + payload
-        if self._is_cut(len(message), now):
-            self._pack(now)
-            self.messages_sent = number = self.messages_sent + 1
-            self.put_slices(message + b"]", number, None, now)
-            return number
-        return self._put(message, now)
-
-    def put_marked(
+    def put_message(
         self,
         prefix: bytes,
         payload: bytes,
@@ -170,42 +135,34 @@ class Outbox:
         sequence: int | None = None,
         is_retained: bool = False,
     ) -> int:
-        """Add a message of a reliable topic, or a retained one, and return its number."""
-        marks = b",null" if sequence is None else b",%d" % sequence
-        message = _Marked(prefix + payload + (marks + b",1" if is_retained else marks))
-        message.topic_json, message.payload = prefix[1:-1], payload
-        message.sequence, message.is_retained = sequence, is_retained
-        if self._is_cut(len(message), now):
-            self._pack(now)
-            self.messages_sent = number = self.messages_sent + 1
-            self.put_slices(message + b"]", number, sequence, now)
-            return number
-        return self._put(message, now)
+        """Add a message and return its number. The prefix is the topic's: `["topic",`.
 
-    def put_text(self, text: bytes, now: float) -> None:
+        `sequence` is that of a reliable topic.
+        """
+        in_batch, in_header = encode_marks(sequence, is_retained)
+        item = _Item(prefix + payload + in_batch)
+        size = len(item) + _SEPARATOR_BYTES
+        if size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now)):
+            self.put_text(item + b"]", now, sequence)
+            return self.messages_sent
+        item.parts = (prefix[1:-1], payload, in_header)
+        if self._measure() + size > self.room_bytes or now < self._unbatched_until:
+            self._pack(now)
+        queued = self._queued
+        queued.append(item)
+        place = len(queued) - 1
+        while queued[place] is not item:
+            place -= 1  # another thread added a message after this one
+        number = self.messages_sent + 1 + place
+        if self._measure() + size > self.room_bytes or now < self._unbatched_until:
+            self._pack(now)  # no room for another message of this size, so do not wait
+        return number
+
+    def put_text(self, text: bytes, now: float, sequence: int | None = None) -> None:
         """Add a message that is encoded already, in slices, however large it is."""
         self._pack(now)
         self.messages_sent += 1
-        self.put_slices(text, self.messages_sent, None, now)
-
-    def _is_cut(self, size: int, now: float) -> bool:
-        """Return whether a message of this size has to travel in slices."""
-        size += _SEPARATOR_BYTES
-        return size > self._whole_room and (size > _WHOLE_ROOM_MAX or now >= self._unbatched_until)
-
-    def _put(self, message: bytes, now: float) -> int:
-        size = len(message) + _SEPARATOR_BYTES
-        if self._measure() + size > self._room or now < self._unbatched_until:
-            self._pack(now)
-        queued = self._queued
-        queued.append(message)
-        place = len(queued) - 1
-        while queued[place] is not message:
-            place -= 1  # another thread added a message after this one
-        number = self.messages_sent + 1 + place
-        if self._measure() + size > self._room or now < self._unbatched_until:
-            self._pack(now)  # no room for another message of this size, so do not wait
-        return number
+        self.put_slices(text, self.messages_sent, sequence, now)
 
     def put_slices(
         self,
@@ -217,24 +174,13 @@ class Outbox:
     ) -> None:
         """Add the slices of a message: all, or only those for which `is_wanted` is true."""
         slices = cut(text, self._slice_room)
-        stamp, sent_us, count = self._stamp, self._sent_us(now), len(slices)
+        sent_us, count = self._sent_us(now), len(slices)
         # A message that is sent again adds no new message number.
         first = number if number == self.messages_sent else self.messages_sent + 1
         for index, each in enumerate(slices):
-            if is_wanted is not None and not is_wanted(index):
-                continue
-            self._add(
-                encode_fragment(
-                    stamp,
-                    each,
-                    first,
-                    sent_us,
-                    number=number,
-                    index=index,
-                    count=count,
-                    sequence=sequence,
-                )
-            )
+            if is_wanted is None or is_wanted(index):
+                place = (number, index, count, sequence)
+                self._add(encode_fragment(self._stamp, each, place, first, sent_us))
 
     def make_single(self, prefix: bytes, payload: bytes, now: float) -> bytes | None:
         """Return a datagram with this message, to be sent at once; None if others wait."""
@@ -246,22 +192,19 @@ class Outbox:
         sent_us = int((now + self.wall_offset_s) * 1_000_000)
         return encode_message(self._stamp, prefix[1:-1], payload, number, sent_us)
 
-    def put_control(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
-        """Add a datagram that holds no message."""
-        if self._queued:
-            self._pack(now)
-        self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
+    def put_control(
+        self, control: Control, now: float, *, counts_as_heartbeat: bool = True
+    ) -> None:
+        """Add a datagram that holds no message.
 
-    def put_aside(self, encode: Callable[..., bytes], now: float, **fields: Any) -> None:
-        """Add a control datagram that follows from messages: a NAK, repair, beat or retained value.
-
-        It does not count as a heartbeat. Beats go on for seconds after the last message; if they
-        counted, a group would compare its lists that much later.
+        What follows from messages does not count as a heartbeat: NAKs, repairs, beats, retained
+        values. Beats go on for seconds after the last message; if they counted, a group would
+        compare its lists that much later.
         """
         if self._queued:
             self._pack(now)
-        self._asides += 1
-        self._add(encode(self._stamp, self.messages_sent + 1, self._sent_us(now), **fields))
+        self._add(control.encode(self._stamp, self.messages_sent + 1, self._sent_us(now)))
+        self._silent += not counts_as_heartbeat
 
     def send_unbatched(self, until: float) -> None:
         """Send one message per datagram until then: a plain peer is here and reads no batches."""
@@ -280,9 +223,9 @@ class Outbox:
             self._ready = []
             self._ready_bytes = 0
             self.datagrams_sent += len(datagrams)
-            if len(datagrams) > self._asides:
+            if len(datagrams) > self._silent:
                 self.last_sent_at = now
-            self._asides = 0
+            self._silent = 0
             return datagrams
         return []
 
@@ -301,55 +244,47 @@ class Outbox:
         count = len(queued)
         if not count:
             return
-        messages = queued[:count]
+        items = queued[:count]
         del queued[:count]
         self._measured = self._measured_bytes = 0
-        body = _join(messages)
-        if len(body) <= self._room and count <= BATCH_MESSAGES_MAX:
-            self._add_messages(body, messages, now)
+        size = sum(map(len, items)) + _SEPARATOR_BYTES * count
+        if size <= self.room_bytes + 1 and count <= BATCH_MESSAGES_MAX:
+            self._add_messages(items, now)
         else:
-            self._pack_parts(messages, now, keeps_rest=keeps_rest)
-        self._typical = max(1, min(BATCH_MESSAGES_MAX, self._room * count // (len(body) + 1)))
+            self._pack_parts(items, now, keeps_rest=keeps_rest)
+        self._typical = max(1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // size))
 
-    def _pack_parts(self, messages: list[bytes], now: float, *, keeps_rest: bool) -> None:
+    def _pack_parts(self, items: list[bytes], now: float, *, keeps_rest: bool) -> None:
         """Pack messages that do not fit into one datagram."""
-        start = size = 0
-        for place, message in enumerate(messages):
-            added = len(message) + _SEPARATOR_BYTES
-            if place > start and (size + added > self._room or place - start == BATCH_MESSAGES_MAX):
-                part = messages[start:place]
-                self._add_messages(_join(part), part, now)
-                start, size = place, 0
-            size += added
-        rest = messages[start:]
+        start, room = 0, self.room_bytes
+        for place, item in enumerate(items):
+            size = len(item) + _SEPARATOR_BYTES
+            if place > start and (size > room or place - start == BATCH_MESSAGES_MAX):
+                self._add_messages(items[start:place], now)
+                start, room = place, self.room_bytes
+            room -= size
         if keeps_rest and start:
-            self._queued[:0] = rest
+            self._queued[:0] = items[start:]
         else:
-            self._add_messages(_join(rest), rest, now)
+            self._add_messages(items[start:], now)
 
-    def _add_messages(self, body: bytes, messages: list[bytes], now: float) -> None:
+    def _add_messages(self, items: list[bytes], now: float) -> None:
+        """Make a datagram of messages."""
         first = self.messages_sent + 1
-        self.messages_sent += len(messages)
-        lone = messages[0] if len(messages) == 1 else None
-        if isinstance(lone, _Marked):
-            self._add(self._encode_marked(lone, first, now))
-        elif lone is not None:
-            topic_json, payload = _parts_of(lone)
-            self._add(encode_message(self._stamp, topic_json, payload, first, self._sent_us(now)))
-        else:
-            self._add(encode_batch(self._stamp, body, first, self._sent_us(now)))
-
-    def _encode_marked(self, message: _Marked, number: int, now: float) -> bytes:
-        """Return a datagram with this message alone, which plain peers understand, too."""
-        return encode_marked(
-            self._stamp,
-            message.topic_json,
-            message.payload,
-            number,
-            self._sent_us(now),
-            sequence=message.sequence,
-            is_retained=message.is_retained,
-        )
+        self.messages_sent += len(items)
+        sent_us = self._sent_us(now)
+        if len(items) > 1:
+            # The separator adds the closing bracket that each item lacks.
+            body = b"],".join(items) + b"]"
+            self._add(encode_batch(self._stamp, body, first, sent_us))
+            return
+        item = items[0]
+        if isinstance(item, _Item):
+            topic, payload, marks = item.parts
+        else:  # from the fast path: `["topic",payload`, the topic without escapes
+            end = item.index(b'"', 2) + 1
+            topic, payload, marks = item[1:end], item[end + 1 :], b""
+        self._add(encode_message(self._stamp, topic, payload, first, sent_us, marks))
 
     def _add(self, datagram: bytes) -> None:
         self._ready.append(datagram)
@@ -359,24 +294,15 @@ class Outbox:
         return int((now + self.wall_offset_s) * 1_000_000)
 
 
-def _join(messages: list[bytes]) -> bytes:
-    """Return the items of a batch; the separator adds the closing bracket that each item lacks."""
-    return b"],".join(messages) + b"]"
-
-
-def _parts_of(message: bytes) -> tuple[bytes, bytes]:
-    """Return topic and payload, as JSON, of `["topic",payload`."""
-    end = message.find(b'"', 2)
-    while message[end - 1] == _BACKSLASH and _is_escaped(message, end):
-        end = message.find(b'"', end + 1)
-    return message[1 : end + 1], message[end + 2 :]
-
-
-def _is_escaped(message: bytes, place: int) -> bool:
-    start = place
-    while message[start - 1] == _BACKSLASH:
-        start -= 1
-    return (place - start) % 2 == 1
-
-
-_BACKSLASH = ord("\\")
+def group_items(items: Iterable[T], size_of: Callable[[T], int], room_bytes: int) -> list[list[T]]:
+    """Return the items in groups that fit one datagram each, with a comma after every item."""
+    groups: list[list[T]] = []
+    room = 0
+    for item in items:
+        size = size_of(item) + 1
+        if size > room:
+            groups.append([])
+            room = room_bytes + 1
+        groups[-1].append(item)
+        room -= size
+    return groups

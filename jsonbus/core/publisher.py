@@ -83,7 +83,7 @@ class Publisher:
             self._retain(route, value, payload, number, now)
         if route.inboxes:
             self._deliver_own(route.inboxes, route.topic, payload, number, now)
-        elif self._outbox.shares(now):
+        elif self._outbox.shares(now) and b"\\" not in route.prefix:
             self._fast_publish.prefixes[route.topic] = route.prefix
         return True
 
@@ -155,9 +155,7 @@ class Publisher:
         """Into the outbox; the message's number."""
         if is_reliable:
             return self._reliable.publish(route, payload, now, is_retained=is_retained)
-        if is_retained:
-            return self._outbox.put_marked(route.prefix, payload, now, is_retained=True)
-        return self._outbox.put_message(route.prefix, payload, now)
+        return self._outbox.put_message(route.prefix, payload, now, is_retained=is_retained)
 
     def _check_retained(self, route: Route, value: Any, payload: bytes) -> None:
         if value is not None:

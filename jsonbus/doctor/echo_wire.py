@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.wire import codec
+from ..core.wire.encode import Control
 from ..core.wire.encode_messages import Stamp
 from ..core.wire.names import ECHO, ECHOED, KEY_HEARD, KEY_NAME, KEY_PING, KEY_TO
 
@@ -16,7 +16,8 @@ def encode_echo(
     stamp: Stamp, first_message: int, sent_us: int, *, echo_id: int, size_bytes: int
 ) -> bytes:
     """Encode an echo: exactly `size_bytes` long, or longer if it cannot be so short."""
-    return _encode(stamp, first_message, sent_us, ECHO, {KEY_PING: echo_id}, size_bytes)
+    datagram = Control(ECHO, {KEY_PING: echo_id}, b'""').encode(stamp, first_message, sent_us)
+    return _lengthen(datagram, size_bytes)
 
 
 def encode_echoed(
@@ -35,18 +36,11 @@ def encode_echoed(
     fields: dict[str, Any] = {KEY_PING: echo_id, KEY_TO: to, KEY_HEARD: [heard, repeated]}
     if name:
         fields[KEY_NAME] = name
-    return _encode(stamp, first_message, sent_us, ECHOED, fields, size_bytes)
+    datagram = Control(ECHOED, fields, b'""').encode(stamp, first_message, sent_us)
+    return _lengthen(datagram, size_bytes)
 
 
-def _encode(
-    stamp: Stamp,
-    first_message: int,
-    sent_us: int,
-    topic: str,
-    fields: dict[str, Any],
-    size_bytes: int,
-) -> bytes:
-    fields_json = codec.dumps(fields)[1:]
-    start = b'{"topic":"%b","payload":"' % topic.encode()
-    end = b'"%b,%b}' % (stamp.tail(first_message, sent_us), fields_json)
-    return start + b"." * (size_bytes - len(start) - len(end)) + end
+def _lengthen(datagram: bytes, size_bytes: int) -> bytes:
+    """Fill the empty payload with dots."""
+    start, _, end = datagram.partition(b'""')
+    return start + b'"' + b"." * (size_bytes - len(datagram)) + b'"' + end

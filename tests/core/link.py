@@ -12,8 +12,8 @@ from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.decode import decode
-from jsonbus.core.wire.encode import encode_presence
-from jsonbus.core.wire.encode_messages import Stamp
+from jsonbus.core.wire.encode import Control, encode_presence
+from jsonbus.core.wire.encode_messages import Stamp, encode_batch, encode_message
 from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, Entry, Frame, ListFrame
 
 E = TypeVar("E", bound=Event)
@@ -23,7 +23,7 @@ START = 1000.0  # not 0, so that a forgotten `now` is noticed
 
 
 def forge(
-    encode: Callable[..., bytes],
+    encode: Callable[..., bytes | Control],
     *args: Any,
     node: str = "stranger",
     incarnation: int = 1,
@@ -34,7 +34,11 @@ def forge(
     """A datagram as the node of that id would send it."""
     stamp = Stamp(node, incarnation)
     stamp.counter = counter - 1
-    return encode(stamp, *args, first_message, 0, **fields)
+    if encode in (encode_batch, encode_message):
+        return bytes(encode(stamp, *args, first_message, 0, **fields))
+    control = encode(*args, **fields)
+    assert isinstance(control, Control)
+    return control.encode(stamp, first_message, 0)
 
 
 def forge_presence(

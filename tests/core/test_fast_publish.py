@@ -50,7 +50,8 @@ def test_wanted_topic_has_a_lane_once_it_was_published_to() -> None:
     assert a.fast_publish.prefixes == {}
     a.publish("t", 1, link.now)
     a.publish('q"\\', 1, link.now)
-    assert a.fast_publish.prefixes == {"t": b'["t",', 'q"\\': b'["q\\"\\\\",'}
+    # The outbox finds the end of a topic by its quote, so one with escapes has no prefix.
+    assert a.fast_publish.prefixes == {"t": b'["t",'}
 
 
 def test_suppressed_topic_has_an_empty_lane() -> None:

@@ -12,9 +12,10 @@ from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire.codec import dumps, loads
 from jsonbus.core.wire.decode import decode
-from jsonbus.core.wire.encode import encode_ping
+from jsonbus.core.wire.encode import encode_ping, encode_where
 from jsonbus.core.wire.encode_messages import Stamp
 from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame, PingFrame
+from jsonbus.errors import PayloadError
 from tests.core.generated import unhurried
 
 NOW = 1000.0
@@ -138,7 +139,7 @@ def test_unbatched_until_the_instant_given_and_not_longer() -> None:
 def test_control_datagram_never_overtakes_messages() -> None:
     outbox = make_outbox()
     put(outbox, 1, 2)
-    outbox.put_control(encode_ping, NOW, ping_id=7)
+    outbox.put_control(encode_ping(7), NOW)
     put(outbox, 3)
     frames = take(outbox)
     assert [type(frame) for frame in frames] == [MessagesFrame, PingFrame, MessagesFrame]
@@ -149,7 +150,7 @@ def test_control_datagram_never_overtakes_messages() -> None:
 def test_control_datagram_tells_the_number_of_the_next_message() -> None:
     outbox = make_outbox()
     put(outbox, 1, 2)
-    outbox.put_control(encode_ping, NOW, ping_id=7)
+    outbox.put_control(encode_ping(7), NOW)
     _, ping = take(outbox)
     assert ping.header is not None and ping.header.first_message == 3
 
@@ -170,7 +171,7 @@ def test_outbox_knows_whether_and_about_how_much_waits() -> None:
     assert not outbox.has_output and outbox.size_bytes == 0
     put(outbox, "x" * 100)
     assert outbox.has_output and 100 < outbox.size_bytes < 200
-    outbox.put_control(encode_ping, NOW, ping_id=7)
+    outbox.put_control(encode_ping(7), NOW)
     assert outbox.size_bytes > 250
     outbox.take(NOW)
     assert not outbox.has_output and outbox.size_bytes == 0
@@ -191,12 +192,8 @@ def test_full_datagram_is_known_before_it_is_taken() -> None:
 
 def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
     outbox = make_outbox()
-
-    def fail(*args: object, **fields: object) -> bytes:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        outbox.put_control(fail, NOW)
+    with pytest.raises(PayloadError):
+        outbox.put_control(encode_where("\ud800"), NOW)
     assert not outbox.has_output
     put(outbox, 1)
     (frame,) = take(outbox)

@@ -131,7 +131,7 @@ def test_message_knows_its_number_although_another_thread_adds_one_behind_it() -
 def test_nothing_is_kept_behind_a_control_datagram() -> None:
     outbox, fast_publish = make_outbox()
     gather(fast_publish, *("x" * 300 for _ in range(10)))
-    outbox.put_control(encode_ping, NOW, ping_id=1)
+    outbox.put_control(encode_ping(1), NOW)
     frames = [decode(datagram) for datagram in outbox.take(NOW, keeps_rest=True)]
     assert [type(frame) for frame in frames] == [MessagesFrame] * 3 + [PingFrame]
     assert not outbox.has_output
@@ -230,8 +230,11 @@ topics = st.text(
 def test_message_alone_in_its_datagram_has_its_topic_and_value(topic: str, value: Any) -> None:
     outbox, fast_publish = make_outbox()
     expected = [[topic, loads(dumps(value))]]
-    gather(fast_publish, value, topic=topic)
-    outbox.put_control(encode_ping, NOW, ping_id=1)
+    if b"\\" in lane_of(topic):  # such a topic has no prefix
+        outbox.put_message(lane_of(topic), dumps(value), NOW)
+    else:
+        gather(fast_publish, value, topic=topic)
+    outbox.put_control(encode_ping(1), NOW)
     outbox.put_message(lane_of(topic), dumps(value), NOW)
     queued, _, put = map(decode, outbox.take(NOW))
     lone = outbox.make_single(lane_of(topic), dumps(value), NOW)
@@ -243,8 +246,8 @@ def test_message_alone_in_its_datagram_has_its_topic_and_value(topic: str, value
 
 @pytest.mark.parametrize("topic", ['"', '""', "\\", "\\\\", '\\"', '"\\', '\\\\"', '",', '\\",1'])
 def test_quotes_and_backslashes_at_the_end_of_a_topic(topic: str) -> None:
-    outbox, fast_publish = make_outbox()
-    gather(fast_publish, 'a",b', topic=topic)
+    outbox, _ = make_outbox()
+    outbox.put_message(lane_of(topic), dumps('a",b'), NOW)
     (frame,) = map(decode, outbox.take(NOW))
     assert isinstance(frame, MessagesFrame) and frame.items == [[topic, 'a",b']]
 
@@ -302,7 +305,7 @@ class EveryWayOut(RuleBasedStateMachine):
 
     @rule()
     def control(self) -> None:
-        self.outbox.put_control(encode_ping, NOW, ping_id=1)
+        self.outbox.put_control(encode_ping(1), NOW)
 
     @rule(size=st.sampled_from([500, 1_400, 9_000]))
     def allow(self, size: int) -> None:

@@ -6,21 +6,23 @@ import pytest
 
 from jsonbus.core.wire import codec
 from jsonbus.core.wire.decode import decode
+from jsonbus.core.wire.encode_messages import Stamp
 from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
 from jsonbus.doctor.echo_wire import encode_echo, encode_echoed
-from tests.core.link import Link, forge
+from tests.core.link import Link
 
 
-def echo(size_bytes: int = 200, counter: int = 1) -> bytes:
-    return forge(
-        encode_echo, node="stranger", counter=counter, echo_id=counter, size_bytes=size_bytes
-    )
+def echo(size_bytes: int = 200, echo_id: int = 1) -> bytes:
+    stamp = Stamp("stranger", 1)
+    stamp.counter = echo_id - 1
+    return encode_echo(stamp, 1, 0, echo_id=echo_id, size_bytes=size_bytes)
 
 
 def echoed(size_bytes: int = 200, to: str = "asker", name: str = "") -> bytes:
-    return forge(
-        encode_echoed,
-        node="stranger",
+    return encode_echoed(
+        Stamp("stranger", 1),
+        1,
+        0,
         to=to,
         echo_id=3,
         heard=2,

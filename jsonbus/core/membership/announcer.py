@@ -205,9 +205,7 @@ class Announcer:
         else:
             self._introduced_at = now
         for index, part in enumerate(parts):
-            self._outbox.put_control(
-                encode_list,
-                now,
+            control = encode_list(
                 entries=part,
                 digest=self._list.digest,
                 sums=sums if index == len(parts) - 1 else None,
@@ -217,6 +215,7 @@ class Announcer:
                 receive_buffer_bytes=self._settings.receive_buffer_bytes,
                 about=about if index == 0 else UNTOLD,
             )
+            self._outbox.put_control(control, now)
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """Send a sign of life, with the digest."""
@@ -234,9 +233,7 @@ class Announcer:
         if is_answer:
             self._answered_at = now
             self._is_answer_due = False
-        self._outbox.put_control(
-            encode_presence,
-            now,
+        control = encode_presence(
             version=self.entry.version,
             name=self.entry.name,
             mode=self._settings.mode,
@@ -250,13 +247,14 @@ class Announcer:
             is_answer=is_answer,
             totals=None if suspects else self._totals(),
         )
+        self._outbox.put_control(control, now)
 
     def say_goodbye(self, now: float) -> None:
         """Send the goodbye. There is no timer afterwards."""
         self.trickle.stop()
         self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
-        self._outbox.put_control(encode_bye, now, version=self.entry.version)
+        self._outbox.put_control(encode_bye(self.entry.version), now)
 
     def _list_room_bytes(self) -> int:
         room = self._outbox.list_room_bytes(self._settings.datagram_bytes_max)

@@ -89,7 +89,7 @@ class Directory:
             return
         # No node has a name that cannot be sent.
         if who and is_node_name(who) and who == who.encode(errors="replace").decode():
-            self._outbox.put_control(encode_where, now, who=who)
+            self._outbox.put_control(encode_where(who), now)
 
     def smallest_buffer(self, hosts: Container[str]) -> int | None:
         """Return the smallest receive buffer on these hosts, as their kernels count.

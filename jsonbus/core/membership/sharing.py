@@ -263,9 +263,7 @@ class ListSender:
         count = len(self._parts)
         end = min(self._next + LIST_BURST_DATAGRAMS, count)
         for index in range(self._next, end):
-            self._outbox.put_control(
-                encode_list,
-                now,
+            control = encode_list(
                 entries=self._parts[index],
                 digest=self._digest,
                 sums=self._sums if index == count - 1 else None,
@@ -273,6 +271,7 @@ class ListSender:
                 part=(index, count),
                 settled=True,  # only settled nodes answer
             )
+            self._outbox.put_control(control, now)
         self._next = end
         if end == count:
             self.stop()

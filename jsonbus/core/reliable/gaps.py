@@ -21,11 +21,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Generic, TypeVar
 
 from jsonbus.core.limits import (
-    GAP_WAIT_S,
     HISTORY_AGE_S,
     NAK_WAITS_S,
     STREAM_ASK_RANGES_MAX,
@@ -43,26 +43,21 @@ Range = tuple[int, int]  # first and last sequence
 _ROUNDS_MAX = len(NAK_WAITS_S)
 
 
+@dataclass(slots=True, eq=False)
 class Gap:
     """The missing sequences first … last, all asked for alike."""
 
-    __slots__ = ("asked_at", "first", "last", "noticed_at", "ready_at", "rounds", "silent_rounds")
-
-    def __init__(self, first: int, last: int, now: float) -> None:
-        self.first = first
-        self.last = last
-        self.noticed_at = now
-        self.ready_at = now + GAP_WAIT_S
-        self.asked_at = -math.inf
-        self.rounds = 0
-        self.silent_rounds = 0  # since the publisher was last heard
+    first: int
+    last: int
+    noticed_at: float
+    ready_at: float
+    asked_at: float = -math.inf
+    rounds: int = 0
+    silent_rounds: int = 0  # since the publisher was last heard
 
     def split_after(self, sequence: int) -> Gap:
         """Cut the gap off after `sequence`; return the rest. The publisher was just heard."""
-        rest = Gap(sequence + 1, self.last, self.noticed_at)
-        rest.ready_at = self.ready_at
-        rest.asked_at = self.asked_at
-        rest.rounds = self.rounds
+        rest = replace(self, first=sequence + 1, silent_rounds=0)
         self.last = sequence
         return rest
 
@@ -77,23 +72,16 @@ class Gap:
         self.asked_at = now
         self.ready_at = now + NAK_WAITS_S[min(self.rounds, _ROUNDS_MAX) - 1]
 
-    def is_hopeless(self, heard_at: float, now: float) -> bool:
-        if now - self.noticed_at >= HISTORY_AGE_S:
-            return True
-        return self.silent_rounds >= _ROUNDS_MAX and heard_at <= self.asked_at
-
 
 _first_of = attrgetter("first")
 
 
+@dataclass(slots=True)
 class Waiting:
     """How much waits behind gaps, over all streams of a node."""
 
-    __slots__ = ("messages", "size_bytes")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.size_bytes = 0
+    messages: int = 0
+    size_bytes: int = 0
 
 
 class Stream(Generic[T]):
@@ -246,7 +234,8 @@ class Stream(Generic[T]):
         for gap in tuple(self.gaps):
             if gap.ready_at > due:
                 continue
-            if gap.is_hopeless(self.heard_at, now):
+            is_silent = gap.silent_rounds >= _ROUNDS_MAX and self.heard_at <= gap.asked_at
+            if is_silent or now - gap.noticed_at >= HISTORY_AGE_S:
                 self.gaps.remove(gap)
                 hopeless.append((gap.first, gap.last))
                 continue

@@ -33,9 +33,9 @@ from jsonbus.core.limits import (
     STREAMS_EXPIRY_S,
 )
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.core.outbox import Outbox
+from jsonbus.core.outbox import Outbox, group_items
 from jsonbus.core.reliable.gaps import Key, Stream
-from jsonbus.core.reliable.history import History, HistoryRecord
+from jsonbus.core.reliable.history import Beat, History, HistoryRecord
 from jsonbus.core.reliable.streams import Nak, Streams
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.matching import matches
@@ -43,8 +43,7 @@ from jsonbus.core.routing.router import Route, Router
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.fragments import Key as FragmentKey
-from jsonbus.core.wire.encode import encode_beat, encode_nak
-from jsonbus.core.wire.encode_messages import encode_repair
+from jsonbus.core.wire.encode import encode_beat, encode_nak, encode_repair
 from jsonbus.core.wire.frames import (
     BeatFrame,
     MissingOfTopic,
@@ -104,7 +103,7 @@ class Reliable:
         self._is_used = True
         history = self._history
         sequence = history.next_sequence(route.topic)
-        number = self._outbox.put_marked(
+        number = self._outbox.put_message(
             route.prefix, payload, now, sequence=sequence, is_retained=is_retained
         )
         mark = b",1" if is_retained else b""
@@ -147,19 +146,15 @@ class Reliable:
 
     def _repair(self, records: Sequence[HistoryRecord], now: float) -> None:
         items: list[bytes] = []
-        size, room = 0, self._outbox.repair_room_bytes
+        room = self._outbox.room_bytes
         for record in records:
             item = b"%b,%d,%d%b]" % (record.text, record.sequence, record.number, record.mark)
-            if len(item) >= room:
+            if len(item) < room:
+                items.append(item)
+            else:
                 self._repair_large(record, now)
-                continue
-            if items and size + len(item) > room:
-                self._outbox.put_aside(encode_repair, now, items=b",".join(items))
-                items, size = [], 0
-            items.append(item)
-            size += len(item) + 1
-        if items:
-            self._outbox.put_aside(encode_repair, now, items=b",".join(items))
+        for group in group_items(items, len, room):
+            self._outbox.put_control(encode_repair(group), now, counts_as_heartbeat=False)
 
     def _repair_large(self, record: HistoryRecord, now: float) -> None:
         # Byte for byte what was sent first: slices of both make up the message.
@@ -208,7 +203,7 @@ class Reliable:
                 self._counters.messages_delivered += 1
             return IN_TURN
         if streams.ready:
-            self._deliver_ready()
+            self._deliver_ready(route)
         is_new = streams.repeated + streams.dropped == refused
         return OUT_OF_TURN if is_new else REPEATED
 
@@ -274,9 +269,10 @@ class Reliable:
         if not self._is_used:
             return
         if self._streams.by_key:
-            naks = self._streams.handle_timer(now)
-            if naks:
-                self._send_naks(naks, now)
+            for nak in self._streams.handle_timer(now):
+                topics = self._add_slices(nak) if self._partial else nak.topics
+                control = encode_nak(nak.node, nak.incarnation, topics)
+                self._outbox.put_control(control, now, counts_as_heartbeat=False)
             if self._streams.lost or self._streams.ready:
                 self._settle()
         if self._history.topics and self._history.timer_at() <= due:
@@ -306,45 +302,32 @@ class Reliable:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _send_naks(self, naks: Sequence[Nak], now: float) -> None:
-        for node, incarnation, topics in naks:
-            missing = []
-            for topic, ranges in topics:
-                slices: list[MissingSlices] = []
-                if self._partial:
-                    slices = self._missing_slices(node, incarnation, topic, ranges)
-                missing.append(MissingOfTopic(topic, ranges, slices))
-            self._outbox.put_aside(
-                encode_nak, now, node=node, incarnation=incarnation, topics=missing
-            )
+    def _add_slices(self, nak: Nak) -> list[MissingOfTopic]:
+        """Return what the NAK asks for, with the missing slices of messages that came in part."""
+        publisher = (nak.node, nak.incarnation)
+        return [
+            missing._replace(slices=self._missing_slices(publisher, missing))
+            for missing in nak.topics
+        ]
 
     def _missing_slices(
-        self, node: str, incarnation: int, topic: str, ranges: list[tuple[int, int]]
+        self, publisher: tuple[str, int], missing: MissingOfTopic
     ) -> list[MissingSlices]:
         """Return what is missing of one message that came in part, if there is one."""
-        for first, last in ranges:
+        for first, last in missing.ranges:
             # Of a message whose first slice is missing, only the sequence is known. Another topic
             # may be at the same sequence: then the next round will ask for the right slices.
-            for known in (topic, None):
-                fragment = self._partial.get((node, incarnation, known, first))
+            for known in (missing.topic, None):
+                fragment = self._partial.get((*publisher, known, first))
                 assembly = None if fragment is None else self._fragments.get(fragment)
                 if assembly is not None and first == last:
                     start, bits = assembly.missing_bits(NAK_SLICES_MAX)
                     return [MissingSlices(first, start, bits)]
         return []
 
-    def _send_beats(self, beats: Sequence[tuple[str, int, int]], now: float) -> None:
-        part: list[tuple[str, int, int]] = []
-        size, room = 0, self._outbox.repair_room_bytes
-        for beat in beats:
-            added = 2 * len(beat[0].encode()) + len(f'["",{beat[1]},{beat[2]}],')
-            if part and size + added > room:
-                self._outbox.put_aside(encode_beat, now, beats=part)
-                part, size = [], 0
-            part.append(beat)
-            size += added
-        if part:
-            self._outbox.put_aside(encode_beat, now, beats=part)
+    def _send_beats(self, beats: Sequence[Beat], now: float) -> None:
+        for group in group_items(beats, _beat_bytes, self._outbox.room_bytes):
+            self._outbox.put_control(encode_beat(group), now, counts_as_heartbeat=False)
 
     def _open(self, key: Key, peer: Peer, sequence: int, now: float) -> Stream[Message | None]:
         """Begin a stream that is heard of at that sequence, with what may have been missed."""
@@ -366,8 +349,8 @@ class Reliable:
         if self._streams.ready:
             self._deliver_ready()
 
-    def _deliver_ready(self) -> None:
-        route: Route | None = None
+    def _deliver_ready(self, route: Route | None = None) -> None:
+        """Deliver what is ready; `route` is that of the first message, if it is known."""
         for message in self._streams.take_ready():
             if message is None:
                 continue
@@ -376,3 +359,9 @@ class Reliable:
             if route is not None and route.inboxes:
                 self._deliveries.add_to_all(route.inboxes, message)
                 self._counters.messages_delivered += 1
+
+
+def _beat_bytes(beat: Beat) -> int:
+    """Return the bytes that a beat takes at most, should all of its topic be escaped."""
+    topic, last, first = beat
+    return 2 * len(topic.encode()) + len(f'["",{last},{first}],')

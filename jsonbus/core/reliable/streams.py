@@ -31,6 +31,7 @@ from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from jsonbus.core.limits import (
+    GAP_WAIT_S,
     NAK_BYTES_MAX,
     NAK_DELAY_MAX_S,
     NAK_RANGES_MAX,
@@ -43,6 +44,7 @@ from jsonbus.core.limits import (
 )
 from jsonbus.core.reliable.gaps import Gap, Key, Range, Stream, Waiting
 from jsonbus.core.timers import Deadlines, suppression_delay_s
+from jsonbus.core.wire.frames import MissingOfTopic
 
 T = TypeVar("T")
 
@@ -66,7 +68,7 @@ class Nak(NamedTuple):
 
     node: str
     incarnation: int
-    topics: list[tuple[str, list[Range]]]
+    topics: list[MissingOfTopic]
 
 
 class Streams(Generic[T]):
@@ -75,23 +77,6 @@ class Streams(Generic[T]):
     Messages to deliver come out of `receive`, or out of `take_ready`, which the caller must call
     whenever `ready` is not empty. The order holds even if that is late.
     """
-
-    __slots__ = (
-        "_by_node",
-        "_naks",
-        "_rng",
-        "_subscribers",
-        "_timers",
-        "by_key",
-        "dropped",
-        "given_up",
-        "lost",
-        "naks_sent",
-        "naks_spared",
-        "ready",
-        "repeated",
-        "waiting",
-    )
 
     def __init__(
         self,
@@ -105,7 +90,7 @@ class Streams(Generic[T]):
         self.by_key: OrderedDict[Key, Stream[T]] = OrderedDict()
         self._by_node: dict[str, dict[Key, Stream[T]]] = {}
         self._timers: Deadlines[Stream[T]] = Deadlines()
-        self._naks = NakPacker(nak_bytes_max)
+        self._nak_bytes_max = nak_bytes_max
         #: Messages and bytes that wait behind gaps.
         self.waiting = Waiting()
         #: Messages to be delivered, in order.
@@ -220,18 +205,19 @@ class Streams(Generic[T]):
         Returns the NAKs to send, to all nodes, so that the other subscribers hear them.
         """
         due = now + TIMER_SLACK_S
+        missing: list[tuple[Key, list[Range]]] = []
         while (stream := self._timers.pop(due)) is not None:
             start = stream.gaps[0].first
             asked, hopeless = stream.ask(now, due)
             if asked:
                 self.naks_sent += 1
-                self._naks.add(stream.key, asked)
+                missing.append((stream.key, asked))
             if hopeless:
                 stream.release(start, self.ready)
                 self._report(stream, hopeless)
             if stream.gaps:
                 self._arm(stream, now)
-        return self._naks.take() if self._naks.naks else []
+        return pack_naks(missing, self._nak_bytes_max) if missing else []
 
     # --- Ending ----------------------------------------------------------------------------------
 
@@ -278,7 +264,7 @@ class Streams(Generic[T]):
 
     def _miss(self, stream: Stream[T], last: int, now: float) -> None:
         """Everything from `top` to `last` is missing."""
-        stream.gaps.append(Gap(stream.top, last, now))
+        stream.gaps.append(Gap(stream.top, last, now, now + GAP_WAIT_S))
         stream.top = last + 1
         if len(stream.gaps) == 1:  # else the timer is running
             self._arm(stream, now)
@@ -332,47 +318,32 @@ class Streams(Generic[T]):
             del self._by_node[stream.key[0]]
 
 
-class NakPacker:
-    """Packs missing ranges, stream by stream, into NAKs of at most `bytes_max` of JSON.
+def pack_naks(missing: Iterable[tuple[Key, Iterable[Range]]], bytes_max: int) -> list[Nak]:
+    """Pack ranges, stream by stream, into as few NAKs of at most `bytes_max` of JSON as hold them.
 
     One range of one topic makes a NAK, however long the topic is.
     """
-
-    __slots__ = ("_bytes_max", "_open", "naks")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.naks: list[Nak] = []
-        #: Per publisher its latest NAK, with the number of its ranges and its bytes.
-        self._open: dict[tuple[str, int], tuple[Nak, int, int]] = {}
-
-    def add(self, key: Key, ranges: Iterable[Range]) -> None:
-        node, incarnation, topic = key
+    naks: list[Nak] = []
+    #: Per publisher its latest NAK, with the number of its ranges and its bytes.
+    latest: dict[tuple[str, int], tuple[Nak, int, int]] = {}
+    for (node, incarnation, topic), ranges in missing:
         topic_bytes = 2 * len(topic.encode()) + 8  # should all of it be escaped: ["…",[]],
-        nak, count, size = self._open.get((node, incarnation)) or self._begin(node, incarnation)
+        nak, count, size = latest.get((node, incarnation), (None, 0, 0))
         listed: list[Range] | None = None
         for first, last in ranges:
             range_bytes = len(f"[{first},{last}],")
             needed = range_bytes + (topic_bytes if listed is None else 0)
-            if count and (count >= NAK_RANGES_MAX or size + needed > self._bytes_max):
-                nak, count, size = self._begin(node, incarnation)
-                listed = None
+            is_full = count >= NAK_RANGES_MAX or size + needed > bytes_max
+            if nak is None or (count and is_full):
+                nak, count, size, listed = Nak(node, incarnation, []), 0, 0, None
+                naks.append(nak)
                 needed = range_bytes + topic_bytes
             if listed is None:
                 listed = []
-                nak.topics.append((topic, listed))
+                nak.topics.append(MissingOfTopic(topic, listed))
             listed.append((first, last))
             count += 1
             size += needed
-        self._open[node, incarnation] = (nak, count, size)
-
-    def take(self) -> list[Nak]:
-        naks = self.naks
-        self.naks = []
-        self._open.clear()
-        return naks
-
-    def _begin(self, node: str, incarnation: int) -> tuple[Nak, int, int]:
-        nak = Nak(node, incarnation, [])
-        self.naks.append(nak)
-        return nak, 0, 0
+        if nak is not None:
+            latest[node, incarnation] = (nak, count, size)
+    return naks

@@ -60,7 +60,7 @@ class Pings:
         if len(self._sent_at) >= PINGS_OPEN_MAX:
             del self._sent_at[next(iter(self._sent_at))]
         self._sent_at[self._last_id] = now
-        self._outbox.put_control(encode_ping, now, ping_id=self._last_id)
+        self._outbox.put_control(encode_ping(self._last_id), now)
         return self._last_id
 
     def receive_ping(self, frame: PingFrame, peer: Peer, now: float) -> None:
@@ -90,7 +90,4 @@ class Pings:
             self._send_pong(to, ping_id, now)
 
     def _send_pong(self, to: str, ping_id: int, now: float) -> None:
-        about, totals = self._about(), self._totals()
-        self._outbox.put_control(
-            encode_pong, now, to=to, ping_id=ping_id, about=about, totals=totals
-        )
+        self._outbox.put_control(encode_pong(to, ping_id, self._about(), self._totals()), now)

@@ -261,14 +261,9 @@ class Asking:
     def _send(self, request_id: int, asked: _Asked, now: float) -> None:
         asked.repeat_at = min(now + asked.repeat_s, asked.ends_at)
         asked.repeat_s *= 2
-        self._outbox.put_control(
-            encode_request,
-            now,
-            topic=asked.topic,
-            payload=asked.payload,
-            request_id=request_id,
-            timeout_ms=int(max(0.0, asked.ends_at - now) * 1000),
-        )
+        timeout_ms = int(max(0.0, asked.ends_at - now) * 1000)
+        control = encode_request(asked.topic, asked.payload, request_id, timeout_ms)
+        self._outbox.put_control(control, now)
 
 
 class Serving:
@@ -336,9 +331,7 @@ class Serving:
         self._under_way = {key: end for key, end in self._under_way.items() if end > now}
 
     def _send(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
-        self._outbox.put_control(
-            encode_reply, now, to=key[0], request_id=key[2], payload=payload, error=error
-        )
+        self._outbox.put_control(encode_reply(key[0], key[2], payload, error), now)
 
 
 def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes, str | None]:

@@ -32,7 +32,7 @@ from jsonbus.core.limits import (
     RETAINED_TOPICS_MAX,
 )
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.core.outbox import Outbox
+from jsonbus.core.outbox import Outbox, group_items
 from jsonbus.core.roster import Peer
 from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Inbox, Router
@@ -117,24 +117,20 @@ class RetainedDelivery:
 
     def _send(self, due_values: Iterable[_Due], to: tuple[str, ...], now: float) -> None:
         """Send as many values in a datagram as fit."""
+        room = self._outbox.room_bytes - len(dumps(to))
         items: list[bytes] = []
-        room = self._outbox.repair_room_bytes - len(dumps(to))
-        size = 0
         for topic, kept, _ in due_values:
             name = dumps(topic)
             item = b"[%b,%b,%d,%d]" % (name, kept.payload, kept.number, kept.sent_us)
-            if len(item) > room:
+            if len(item) <= room:
+                items.append(item)
+            else:
                 mark = (RETAINED_IN_SLICES, kept.number, kept.sent_us, dumps(to))
                 text = b"[%b,%b,null,%d,%d,%d,%b]" % (name, kept.payload, *mark)
                 self._outbox.put_text(text, now)
-                continue
-            if items and size + len(item) > room:
-                self._outbox.put_aside(encode_retained, now, items=b",".join(items), to=to)
-                items, size = [], 0
-            items.append(item)
-            size += len(item) + 1
-        if items:
-            self._outbox.put_aside(encode_retained, now, items=b",".join(items), to=to)
+        for group in group_items(items, len, room):
+            control = encode_retained(group, to)
+            self._outbox.put_control(control, now, counts_as_heartbeat=False)
 
     # --- Receiving -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ order in which a received datagram meets them:
 - `decode_control.py`: frames without messages, among them lists and presence;
 - `fields.py`: checks of single fields, used by the decoders;
 - `frames.py`: what datagrams decode to, one class per type;
-- `encode_messages.py`: messages, batches, fragments and repairs, and the stamp of the sender;
+- `encode_messages.py`: messages, batches and fragments, and the stamp of the sender;
 - `encode.py`: all datagrams without messages, except the echoes that only the doctor sends.
 
 Neighbours: everything in core stands on this package, which imports none of it.

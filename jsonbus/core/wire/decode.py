@@ -1,4 +1,4 @@
-"""From datagram bytes to a frame, or to a DatagramError; core/wire.py describes the format.
+"""From datagram bytes to a frame, or to a DatagramError; format.py describes the bytes.
 
 Nothing here trusts its input, keeps any of it, or costs more than the datagram's size allows.
 Checks are by exact type, `type(x) is int`: to isinstance, True is an integer. Messages are the
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from jsonbus.core.wire import codec
-from jsonbus.core.wire.decode_control import CONTROL_TOPICS, decode_control, decode_plain_list
+from jsonbus.core.wire.decode_control import DECODERS, decode_plain_list
 from jsonbus.core.wire.frames import Frame, Header, MessagesFrame
 from jsonbus.core.wire.names import (
     BATCH,
@@ -89,13 +89,28 @@ def decode_body(body: Any, data: bytes) -> Frame:
         raise DatagramError("bad_topic", f"the topic is a {type(topic).__name__}, not a string")
     if len(data) >= DEEP_BYTES_MIN and may_be_deep(data):
         _refuse_deep(topic, payload)
-    if topic.startswith(RESERVED_PREFIX):
-        return _decode_reserved(topic, payload, body)
+    is_reserved = topic.startswith(RESERVED_PREFIX)
+    if is_reserved and topic != BATCH and topic not in DECODERS:
+        raise DatagramError("unknown_reserved", repr(topic[:80]))
     if "jb" not in body:
+        if topic == TOPICS:
+            return decode_plain_list(payload)
+        if is_reserved:
+            raise DatagramError("bad_header", f"{topic} without jb")
         return MessagesFrame(None, [[topic, payload]])
     jb = body["jb"]
     header = _decode_header(jb)
-    return MessagesFrame(header, [single_item(topic, payload, jb)])
+    if not is_reserved:
+        return MessagesFrame(header, [single_item(topic, payload, jb)])
+    if topic == BATCH:
+        if type(payload) is not list:
+            raise DatagramError("bad_fields", "the payload of a batch must be an array")
+        return MessagesFrame(header, payload)
+    try:
+        return DECODERS[topic](header, payload, jb)
+    except ValueError as error:
+        cause = "bad_list" if topic == TOPICS else "bad_fields"
+        raise DatagramError(cause, f"{topic}: {error}") from None
 
 
 def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
@@ -173,22 +188,6 @@ def _decode_header(jb: Any) -> Header:
     if not is_node_id(node):
         raise DatagramError("bad_header", "n of jb must be 1 to 64 printable ASCII characters")
     return Header(node, incarnation, counter, first_message, sent_us)
-
-
-def _decode_reserved(topic: str, payload: Any, body: dict[str, Any]) -> Frame:
-    if topic != BATCH and topic not in CONTROL_TOPICS:
-        raise DatagramError("unknown_reserved", repr(topic[:80]))
-    if "jb" not in body:
-        if topic == TOPICS:
-            return decode_plain_list(payload)
-        raise DatagramError("bad_header", f"{topic} without jb")
-    jb = body["jb"]
-    header = _decode_header(jb)
-    if topic != BATCH:
-        return decode_control(topic, header, payload, jb)
-    if type(payload) is not list:
-        raise DatagramError("bad_fields", "the payload of a batch must be an array")
-    return MessagesFrame(header, payload)
 
 
 def _missing_key(body: Any) -> DatagramError:

@@ -1,7 +1,6 @@
 """Control datagrams to frames: the cold half of decoding.
 
-Decoders raise ValueError with what is wrong (fields.py); `decode_control` turns that into a
-DatagramError in one place.
+Decoders raise ValueError with what is wrong (fields.py); decode.py makes a DatagramError of it.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from binascii import a2b_base64
 from collections.abc import Callable
 from typing import Any
 
+from jsonbus.core.wire import names
 from jsonbus.core.wire.fields import (
     read_about,
     read_array,
@@ -48,68 +48,8 @@ from jsonbus.core.wire.frames import (
     RetainedFrame,
     WhereFrame,
 )
-from jsonbus.core.wire.names import (
-    BEAT,
-    BYE,
-    COVERS_ALL,
-    ECHO,
-    ECHOED,
-    ERROR_CHARS_MAX,
-    FLAG_BASIC,
-    FLAG_GONE,
-    FLAG_IS_MASTER,
-    FLAG_LEFT,
-    FLAG_MASTER_MODE,
-    FRAGMENT,
-    INTEGER_MAX,
-    KEY_ANSWER,
-    KEY_BEAT,
-    KEY_COVERS,
-    KEY_ENTRIES,
-    KEY_ERROR,
-    KEY_FRAGMENT,
-    KEY_HEARD,
-    KEY_IS_MASTER,
-    KEY_MODE,
-    KEY_NAK,
-    KEY_NAME,
-    KEY_PART,
-    KEY_PING,
-    KEY_REPLY,
-    KEY_REQUEST,
-    KEY_SETTLED,
-    KEY_SUSPECTS,
-    KEY_TO,
-    KEY_VERSION,
-    KEY_WHO,
-    LIST_PARTS_MAX,
-    MODES,
-    NAK,
-    NAK_SLICES_MAX,
-    PING,
-    PONG,
-    PRESENCE,
-    REPAIR,
-    REPLY,
-    REQUEST,
-    RESERVED_PREFIX,
-    RETAINED,
-    SLICES_MAX,
-    TOPICS,
-    WHERE,
-    is_listed_id,
-)
 from jsonbus.core.wire.topics import is_valid_pattern, is_valid_topic
 from jsonbus.errors import DatagramError
-
-
-def decode_control(topic: str, header: Header, payload: Any, jb: dict[str, Any]) -> Frame:
-    """The frame of a datagram under one of CONTROL_TOPICS; DatagramError if it has none."""
-    try:
-        return _DECODERS[topic](header, payload, jb)
-    except ValueError as error:
-        cause = "bad_list" if topic == TOPICS else "bad_fields"
-        raise DatagramError(cause, f"{topic}: {error}") from None
 
 
 def decode_plain_list(payload: Any) -> ListFrame:
@@ -123,27 +63,27 @@ def decode_plain_list(payload: Any) -> ListFrame:
     topics = [
         topic
         for topic in payload
-        if not topic.startswith(RESERVED_PREFIX) and is_valid_pattern(topic)
+        if not topic.startswith(names.RESERVED_PREFIX) and is_valid_pattern(topic)
     ]
     return ListFrame(None, topics, [], None, None, None, (0, 1), False)
 
 
 def _decode_list(header: Header, payload: Any, jb: dict[str, Any]) -> ListFrame:
     for index, pattern in enumerate(read_array(payload, "the payload")):
-        if not (is_valid_pattern(pattern) or (index == 0 and pattern == TOPICS)):
+        if not (is_valid_pattern(pattern) or (index == 0 and pattern == names.TOPICS)):
             raise ValueError(f"pattern {index} is not valid")
-    subs = jb.get(KEY_ENTRIES)
+    subs = jb.get(names.KEY_ENTRIES)
     if type(subs) is not dict:
-        raise ValueError(f"{KEY_ENTRIES} must be an object")
+        raise ValueError(f"{names.KEY_ENTRIES} must be an object")
     return ListFrame(
         header=header,
-        topics=[pattern for pattern in payload if pattern != TOPICS],
+        topics=[pattern for pattern in payload if pattern != names.TOPICS],
         entries=[_entry(node, fields, payload) for node, fields in subs.items()],
         digest=read_digest(jb),
         sums=read_sums(jb),
-        covers=_covers(jb.get(KEY_COVERS)),
-        part=_part(jb.get(KEY_PART)),
-        settled=read_flag(jb, KEY_SETTLED),
+        covers=_covers(jb.get(names.KEY_COVERS)),
+        part=_part(jb.get(names.KEY_PART)),
+        settled=read_flag(jb, names.KEY_SETTLED),
         receive_buffer_bytes=read_receive_buffer(jb),
         about=read_about(jb),
     )
@@ -151,14 +91,20 @@ def _decode_list(header: Header, payload: Any, jb: dict[str, Any]) -> ListFrame:
 
 def _entry(node: str, fields: Any, patterns: list[str]) -> tuple[Entry, float]:
     """One entry of a list, and the seconds since its node was heard."""
-    if not is_listed_id(node):
+    if not names.is_listed_id(node):
         raise ValueError("an entry's node id is not valid")
     incarnation, version, age_ms, name, flags, indexes = read_items(fields, 6, "an entry")
     read_integer(flags, "flags")
-    if flags & FLAG_BASIC and flags & FLAG_MASTER_MODE:
+    if flags & names.FLAG_BASIC and flags & names.FLAG_MASTER_MODE:
         raise ValueError("an entry has two modes")
-    mode = "basic" if flags & FLAG_BASIC else "master" if flags & FLAG_MASTER_MODE else "delayed"
-    is_alive = not flags & (FLAG_LEFT | FLAG_GONE)
+    mode = (
+        "basic"
+        if flags & names.FLAG_BASIC
+        else "master"
+        if flags & names.FLAG_MASTER_MODE
+        else "delayed"
+    )
+    is_alive = not flags & (names.FLAG_LEFT | names.FLAG_GONE)
     entry = Entry(
         node=node,
         incarnation=read_integer(incarnation, "incarnation"),
@@ -166,9 +112,9 @@ def _entry(node: str, fields: Any, patterns: list[str]) -> tuple[Entry, float]:
         name=read_name(name),
         patterns=_indexed(indexes, patterns) if is_alive else (),
         mode=mode,
-        is_master=bool(flags & FLAG_IS_MASTER),
-        left=bool(flags & FLAG_LEFT),
-        gone=bool(flags & FLAG_GONE),
+        is_master=bool(flags & names.FLAG_IS_MASTER),
+        left=bool(flags & names.FLAG_LEFT),
+        gone=bool(flags & names.FLAG_GONE),
     )
     return entry, read_integer(age_ms, "age") / 1000
 
@@ -186,22 +132,22 @@ def _indexed(indexes: Any, patterns: list[str]) -> tuple[str, ...]:
 
 
 def _decode_presence(header: Header, payload: Any, jb: dict[str, Any]) -> PresenceFrame:
-    mode = jb.get(KEY_MODE)
-    if mode not in MODES:
+    mode = jb.get(names.KEY_MODE)
+    if mode not in names.MODES:
         raise ValueError("unknown mode")
     return PresenceFrame(
         header=header,
-        version=read_integer(jb.get(KEY_VERSION), "version"),
-        name=read_name(jb.get(KEY_NAME)),
+        version=read_integer(jb.get(names.KEY_VERSION), "version"),
+        name=read_name(jb.get(names.KEY_NAME)),
         mode=mode,
-        is_master=read_flag(jb, KEY_IS_MASTER),
-        settled=read_flag(jb, KEY_SETTLED),
+        is_master=read_flag(jb, names.KEY_IS_MASTER),
+        settled=read_flag(jb, names.KEY_SETTLED),
         digest=read_digest(jb),
         sums=read_sums(jb),
-        suspects=_suspects(jb.get(KEY_SUSPECTS)),
+        suspects=_suspects(jb.get(names.KEY_SUSPECTS)),
         receive_buffer_bytes=read_receive_buffer(jb),
         about=read_about(jb),
-        is_answer=read_flag(jb, KEY_ANSWER),
+        is_answer=read_flag(jb, names.KEY_ANSWER),
         totals=read_totals(jb),
     )
 
@@ -212,7 +158,7 @@ def _suspects(value: Any) -> tuple[tuple[str, int], ...]:
     suspects = []
     for pair in read_array(value, "suspects"):
         node, incarnation = read_items(pair, 2, "a suspect")
-        if not is_listed_id(node):
+        if not names.is_listed_id(node):
             raise ValueError("a suspect's node id is not valid")
         suspects.append((node, read_integer(incarnation, "incarnation")))
     return tuple(suspects)
@@ -221,14 +167,14 @@ def _suspects(value: Any) -> tuple[tuple[str, int], ...]:
 def _covers(value: Any) -> int | None:
     if value is None:
         return None
-    return ALL_BUCKETS if value == COVERS_ALL else read_hex(value, BUCKETS // 8, "covers")
+    return ALL_BUCKETS if value == names.COVERS_ALL else read_hex(value, BUCKETS // 8, "covers")
 
 
 def _part(value: Any) -> tuple[int, int]:
     if value is None:
         return (0, 1)
     index, count = read_items(value, 2, "a part")
-    if read_integer(index, "part") < read_integer(count, "parts") <= LIST_PARTS_MAX:
+    if read_integer(index, "part") < read_integer(count, "parts") <= names.LIST_PARTS_MAX:
         return (index, count)
     raise ValueError(f"part {index} of {count} is out of range")
 
@@ -236,35 +182,40 @@ def _part(value: Any) -> tuple[int, int]:
 def _decode_fragment(header: Header, payload: Any, jb: dict[str, Any]) -> FragmentFrame:
     if type(payload) is not str:
         raise ValueError("a slice must be a string")
-    place = read_array(jb.get(KEY_FRAGMENT), "a fragment")
+    place = read_array(jb.get(names.KEY_FRAGMENT), "a fragment")
     number, index, count = read_items(place, 3, "a fragment")
     read_integer(number, "number")
     sequence = read_integer(place[3], "sequence") if len(place) > 3 else None
-    if not read_integer(index, "index") < read_integer(count, "count") <= SLICES_MAX:
+    if not read_integer(index, "index") < read_integer(count, "count") <= names.SLICES_MAX:
         raise ValueError(f"slice {index} of {count}")
     return FragmentFrame(header, number, index, count, payload, sequence)
 
 
 def _decode_nak(header: Header, payload: Any, jb: dict[str, Any]) -> NakFrame:
-    node, incarnation, listed = read_items(jb.get(KEY_NAK), 3, "a NAK")
-    topics = []
-    for each in read_array(listed, "topics"):
-        topic, ranges = read_items(each, 2, "a topic")
-        if not is_valid_topic(topic):
-            raise ValueError("a topic is not valid")
-        slices = read_array(each[2], "slices") if len(each) > 2 else []
-        found = MissingOfTopic(
-            topic,
-            _read_ranges(ranges),
-            [_missing_slices(each) for each in slices] if slices else [],
-        )
-        topics.append(found)
+    node, incarnation, listed = read_items(jb.get(names.KEY_NAK), 3, "a NAK")
+    topics = [_missing_of_topic(each) for each in read_array(listed, "topics")]
     return NakFrame(header, read_node(node), read_integer(incarnation, "incarnation"), topics)
+
+
+def _missing_of_topic(value: Any) -> MissingOfTopic:
+    topic, listed = read_items(value, 2, "a topic")
+    if not is_valid_topic(topic):
+        raise ValueError("a topic is not valid")
+    ranges = []
+    for each in read_array(listed, "ranges"):
+        if type(each) is not list or len(each) < 2:
+            raise ValueError("a range must be an array of 2")
+        first, last = each[:2]
+        if not (type(first) is type(last) is int and 1 <= first <= last <= names.INTEGER_MAX):
+            raise ValueError("a range must have a first and a last sequence")
+        ranges.append((first, last))
+    slices = read_array(value[2], "slices") if len(value) > 2 else []
+    return MissingOfTopic(topic, ranges, [_missing_slices(each) for each in slices])
 
 
 def _decode_beat(header: Header, payload: Any, jb: dict[str, Any]) -> BeatFrame:
     beats = []
-    for each in read_array(jb.get(KEY_BEAT), "beats"):
+    for each in read_array(jb.get(names.KEY_BEAT), "beats"):
         topic, last, first = read_items(each, 3, "a beat")
         if not is_valid_topic(topic):
             raise ValueError("a topic is not valid")
@@ -272,42 +223,16 @@ def _decode_beat(header: Header, payload: Any, jb: dict[str, Any]) -> BeatFrame:
     return BeatFrame(header, beats)
 
 
-def _decode_repair(header: Header, payload: Any, jb: dict[str, Any]) -> RepairFrame:
-    return RepairFrame(header, read_array(payload, "the payload of a repair"))
-
-
-def _decode_retained(header: Header, payload: Any, jb: dict[str, Any]) -> RetainedFrame:
-    to = tuple([read_node(node) for node in read_array(jb.get(KEY_TO), "to")])
-    return RetainedFrame(header, to, read_array(payload, "the payload of retained values"))
-
-
 def _missing_slices(value: Any) -> MissingSlices:
     sequence, start, text = read_items(value, 3, "slices")
-    if type(text) is not str or len(text) > 2 * NAK_SLICES_MAX // 8:
+    if type(text) is not str or len(text) > 2 * names.NAK_SLICES_MAX // 8:
         raise ValueError("slices must be told in base64")
     bits = int.from_bytes(a2b_base64(text, strict_mode=True), "big")
     return MissingSlices(read_integer(sequence, "sequence"), read_integer(start, "start"), bits)
 
 
-def _read_ranges(value: Any) -> list[tuple[int, int]]:
-    """Read the ranges of a NAK. In one loop: a NAK may have many."""
-    ranges = []
-    for each in read_array(value, "ranges"):
-        if type(each) is not list or len(each) < 2:
-            raise ValueError("a range must be an array of 2")
-        first, last = each[:2]
-        if not (type(first) is type(last) is int and 1 <= first <= last <= INTEGER_MAX):
-            raise ValueError("a range must have a first and a last sequence")
-        ranges.append((first, last))
-    return ranges
-
-
-def _decode_bye(header: Header, payload: Any, jb: dict[str, Any]) -> ByeFrame:
-    return ByeFrame(header, read_integer(jb.get(KEY_VERSION), "version"))
-
-
 def _decode_request(header: Header, payload: Any, jb: dict[str, Any]) -> RequestFrame:
-    topic, request_id, timeout_ms = read_items(jb.get(KEY_REQUEST), 3, "a request")
+    topic, request_id, timeout_ms = read_items(jb.get(names.KEY_REQUEST), 3, "a request")
     if not is_valid_topic(topic):
         raise ValueError("the request's topic is not valid")
     return RequestFrame(
@@ -316,60 +241,64 @@ def _decode_request(header: Header, payload: Any, jb: dict[str, Any]) -> Request
 
 
 def _decode_reply(header: Header, payload: Any, jb: dict[str, Any]) -> ReplyFrame:
-    to, request_id = read_items(jb.get(KEY_REPLY), 2, "a reply")
-    error = jb.get(KEY_ERROR)
-    if error is not None and (type(error) is not str or len(error) > ERROR_CHARS_MAX):
-        raise ValueError(f"an error must be a string of at most {ERROR_CHARS_MAX} characters")
+    to, request_id = read_items(jb.get(names.KEY_REPLY), 2, "a reply")
+    error = jb.get(names.KEY_ERROR)
+    if error is not None and (type(error) is not str or len(error) > names.ERROR_CHARS_MAX):
+        raise ValueError(f"an error must be a string of at most {names.ERROR_CHARS_MAX} characters")
     return ReplyFrame(header, read_node(to), read_integer(request_id, "id"), payload, error)
 
 
-def _decode_ping(header: Header, payload: Any, jb: dict[str, Any]) -> PingFrame:
-    return PingFrame(header, read_integer(jb.get(KEY_PING), "id"))
-
-
 def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
-    to, ping_id = read_node(jb.get(KEY_TO)), read_integer(jb.get(KEY_PING), "id")
+    to, ping_id = read_node(jb.get(names.KEY_TO)), read_integer(jb.get(names.KEY_PING), "id")
     return PongFrame(header, to, ping_id, read_about(jb), read_totals(jb))
 
 
 def _decode_where(header: Header, payload: Any, jb: dict[str, Any]) -> WhereFrame:
-    who = read_name(jb.get(KEY_WHO))
+    who = read_name(jb.get(names.KEY_WHO))
     if not who:
         raise ValueError("nobody is asked for")
     return WhereFrame(header, who)
 
 
-def _decode_echo(header: Header, payload: Any, jb: dict[str, Any]) -> EchoFrame:
-    return EchoFrame(header, read_integer(jb.get(KEY_PING), "id"))
-
-
 def _decode_echoed(header: Header, payload: Any, jb: dict[str, Any]) -> EchoedFrame:
-    heard, repeated = read_items(jb.get(KEY_HEARD), 2, "what was heard")
+    heard, repeated = read_items(jb.get(names.KEY_HEARD), 2, "what was heard")
     return EchoedFrame(
         header,
-        read_node(jb.get(KEY_TO)),
-        read_integer(jb.get(KEY_PING), "id"),
+        read_node(jb.get(names.KEY_TO)),
+        read_integer(jb.get(names.KEY_PING), "id"),
         read_integer(heard, "heard"),
         read_integer(repeated, "repeated"),
-        read_name(jb.get(KEY_NAME, "")),
+        read_name(jb.get(names.KEY_NAME, "")),
     )
 
 
-_DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
-    TOPICS: _decode_list,
-    FRAGMENT: _decode_fragment,
-    NAK: _decode_nak,
-    BEAT: _decode_beat,
-    REPAIR: _decode_repair,
-    RETAINED: _decode_retained,
-    PRESENCE: _decode_presence,
-    BYE: _decode_bye,
-    REQUEST: _decode_request,
-    REPLY: _decode_reply,
-    PING: _decode_ping,
-    PONG: _decode_pong,
-    WHERE: _decode_where,
-    ECHO: _decode_echo,
-    ECHOED: _decode_echoed,
+#: By topic. Each takes the header, the payload and the `jb` of a datagram.
+DECODERS: dict[str, Callable[[Header, Any, dict[str, Any]], Frame]] = {
+    names.TOPICS: _decode_list,
+    names.FRAGMENT: _decode_fragment,
+    names.NAK: _decode_nak,
+    names.BEAT: _decode_beat,
+    names.REPAIR: lambda header, payload, jb: RepairFrame(
+        header, read_array(payload, "the payload")
+    ),
+    names.RETAINED: lambda header, payload, jb: RetainedFrame(
+        header,
+        tuple([read_node(node) for node in read_array(jb.get(names.KEY_TO), "to")]),
+        read_array(payload, "the payload"),
+    ),
+    names.PRESENCE: _decode_presence,
+    names.BYE: lambda header, payload, jb: ByeFrame(
+        header, read_integer(jb.get(names.KEY_VERSION), "version")
+    ),
+    names.REQUEST: _decode_request,
+    names.REPLY: _decode_reply,
+    names.PING: lambda header, payload, jb: PingFrame(
+        header, read_integer(jb.get(names.KEY_PING), "id")
+    ),
+    names.PONG: _decode_pong,
+    names.WHERE: _decode_where,
+    names.ECHO: lambda header, payload, jb: EchoFrame(
+        header, read_integer(jb.get(names.KEY_PING), "id")
+    ),
+    names.ECHOED: _decode_echoed,
 }
-CONTROL_TOPICS = frozenset(_DECODERS)

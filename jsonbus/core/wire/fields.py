@@ -9,32 +9,12 @@ from __future__ import annotations
 from binascii import a2b_base64
 from typing import Any
 
-from jsonbus.core.wire.frames import (
-    UNTOLD,
-    About,
-    Digest,
-    Totals,
-)
-from jsonbus.core.wire.names import (
-    INTEGER_MAX,
-    KEY_CHANNELS,
-    KEY_DIGEST,
-    KEY_HOST,
-    KEY_RECEIVE_BUFFER,
-    KEY_SOFTWARE,
-    KEY_SUMS,
-    KEY_TOTALS,
-    PORT_MAX,
-    SUMS_BYTES,
-    is_host_name,
-    is_node_id,
-    is_node_name,
-    is_software_version,
-)
+from jsonbus.core.wire import names
+from jsonbus.core.wire.frames import UNTOLD, About, Digest, Totals
 
 
 def read_integer(value: Any, what: str) -> int:
-    if type(value) is int and 0 <= value <= INTEGER_MAX:
+    if type(value) is int and 0 <= value <= names.INTEGER_MAX:
         return value
     raise ValueError(f"{what} must be an integer up to 2**53")
 
@@ -61,13 +41,13 @@ def read_items(value: Any, count: int, what: str) -> list[Any]:
 
 
 def read_node(value: Any) -> str:
-    if is_node_id(value):
+    if names.is_node_id(value):
         return str(value)
     raise ValueError("a node id is not valid")
 
 
 def read_name(value: Any) -> str:
-    if is_node_name(value):
+    if names.is_node_name(value):
         return str(value)
     raise ValueError("a name must be a string of at most 255 bytes without control characters")
 
@@ -81,7 +61,7 @@ def read_hex(text: Any, length_bytes: int, what: str) -> int:
 
 
 def read_digest(jb: dict[str, Any]) -> Digest | None:
-    value = jb.get(KEY_DIGEST)
+    value = jb.get(names.KEY_DIGEST)
     if value is None:
         return None
     count, digits = read_items(value, 2, "a digest")
@@ -89,23 +69,23 @@ def read_digest(jb: dict[str, Any]) -> Digest | None:
 
 
 def read_sums(jb: dict[str, Any]) -> int | None:
-    text = jb.get(KEY_SUMS)
+    text = jb.get(names.KEY_SUMS)
     if text is None:
         return None
     if type(text) is str:
         raw = a2b_base64(text, strict_mode=True)
-        if len(raw) == SUMS_BYTES:
+        if len(raw) == names.SUMS_BYTES:
             return int.from_bytes(raw, "big")
-    raise ValueError(f"bucket sums must be {SUMS_BYTES} bytes in base64")
+    raise ValueError(f"bucket sums must be {names.SUMS_BYTES} bytes in base64")
 
 
 def read_receive_buffer(jb: dict[str, Any]) -> int | None:
-    value = jb.get(KEY_RECEIVE_BUFFER)
+    value = jb.get(names.KEY_RECEIVE_BUFFER)
     return None if value is None else read_integer(value, "a receive buffer")
 
 
 def read_totals(jb: dict[str, Any]) -> Totals | None:
-    value = jb.get(KEY_TOTALS)
+    value = jb.get(names.KEY_TOTALS)
     if value is None:
         return None
     items = read_items(value, len(Totals._fields), "totals")
@@ -113,13 +93,17 @@ def read_totals(jb: dict[str, Any]) -> Totals | None:
 
 
 def read_about(jb: dict[str, Any]) -> About:
-    host, version, port = jb.get(KEY_HOST), jb.get(KEY_SOFTWARE), jb.get(KEY_CHANNELS)
+    host, version, port = (
+        jb.get(names.KEY_HOST),
+        jb.get(names.KEY_SOFTWARE),
+        jb.get(names.KEY_CHANNELS),
+    )
     if host is None and version is None and port is None:
         return UNTOLD
-    if host is not None and not is_host_name(host):
+    if host is not None and not names.is_host_name(host):
         raise ValueError("a host must be text of 1 to 64 bytes without control characters")
-    if version is not None and not is_software_version(version):
+    if version is not None and not names.is_software_version(version):
         raise ValueError("a version must be text of 1 to 32 bytes without control characters")
-    if port is not None and not 1 <= read_integer(port, "a port") <= PORT_MAX:
+    if port is not None and not 1 <= read_integer(port, "a port") <= names.PORT_MAX:
         raise ValueError(f"{port} is no TCP port")
     return About(host, version, port)

@@ -45,7 +45,7 @@ def is_valid_topic(topic: object) -> bool:
         isinstance(topic, str)
         and len(topic) <= TOPIC_BYTES_MAX
         and _is_topic(topic) is not None
-        and _is_short(topic)
+        and (topic.isascii() or _is_short(topic))
     )
 
 

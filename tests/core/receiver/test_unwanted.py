@@ -34,7 +34,7 @@ class Stranger:
         return encode_message(self.stamp, codec.dumps(topic), payload, self.messages, SENT_US)
 
     def ping(self) -> bytes:
-        return encode_ping(self.stamp, self.messages + 1, SENT_US, ping_id=1)
+        return encode_ping(1).encode(self.stamp, self.messages + 1, SENT_US)
 
 
 class Ear:

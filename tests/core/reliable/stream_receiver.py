@@ -55,6 +55,6 @@ class Receiver:
         at = round(self.now - NOW, 6)
         for nak in naks:
             assert (nak.node, nak.incarnation) == KEY[:2]
-            for _, ranges in nak.topics:
+            for _, ranges, _ in nak.topics:
                 self.naks.append((at, ranges))
         self.gaps += [(at, gap.first, gap.last) for gap in self.streams.take_lost()]

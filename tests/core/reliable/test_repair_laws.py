@@ -106,7 +106,7 @@ class World:
                 self.reach(self.hear_beat, subscriber, *beat)
         for subscriber in self.subscribers:
             for nak in subscriber.streams.handle_timer(self.now):
-                for topic, ranges in nak.topics:
+                for topic, ranges, _ in nak.topics:
                     self.reach(self.repair, topic, ranges)
                     for other in self.subscribers:
                         if other is not subscriber:
@@ -199,7 +199,7 @@ def test_flood_that_drowns_its_subscriber_ends_with_nothing_lost(buffer_messages
             subscriber.streams.hear_beat(stream, last, first, now)
         sent += [record.sequence for record in history.repairs(now)]
         for nak in subscriber.streams.handle_timer(now):
-            for topic, ranges in nak.topics:
+            for topic, ranges, _ in nak.topics:
                 sent += [record.sequence for record in history.take_nak(topic, ranges, now)]
         for sequence in sent:
             if len(buffer) < buffer_messages:

@@ -70,7 +70,7 @@ class Crowd:
         self.delivered[number] += streams.take_ready()
         for nak in naks:
             self.naks += 1
-            for _, ranges in nak.topics:
+            for _, ranges, _ in nak.topics:
                 self.reach(partial(self.repair, ranges))
                 for other in range(len(self.subscribers)):
                     if other != number:

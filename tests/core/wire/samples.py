@@ -6,6 +6,7 @@ from base64 import b64encode
 
 from jsonbus.core.wire import codec
 from jsonbus.core.wire.encode import (
+    Control,
     encode_beat,
     encode_bye,
     encode_list,
@@ -13,6 +14,7 @@ from jsonbus.core.wire.encode import (
     encode_ping,
     encode_pong,
     encode_presence,
+    encode_repair,
     encode_reply,
     encode_request,
     encode_retained,
@@ -22,9 +24,8 @@ from jsonbus.core.wire.encode_messages import (
     Stamp,
     encode_batch,
     encode_fragment,
-    encode_marked,
+    encode_marks,
     encode_message,
-    encode_repair,
 )
 from jsonbus.core.wire.frames import (
     ALL_BUCKETS,
@@ -321,95 +322,16 @@ def encode_frame(frame: Frame) -> bytes:
     stamp = stamp_before(header)
     first, sent_us = header.first_message, header.sent_us
     match frame:
-        case MessagesFrame(_, [[topic, value]]):
-            return encode_message(stamp, codec.dumps(topic), codec.dumps(value), first, sent_us)
-        case MessagesFrame(_, [[topic, value, sequence, *marks]]):
-            return encode_marked(
-                stamp,
-                codec.dumps(topic),
-                codec.dumps(value),
-                first,
-                sent_us,
-                sequence=sequence,
-                is_retained=marks == [1],
-            )
+        case MessagesFrame(_, [[topic, value, *marks]]):
+            sequence = marks[0] if marks else None
+            _, in_header = encode_marks(sequence, marks[1:] == [1])
+            parts = (codec.dumps(topic), codec.dumps(value))
+            return encode_message(stamp, *parts, first, sent_us, in_header)
         case MessagesFrame(_, items):
             return encode_batch(stamp, codec.dumps(items)[1:-1], first, sent_us)
-        case ListFrame():
-            return encode_list(
-                stamp,
-                first,
-                sent_us,
-                entries=frame.entries,
-                digest=frame.digest,
-                sums=frame.sums,
-                covers=frame.covers,
-                part=frame.part,
-                settled=frame.settled,
-                receive_buffer_bytes=frame.receive_buffer_bytes,
-                about=frame.about,
-            )
-        case PresenceFrame():
-            return encode_presence(
-                stamp,
-                first,
-                sent_us,
-                version=frame.version,
-                name=frame.name,
-                mode=frame.mode,
-                is_master=frame.is_master,
-                settled=frame.settled,
-                digest=frame.digest,
-                sums=frame.sums,
-                suspects=frame.suspects,
-                receive_buffer_bytes=frame.receive_buffer_bytes,
-                about=frame.about,
-                is_answer=frame.is_answer,
-                totals=frame.totals,
-            )
         case FragmentFrame(_, number, index, count, text, sequence):
-            slice_json = codec.dumps(text)[1:-1]
-            place = {"number": number, "index": index, "count": count}
-            return encode_fragment(stamp, slice_json, first, sent_us, sequence=sequence, **place)
-        case NakFrame(_, node, incarnation, topics):
-            missed = {"node": node, "incarnation": incarnation, "topics": topics}
-            return encode_nak(stamp, first, sent_us, **missed)
-        case BeatFrame(_, beats):
-            return encode_beat(stamp, first, sent_us, beats=beats)
-        case RepairFrame(_, items):
-            return encode_repair(stamp, first, sent_us, items=codec.dumps(items)[1:-1])
-        case RetainedFrame(_, to, items):
-            given = codec.dumps(items)[1:-1]
-            return encode_retained(stamp, first, sent_us, items=given, to=to)
-        case ByeFrame(_, version):
-            return encode_bye(stamp, first, sent_us, version=version)
-        case RequestFrame(_, topic, value, request_id, timeout_ms):
-            return encode_request(
-                stamp,
-                first,
-                sent_us,
-                topic=topic,
-                payload=codec.dumps(value),
-                request_id=request_id,
-                timeout_ms=timeout_ms,
-            )
-        case ReplyFrame(_, to, request_id, value, error):
-            return encode_reply(
-                stamp,
-                first,
-                sent_us,
-                to=to,
-                request_id=request_id,
-                payload=codec.dumps(value),
-                error=error,
-            )
-        case PingFrame(_, ping_id):
-            return encode_ping(stamp, first, sent_us, ping_id=ping_id)
-        case PongFrame(_, to, ping_id, about, totals):
-            asked = {"to": to, "ping_id": ping_id}
-            return encode_pong(stamp, first, sent_us, **asked, about=about, totals=totals)
-        case WhereFrame(_, who):
-            return encode_where(stamp, first, sent_us, who=who)
+            place = (number, index, count, sequence)
+            return encode_fragment(stamp, codec.dumps(text)[1:-1], place, first, sent_us)
         case EchoFrame(_, echo_id):
             return encode_echo(stamp, first, sent_us, echo_id=echo_id, size_bytes=0)
         case EchoedFrame(_, to, echo_id, heard, repeated, name):
@@ -424,3 +346,56 @@ def encode_frame(frame: Frame) -> bytes:
                 name=name,
                 size_bytes=0,
             )
+        case _:
+            return _make_control(frame).encode(stamp, first, sent_us)
+
+
+def _make_control(frame: Frame) -> Control:
+    match frame:
+        case ListFrame():
+            return encode_list(
+                entries=frame.entries,
+                digest=frame.digest,
+                sums=frame.sums,
+                covers=frame.covers,
+                part=frame.part,
+                settled=frame.settled,
+                receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
+            )
+        case PresenceFrame():
+            return encode_presence(
+                version=frame.version,
+                name=frame.name,
+                mode=frame.mode,
+                is_master=frame.is_master,
+                settled=frame.settled,
+                digest=frame.digest,
+                sums=frame.sums,
+                suspects=frame.suspects,
+                receive_buffer_bytes=frame.receive_buffer_bytes,
+                about=frame.about,
+                is_answer=frame.is_answer,
+                totals=frame.totals,
+            )
+        case NakFrame(_, node, incarnation, topics):
+            return encode_nak(node, incarnation, topics)
+        case BeatFrame(_, beats):
+            return encode_beat(beats)
+        case RepairFrame(_, items):
+            return encode_repair([codec.dumps(item) for item in items])
+        case RetainedFrame(_, to, items):
+            return encode_retained([codec.dumps(item) for item in items], to)
+        case ByeFrame(_, version):
+            return encode_bye(version)
+        case RequestFrame(_, topic, value, request_id, timeout_ms):
+            return encode_request(topic, codec.dumps(value), request_id, timeout_ms)
+        case ReplyFrame(_, to, request_id, value, error):
+            return encode_reply(to, request_id, codec.dumps(value), error)
+        case PingFrame(_, ping_id):
+            return encode_ping(ping_id)
+        case PongFrame(_, to, ping_id, about, totals):
+            return encode_pong(to, ping_id, about, totals)
+        case WhereFrame(_, who):
+            return encode_where(who)
+    raise AssertionError(frame)

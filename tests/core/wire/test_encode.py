@@ -15,7 +15,6 @@ from jsonbus.core.wire.encode import (
     encode_bye,
     encode_list,
     encode_ping,
-    encode_presence,
     encode_where,
     entry_size_bytes,
 )
@@ -51,9 +50,9 @@ def test_a_stamp_counts_the_datagrams_of_every_kind_from_one() -> None:
     datagrams = [
         encode_message(stamp, b'"a"', b"1", 1, 2),
         encode_batch(stamp, b'["a",1]', 1, 2),
-        encode_bye(stamp, 1, 2, version=3),
-        encode_ping(stamp, 1, 2, ping_id=3),
-        encode_where(stamp, 1, 2, who="k3v8"),
+        encode_bye(3).encode(stamp, 1, 2),
+        encode_ping(3).encode(stamp, 1, 2),
+        encode_where("k3v8").encode(stamp, 1, 2),
     ]
     headers = [decode(data).header for data in datagrams]
     assert [header and header.counter for header in headers] == [1, 2, 3, 4, 5]
@@ -63,18 +62,7 @@ def test_a_stamp_counts_the_datagrams_of_every_kind_from_one() -> None:
 def test_a_datagram_that_could_not_be_made_is_not_counted() -> None:
     stamp = Stamp("k3v9", 5)
     with pytest.raises(PayloadError):
-        encode_presence(
-            stamp,
-            1,
-            2,
-            version=1,
-            name="\ud800",
-            mode="delayed",
-            is_master=False,
-            settled=False,
-            digest=None,
-            sums=None,
-        )
+        encode_where("\ud800").encode(stamp, 1, 2)
     assert stamp.counter == 0
 
 
@@ -119,10 +107,7 @@ def some_entry(rng: random.Random) -> Entry:
 
 
 def longest_list(entries: list[tuple[Entry, float]]) -> bytes:
-    return encode_list(
-        stamp_with_the_longest_header(),
-        MAX,
-        MAX,
+    control = encode_list(
         entries=entries,
         digest=Digest(MAX, 2**64 - 1),
         sums=2**4096 - 1,
@@ -130,6 +115,7 @@ def longest_list(entries: list[tuple[Entry, float]]) -> bytes:
         part=(LIST_PARTS_MAX - 1, LIST_PARTS_MAX),
         settled=True,
     )
+    return control.encode(stamp_with_the_longest_header(), MAX, MAX)
 
 
 LIST_BOUND_BYTES = LIST_OVERHEAD_BYTES + SUMS_SIZE_BYTES
