@@ -23,7 +23,7 @@ START = 1000.0  # not 0, so that a forgotten `now` is noticed
 
 
 def forge(
-    encode: Callable[..., bytes | Control],
+    encode: Callable[..., Any],
     *args: Any,
     node: str = "stranger",
     incarnation: int = 1,
@@ -34,10 +34,10 @@ def forge(
     """A datagram as the node of that id would send it."""
     stamp = Stamp(node, incarnation)
     stamp.counter = counter - 1
-    if encode in (encode_batch, encode_message):
-        return bytes(encode(stamp, *args, first_message, 0, **fields))
-    control = encode(*args, **fields)
-    assert isinstance(control, Control)
+    has_messages = encode in (encode_batch, encode_message)
+    if has_messages:
+        return bytes(encode(stamp, *args, first_message, 0))
+    control: Control = encode(*args, **fields)
     return control.encode(stamp, first_message, 0)
 
 

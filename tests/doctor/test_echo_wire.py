@@ -55,7 +55,7 @@ def test_a_node_ignores_echoes_without_a_word(mode: str) -> None:
     before, state = node.view.stats(), node.state
     link.forget_sent()
     link.events["a"].clear()
-    for data in (echo(), echo(65_000, counter=2), echoed(), echoed(to="stranger", name="desk")):
+    for data in (echo(), echo(65_000, echo_id=2), echoed(), echoed(to="stranger", name="desk")):
         link.inject(data)
     after = node.view.stats()
     assert {key for key in after if after[key] != before.get(key)} == {
