@@ -231,24 +231,22 @@ def _serialize(rows: pa.RecordBatch) -> pa.Buffer:
     """Serialize the record batch message alone. Only a stream writer compresses; its schema is
     cut off.
     """
+    return _write_stream(rows)[_SCHEMA_BYTES:-_END_BYTES]
+
+
+def _write_stream(*batches: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ROWS, options=_WRITE_OPTIONS) as writer:
-        writer.write_batch(rows)
-    return sink.getvalue()[_SCHEMA_BYTES:-_END_BYTES]
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
 
 
 def _dump(topics: list[str]) -> bytes:
     return json.dumps(topics, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _measure_schema() -> int:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS, options=_WRITE_OPTIONS):
-        pass
-    return int(sink.getvalue().size) - _END_BYTES
-
-
 _COUNTING_KEPT = 1 << 16
 _counting = pa.array(range(1024), pa.int64())
 _END_BYTES = 8  # the end marker of an Arrow stream
-_SCHEMA_BYTES = _measure_schema()
+_SCHEMA_BYTES = _write_stream().size - _END_BYTES

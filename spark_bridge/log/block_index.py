@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +56,11 @@ def unpack(packed: bytes) -> BlockEntry:
     return BlockEntry._make(ENTRY.unpack_from(packed))
 
 
-def describe(header: BlockHeader, topics: bytes | memoryview, position: int) -> BlockEntry:
-    """Make the entry of a block from its header and the bytes of its table of topics."""
+def describe(header: BlockHeader, begin: bytes, position: int) -> BlockEntry:
+    """Make the entry of a block from its header and the bytes that it begins with, up to the end of
+    its topics at least.
+    """
+    topics = memoryview(begin)[HEADER_BYTES : HEADER_BYTES + header.topics_bytes]
     return BlockEntry(
         header.first,
         header.end,
@@ -71,12 +74,6 @@ def describe(header: BlockHeader, topics: bytes | memoryview, position: int) -> 
         header.received_min_us,
         header.received_max_us,
     )
-
-
-def describe_block(block: bytes, header: BlockHeader, position: int) -> BlockEntry:
-    """Make the entry of a block that is in memory."""
-    topics = memoryview(block)[HEADER_BYTES : HEADER_BYTES + header.topics_bytes]
-    return describe(header, topics, position)
 
 
 def find_block(entries: Sequence[bytes], offset: int, count: int) -> int:
@@ -110,12 +107,6 @@ def load_listed(path: Path, first: int) -> list[bytes]:
         first = entry.end
         position += entry.size_bytes
     return entries
-
-
-def iterate(entries: Sequence[bytes], start: int, stop: int) -> Iterator[BlockEntry]:
-    """Yield the entries in order."""
-    for number in range(start, stop):
-        yield unpack(entries[number])
 
 
 def _first(packed: bytes) -> int:

@@ -67,18 +67,11 @@ def as_error(failures: Failures, directory: Path) -> LogWriteError:
     numbers = tuple(sorted(failures))
     named = ", ".join(map(str, numbers))
     cause = failures[numbers[0]]
-    error: LogWriteError
+    rows = f"rows of partitions {named} of the log in {directory}"
+    error = LogWriteError(f"the disk did not take {rows}: {cause}", numbers)
     if all(isinstance(each, OSError) and each.errno in FULL_ERRNOS for each in failures.values()):
-        error = LogFullError(
-            f"the disk has no room for rows of partitions {named} of the log in {directory} "
-            f"({cause}): make room, or keep less",
-            numbers,
-        )
-    else:
-        error = LogWriteError(
-            f"the disk did not take rows of partitions {named} of the log in {directory}: {cause}",
-            numbers,
-        )
+        text = f"the disk has no room for {rows} ({cause}): make room, or keep less"
+        error = LogFullError(text, numbers)
     error.__cause__ = cause
     return error
 

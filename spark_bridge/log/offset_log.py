@@ -38,6 +38,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -91,8 +92,8 @@ class OffsetLog:
         self._partitions: list[Partition] = []
         try:
             make_directory(directory)
-            self._directory_lock = DirectoryLock(directory)
-            try:
+            with ExitStack() as opened:
+                opened.callback(DirectoryLock(directory).release)
                 meta = load_or_create(directory, partitions, now)
                 if retention_bytes is not None:
                     share = retention_bytes // (meta.partitions * _SEGMENTS_KEPT_MIN)
@@ -100,11 +101,10 @@ class OffsetLog:
                 age_max_s = None if retention_s is None else retention_s / _SEGMENTS_KEPT_MIN
                 settings = Settings(segment_bytes, age_max_s, seal_rows, seal_bytes, now)
                 for number in range(meta.partitions):
-                    path = directory / f"partition-{number}"
-                    self._partitions.append(Partition(path, settings))
-            except BaseException:
-                self._close_files()
-                raise
+                    partition = Partition(directory / f"partition-{number}", settings)
+                    opened.callback(partition.close)
+                    self._partitions.append(partition)
+                self._opened = opened.pop_all()
         except OSError as error:
             raise LogError(f"the log in {directory} cannot be opened: {error}") from error
         self.id = meta.id
@@ -231,18 +231,13 @@ class OffsetLog:
                 return
             self._is_closed = True
             self._flusher.close()
-            self._close_files()
+            self._opened.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _close_files(self) -> None:
-        for partition in self._partitions:
-            partition.close()
-        self._directory_lock.release()
 
     def _count_segments(self) -> int:
         return sum(len(each.view.segments) for each in self._partitions)

@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,14 +25,7 @@ from ..errors import LogCorruptError
 from .block import BLOCK_BYTES_MAX, combine_rows, cut_rows, number_rows
 from .block_index import BlockEntry
 from .disk import sync_directory
-from .segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    Segment,
-    SegmentWriter,
-    create_segment,
-    open_complete,
-)
+from .segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, SegmentWriter, create_segment, open_complete
 from .tail import TAIL_NAME, Tail
 from .view import View
 
@@ -54,18 +47,6 @@ class Settings:
     now: Callable[[], float]
 
 
-class _Staged(NamedTuple):
-    """Rows that are written but not known to be on disk: either to the segment, with all of the
-    tail …
-    """
-
-    entries: list[BlockEntry] | None
-    #: … or to the tail.
-    rows: pa.RecordBatch | None = None
-    plain_bytes: int = 0
-    block_bytes: int = 0
-
-
 class Partition:
     """A partition. One thread writes at a time; any thread may take `view`."""
 
@@ -76,7 +57,8 @@ class Partition:
         self.rows_appended = 0
         self._directory = directory
         self._settings = settings
-        self._staged: _Staged | None = None
+        #: Confirms what is written but not known to be on disk.
+        self._staged: Callable[[], None] | None = None
         self._is_suspect = False
         *complete, last = _find_segments(directory)
         segments = [open_complete(path) for path in complete]
@@ -117,7 +99,7 @@ class Partition:
             if not self._tail.rows:
                 self._tail_since_at = self._settings.now()
             block_bytes = self._tail.write(numbered, plain_bytes)
-            self._staged = _Staged(None, numbered, plain_bytes, block_bytes)
+            self._staged = partial(self._tail.confirm, numbered, plain_bytes, block_bytes)
             return self._tail.fd
         except BaseException:
             self._undo()
@@ -127,16 +109,9 @@ class Partition:
         """Make what was staged visible: it is on disk."""
         staged, self._staged = self._staged, None
         assert staged is not None
-        segments = self.view.segments
-        if staged.entries is not None:
-            self._writer.confirm(staged.entries)
-            self._tail.clear(self._writer.segment.end)
-            segments = (*segments[:-1], self._writer.segment)
-            self.seals += 1
-        else:
-            self._tail.confirm(staged.rows, staged.plain_bytes, staged.block_bytes)
+        staged()
         self.rows_appended += self._tail.end - self.view.end
-        self.view = self._make_view(segments)
+        self.view = self._make_view((*self.view.segments[:-1], self._writer.segment))
 
     def reject(self) -> None:
         """Drop what was staged: its sync failed.
@@ -185,8 +160,13 @@ class Partition:
             # Not all at once: only a little of a large flush has to be copied.
             head = combine_rows([*self._tail.batches, *batches[:1]])
             batches[:1] = cut_rows(head, settings.seal_rows, BLOCK_BYTES_MAX)
-        self._staged = _Staged(self._writer.write(batches))
+        self._staged = partial(self._confirm_seal, self._writer.write(batches))
         return self._writer.fd
+
+    def _confirm_seal(self, entries: list[BlockEntry]) -> None:
+        self._writer.confirm(entries)
+        self._tail.clear(self._writer.segment.end)
+        self.seals += 1
 
     def _make_view(self, segments: tuple[Segment, ...]) -> View:
         tail = self._tail

@@ -11,7 +11,6 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from .block import (
     BLOCK_BYTES_MAX,
     HEADER_BYTES,
+    ROWS,
     combine_rows,
     decode_rows,
     decode_topics,
@@ -38,6 +38,8 @@ _GATHER_ROWS = 8192
 #: Topics for which the filter's answer is remembered while one range is read.
 _ANSWERS_MAX = 1 << 16
 
+_NO_ROWS = pa.RecordBatch.from_pylist([], ROWS)
+
 
 class FileRun(NamedTuple):
     """Consecutive whole blocks of a segment. The file stays open as long as this object is
@@ -51,11 +53,6 @@ class FileRun(NamedTuple):
 
 
 Piece: TypeAlias = FileRun | bytes
-
-
-class _Verdict(Enum):
-    AS_IT_IS = auto()
-    NOTHING = auto()
 
 
 class RangeReader:
@@ -96,8 +93,8 @@ class RangeReader:
         run: FileRun | None = None
         for entry in segment.entries(self._start, self._end):
             file = file or segment.file.open()
-            verdict = self._judge(file, segment, entry)
-            if verdict is _Verdict.AS_IT_IS:
+            rows = self._select(file, segment, entry)
+            if rows is None:
                 if run is None:
                     yield from self._made()
                     run = FileRun(file, entry.position, 0, 0)
@@ -106,29 +103,29 @@ class RangeReader:
             if run is not None:
                 yield run
                 run = None
-            if verdict is not _Verdict.NOTHING:
-                yield from self._gather(verdict)
+            yield from self._gather(rows)
         if run is not None:
             yield run
 
-    def _judge(
-        self, file: LogFile, segment: Segment, entry: BlockEntry
-    ) -> _Verdict | pa.RecordBatch:
-        """Decide what is wanted of a block: everything, nothing, or certain rows."""
-        is_whole = self._start <= entry.first and entry.end <= self._end
-        if is_whole and (self._gaps or not entry.has_gaps) and self._wants is None:
-            return _Verdict.AS_IT_IS
-        verdict = self._judge_topics(file, entry)
-        if verdict is _Verdict.NOTHING or (verdict is _Verdict.AS_IT_IS and is_whole):
-            return verdict
+    def _select(self, file: LogFile, segment: Segment, entry: BlockEntry) -> pa.RecordBatch | None:
+        """Return the rows of a block that are wanted; None means the whole block, as it is."""
+        is_wanted = self._judge(file, entry)
+        if is_wanted is False:
+            return _NO_ROWS
+        if is_wanted and self._start <= entry.first and entry.end <= self._end:
+            return None
         rows = read_rows(file, segment, entry)
         low, high = max(self._start - entry.first, 0), min(self._end, entry.end) - entry.first
         rows = self._filter(rows.slice(low, high - low))
-        return _Verdict.AS_IT_IS if rows.num_rows == entry.rows else rows
+        return None if rows.num_rows == entry.rows else rows
 
-    def _judge_topics(self, file: LogFile, entry: BlockEntry) -> _Verdict | None:
-        """Decide by the table of topics alone; None if the rows have to be examined."""
-        if self._wants is None or not entry.topics_bytes:
+    def _judge(self, file: LogFile, entry: BlockEntry) -> bool | None:
+        """Return whether all rows of a block are wanted, or none of them, by its table of topics;
+        None if the rows have to be examined.
+        """
+        if self._wants is None:
+            return True if self._gaps or not entry.has_gaps else None
+        if not entry.topics_bytes:
             return None
         begin = os.pread(file.fileno(), HEADER_BYTES + entry.topics_bytes, entry.position)
         header = parse_header(begin)
@@ -136,9 +133,9 @@ class RangeReader:
             return None  # The checksum of the whole block decides.
         answers = self._ask(decode_topics(begin, header) or [])
         if all(answers):
-            return _Verdict.AS_IT_IS if self._gaps or not entry.has_gaps else None
+            return True if self._gaps or not entry.has_gaps else None
         if not any(answers) and not (self._gaps and entry.has_gaps):
-            return _Verdict.NOTHING
+            return False
         return None
 
     def _ask(self, topics: list[str]) -> list[bool]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..errors import LogCorruptError
 from .block import HEADER_BYTES, MAGIC, SAME_FLUSH, BlockHeader, is_intact, parse_header
 from .block_index import BlockEntry, describe
+from .disk import cut_back, drop_cached
 
 
 def scan_blocks(fd: int, path: Path, *, sealed_end: int = 0) -> Iterator[tuple[BlockHeader, bytes]]:
@@ -49,11 +50,25 @@ def walk_headers(fd: int, path: Path, first: int) -> list[BlockEntry]:
         if header is None or position + header.size_bytes > length:
             raise corrupt(path, position, "no whole block is there")
         check_order(path, position, header, first)
-        topics = os.pread(fd, header.topics_bytes, position + HEADER_BYTES)
-        entries.append(describe(header, topics, position))
+        begin = os.pread(fd, HEADER_BYTES + header.topics_bytes, position)
+        entries.append(describe(header, begin, position))
         first = header.end
         position += header.size_bytes
     return entries
+
+
+def verify_blocks(fd: int, path: Path, length: int, first: int, end: int) -> None:
+    """After a failed sync, cut a file back to its former length and read it from the disk.
+
+    Raises OSError, and LogCorruptError unless the file has the offsets from `first` to end - 1.
+    """
+    cut_back(fd, length)
+    drop_cached(fd)
+    found = first
+    for header, _ in scan_blocks(fd, path, sealed_end=first):
+        found = max(found, header.end)
+    if found != end:
+        raise corrupt(path, length, "a failed sync damaged what was on disk")
 
 
 def check_order(path: Path, position: int, header: BlockHeader, first: int) -> None:

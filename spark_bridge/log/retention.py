@@ -57,7 +57,8 @@ class Retention:
             if not able:
                 return
             # The oldest of all partitions, so that all reach equally far back.
-            self.rows_expired += min(able, key=_oldest_us).drop_oldest()
+            oldest = min(able, key=lambda each: each.view.segments[0].received_max_us)
+            self.rows_expired += oldest.drop_oldest()
 
     def _is_oldest_expired(self, partition: Partition) -> bool:
         oldest = partition.view.segments[0]
@@ -69,7 +70,3 @@ class Retention:
         if self._bytes_max is None:
             return False
         return sum(each.size_bytes for each in partitions) > self._bytes_max
-
-
-def _oldest_us(partition: Partition) -> int:
-    return partition.view.segments[0].received_max_us

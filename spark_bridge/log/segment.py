@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,15 +19,14 @@ from .block import SAME_FLUSH, distinct_topics, encode_block, parse_header
 from .block_index import (
     ENTRY_BYTES,
     BlockEntry,
-    describe_block,
+    describe,
     find_block,
-    iterate,
     load_index,
     load_listed,
     unpack,
 )
-from .disk import LogFile, cut_back, drop_cached, open_for_writing, sync_directory, write_at
-from .recovery import check_order, corrupt, scan_blocks, walk_headers
+from .disk import LogFile, cut_back, open_for_writing, sync_directory, write_at
+from .recovery import check_order, corrupt, scan_blocks, verify_blocks, walk_headers
 
 LOG_SUFFIX, INDEX_SUFFIX = ".log", ".index"
 NEVER_US = -(1 << 63)  # the latest time of a segment without rows
@@ -90,7 +89,7 @@ class Segment:
             return iter(())
         low = find_block(self.packed_entries, start, self.blocks)
         high = find_block(self.packed_entries, end - 1, self.blocks)
-        return iterate(self.packed_entries, low, high + 1)
+        return map(unpack, self.packed_entries[low : high + 1])
 
     def plus(self, added: Sequence[BlockEntry]) -> Segment:
         """Return the segment with more blocks, whose entries have been added to
@@ -138,19 +137,15 @@ class SegmentWriter:
         Cuts off a torn end; what is left is on disk. Raises LogCorruptError.
         """
         self.torn_bytes_cut = 0
-        self.fd = open_for_writing(path)
-        try:
+        with ExitStack() as opened:
+            self.fd = open_for_writing(path)
+            opened.callback(os.close, self.fd)
             self._index_fd = open_for_writing(path.with_suffix(INDEX_SUFFIX))
-        except BaseException:
-            os.close(self.fd)
-            raise
-        try:
+            opened.callback(os.close, self._index_fd)
             self._entries: list[bytes] = []
             self.segment = _empty(path, int(path.stem), self._entries)
             self._recover(path)
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> list[BlockEntry]:
         """Write numbered rows, a block for each batch. After an OSError, call `undo`."""
@@ -165,7 +160,7 @@ class SegmentWriter:
             header = parse_header(block)
             assert header is not None
             blocks.append(block)
-            entries.append(describe_block(block, header, position))
+            entries.append(describe(header, block, position))
             position += len(block)
         write_at(self.fd, self.segment.size_bytes, blocks)
         return entries
@@ -188,19 +183,12 @@ class SegmentWriter:
 
         Raises OSError or LogCorruptError.
         """
-        self.undo()
-        drop_cached(self.fd)
-        path = self.segment.file.path
-        end = self.segment.first
-        for header, _ in scan_blocks(self.fd, path):
-            end = header.end
-        if end != self.segment.end:
-            raise corrupt(path, self.segment.size_bytes, "a failed sync damaged what was on disk")
+        segment = self.segment
+        verify_blocks(self.fd, segment.file.path, segment.size_bytes, segment.first, segment.end)
 
     def close(self) -> None:
         """Close the files. Readers have their own."""
-        os.close(self.fd)
-        os.close(self._index_fd)
+        self._opened.close()
 
     def _recover(self, path: Path) -> None:
         found = []
@@ -208,7 +196,7 @@ class SegmentWriter:
         position = 0
         for header, block in scan_blocks(self.fd, path):
             check_order(path, position, header, end)
-            found.append(describe_block(block, header, position))
+            found.append(describe(header, block, position))
             end = header.end
             position += header.size_bytes
         self._check_against_index(path, position)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from .block import combine_rows, decode_rows, encode_block
-from .disk import cut_back, drop_cached, open_for_writing, write_at
-from .recovery import corrupt, scan_blocks
+from .disk import cut_back, open_for_writing, write_at
+from .recovery import corrupt, scan_blocks, verify_blocks
 
 TAIL_NAME = "tail.log"
 
@@ -83,13 +83,7 @@ class Tail:
 
         Raises OSError or LogCorruptError.
         """
-        self.undo()
-        drop_cached(self.fd)
-        end = self.first
-        for header, _ in scan_blocks(self.fd, self._path, sealed_end=self.first):
-            end = max(end, header.end)
-        if end != self.end:
-            raise corrupt(self._path, self.size_bytes, "a failed sync damaged what was on disk")
+        verify_blocks(self.fd, self._path, self.size_bytes, self.first, self.end)
 
     def close(self) -> None:
         """Close the file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from operator import attrgetter
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -32,8 +33,8 @@ class View(NamedTuple):
 
     def segments_of(self, start: int, end: int) -> tuple[Segment, ...]:
         """Return the segments that have any of the offsets from start to end - 1."""
-        low = bisect.bisect_right(self.segments, start, key=_first) - 1
-        high = bisect.bisect_left(self.segments, end, key=_first)
+        low = bisect.bisect_right(self.segments, start, key=attrgetter("first")) - 1
+        high = bisect.bisect_left(self.segments, end, key=attrgetter("first"))
         return self.segments[max(low, 0) : high]
 
     def tail_of(self, start: int, end: int) -> list[pa.RecordBatch]:
@@ -46,7 +47,3 @@ class View(NamedTuple):
                 rows.append(batch.slice(low, high - low))
             first += batch.num_rows
         return rows
-
-
-def _first(segment: Segment) -> int:
-    return segment.first
