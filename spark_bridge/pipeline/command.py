@@ -185,85 +185,64 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_places(parser)
-    _add_rules(parser)
-    _add_running(parser)
+    places = _Group(parser, "where from, where to")
+    places.setting("--bridge", "", "HOST:PORT")
+    token = os.environ.get("JSONBUS_BRIDGE_TOKEN")
+    text = "the bridge's, if it has one [$JSONBUS_BRIDGE_TOKEN]"
+    places.add("--token", default=token, help=text)
+    places.setting("--topics", "patterns, comma-separated")
+    places.setting(
+        "--starting", "where a new pipeline begins: earliest, latest, or an ISO time", "WHERE"
+    )
+    places.add("--output", required=True, metavar="FOLDER", help="for Parquet, in FOLDER/raw")
+    text = "where queries keep their place"
+    places.add("--checkpoint", required=True, metavar="FOLDER", help=text)
+    places.setting("--windows-topic", "before the topic", "TOPIC")
+    places.setting("--alerts-topic", "before the topic", "TOPIC")
+
+    rules = _Group(parser, "readings, windows, anomalies")
+    rules.setting("--value-field", "the number, in objects", "NAME")
+    rules.setting("--time-field", "when it was taken, in objects", "NAME")
+    rules.setting("--window-s", "how long a window is", "SECONDS")
+    rules.setting("--lateness-s", "how late a reading may come and still count", "SECONDS")
+    rules.setting("--low", "alert for readings below", "NUMBER")
+    rules.setting("--high", "alert for readings above", "NUMBER")
+    text = "alert for readings so many standard deviations from their sensor's recent mean"
+    rules.setting("--deviations", text, "NUMBER")
+    rules.setting("--tolerance", "but not for those that are closer to the mean", "NUMBER")
+    rules.setting("--baseline-readings-min", "a mean of fewer readings judges nobody", "N")
+
+    running = _Group(parser, "how it runs")
+    running.add("--once", action="store_true", help="process what is in the log, and end")
+    running.add("--master", default="local[*]", help="Spark's master [local[*]]")
+    text = "a setting of Spark; may be repeated"
+    conf: dict[str, Any] = {"action": "append", "type": _read_setting, "default": []}
+    running.add("--conf", **conf, metavar="KEY=VALUE", help=text)
+    text = "send the source's code to executors without it"
+    running.add("--by-value", action="store_true", help=text)
+    running.setting("--trigger-s", "a batch begins so often, at most", "SECONDS")
+    running.setting("--rows-per-batch-max", "", "N")
+    running.setting("--name", "of its queries, at the bridge")
+    text = "for a program that runs this one: JSON lines tell how it goes"
+    running.add("--attached", action="store_true", help=text)
     return parser.parse_args(arguments)
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    """Options: where it reads and writes."""
-    add = parser.add_argument_group("where from, where to").add_argument
-    default = PipelineSettings
-    add("--bridge", default=default.bridge, metavar="HOST:PORT", help=f"[{default.bridge}]")
-    token = os.environ.get("JSONBUS_BRIDGE_TOKEN")
-    add("--token", default=token, help="the bridge's, if it has one [$JSONBUS_BRIDGE_TOKEN]")
-    add("--topics", default=default.topics, help=f"patterns, comma-separated [{default.topics}]")
-    starting = "where a new pipeline begins: earliest, latest, or an ISO time [earliest]"
-    add("--starting", default=default.starting, metavar="WHERE", help=starting)
-    add("--output", required=True, metavar="FOLDER", help="for Parquet, in FOLDER/raw")
-    add("--checkpoint", required=True, metavar="FOLDER", help="where queries keep their place")
-    windows, alerts = default.windows_topic, default.alerts_topic
-    add("--windows-topic", default=windows, metavar="TOPIC", help=f"before the topic [{windows}]")
-    add("--alerts-topic", default=alerts, metavar="TOPIC", help=f"before the topic [{alerts}]")
+class _Group:
+    """A group of options in the help."""
 
+    def __init__(self, parser: argparse.ArgumentParser, title: str) -> None:
+        self.add = parser.add_argument_group(title).add_argument
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    """Options: what counts as a reading, a window, an anomaly."""
-    add = parser.add_argument_group("readings, windows, anomalies").add_argument
-    default = PipelineSettings
-
-    def add_number(option: str, text: str, kind: type = float, metavar: str = "NUMBER") -> None:
-        usual = getattr(default, option[2:].replace("-", "_"))
-        shown = f"{text} [{usual:g}]" if usual is not None else text
-        add(option, type=kind, default=usual, metavar=metavar, help=shown)
-
-    value, at = default.value_field, default.time_field
-    add("--value-field", default=value, metavar="NAME", help=f"the number, in objects [{value}]")
-    add("--time-field", default=at, metavar="NAME", help=f"when it was taken, in objects [{at}]")
-    add_number("--window-s", "how long a window is", metavar="SECONDS")
-    add_number("--lateness-s", "how late a reading may come and still count", metavar="SECONDS")
-    add_number("--low", "alert for readings below")
-    add_number("--high", "alert for readings above")
-    far = "alert for readings so many standard deviations from their sensor's recent mean"
-    add_number("--deviations", far)
-    add_number("--tolerance", "but not for those that are closer to the mean")
-    few = "a mean of fewer readings judges nobody"
-    add_number("--baseline-readings-min", few, kind=int, metavar="N")
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-    """Options: how it runs."""
-    add = parser.add_argument_group("how it runs").add_argument
-    default = PipelineSettings
-    add("--once", action="store_true", help="process what is in the log, and end")
-    add("--master", default="local[*]", help="Spark's master [local[*]]")
-    add(
-        "--conf",
-        action="append",
-        type=_read_setting,
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of Spark; may be repeated",
-    )
-    add("--by-value", action="store_true", help="send the source's code to executors without it")
-    add(
-        "--trigger-s",
-        type=float,
-        default=default.trigger_s,
-        metavar="SECONDS",
-        help=f"a batch begins so often, at most [{default.trigger_s:g}]",
-    )
-    add(
-        "--rows-per-batch-max",
-        type=int,
-        default=default.rows_per_batch_max,
-        metavar="N",
-        help=f"[{default.rows_per_batch_max}]",
-    )
-    add("--name", default=default.name, help=f"of its queries, at the bridge [{default.name}]")
-    attached = "for a program that runs this one: JSON lines tell how it goes"
-    add("--attached", action="store_true", help=attached)
+    def setting(self, option: str, text: str, metavar: str | None = None) -> None:
+        """Add an option with the type and the default of the setting that it is named after."""
+        name = option[2:].replace("-", "_")
+        default = getattr(PipelineSettings, name)
+        annotation = PipelineSettings.__annotations__[name]
+        kind = {"float": float, "int": int}.get(annotation.split()[0], str)
+        if default is not None:
+            text = f"{text} [{default if kind is str else format(default, 'g')}]".strip()
+        self.add(option, type=kind, default=default, metavar=metavar, help=text)
 
 
 def _read_setting(text: str) -> tuple[str, str]:
