@@ -85,8 +85,8 @@ class Recorder:
         self._is_idle = False  # the flusher waits for the bell
         self._bell = threading.Event()
         self._is_full = threading.Event()  # the handler waits for a flush; or this one ends
-        self._is_refused = False
-        self._trouble: Trouble | None = None
+        self.is_refused = False  # by the disk, the last rows
+        self.trouble: Trouble | None = None  # why something was not recorded, the last time
         self._messages = 0  # that were handled
         self._rows_flushing = 0
         self._rows_recorded = self._rows_unrecorded = self._gaps_recorded = self._flushes = 0
@@ -124,16 +124,6 @@ class Recorder:
         self._is_full.set()
         self._thread.join()
 
-    @property
-    def is_refused(self) -> bool:
-        """True if the disk refused the last rows."""
-        return self._is_refused
-
-    @property
-    def trouble(self) -> Trouble | None:
-        """The reason why something was not recorded, the last time that it happened."""
-        return self._trouble
-
     def stats(self) -> dict[str, int]:
         """Return the counters. May be called from any thread."""
         return {
@@ -145,12 +135,12 @@ class Recorder:
             "gaps_recorded": self._gaps_recorded,
             "gaps_dropped": self._gaps_dropped,
             "flushes": self._flushes,
-            "is_failing": int(self._is_refused),
+            "is_failing": int(self.is_refused),
         }
 
     def _note_gap(self, event: jsonbus.GapEvent) -> None:
         if len(self._gaps) < GAPS_MAX:
-            self._gaps.append(Gap(event.topic, event.node, None, event.count, event.at))
+            self._gaps.append(Gap(event.topic, event.node, event.count, event.at))
         else:
             self._gaps_dropped += 1
 
@@ -177,7 +167,7 @@ class Recorder:
             began_at = monotonic()
             if not self._flush():
                 continue
-            if self._is_refused:
+            if self.is_refused:
                 # A full disk is not asked as often.
                 self._stopping.wait(began_at + REFUSED_PAUSE_S - monotonic())
             else:
@@ -207,7 +197,7 @@ class Recorder:
                 self._append(self._maker.make(lot))
             except Exception as error:
                 logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
-                self._trouble = Trouble(monotonic(), f"{type(error).__name__}: {error}")
+                self.trouble = Trouble(monotonic(), f"{type(error).__name__}: {error}")
                 self._note_unrecorded(Counter(lot.topics))
             self._rows_flushing -= len(lot.topics)
         if not lots:
@@ -232,7 +222,7 @@ class Recorder:
         """
         gaps = list(self._gaps)
         now = time()
-        told = [*gaps, *(Gap(topic, None, None, n, now) for topic, n in self._unrecorded.items())]
+        told = [*gaps, *(Gap(topic, None, n, now) for topic, n in self._unrecorded.items())]
         if not told:
             return False
         refused: tuple[int, ...] = ()
@@ -258,12 +248,12 @@ class Recorder:
 
     def _refuse(self, error: LogWriteError, refused: list[pa.RecordBatch]) -> None:
         """Count rows that some partitions refused, and log it once."""
-        self._trouble = Trouble(monotonic(), str(error))
+        self.trouble = Trouble(monotonic(), str(error))
         for rows in refused:
             counts = pc.value_counts(rows.column("topic")).to_pylist()
             self._note_unrecorded({each["values"]: each["counts"] for each in counts})
-        if not self._is_refused:
-            self._is_refused = True
+        if not self.is_refused:
+            self.is_refused = True
             logger.error("nothing is recorded: %s", error)
 
     def _note_unrecorded(self, counts: Mapping[str, int]) -> None:
@@ -275,8 +265,8 @@ class Recorder:
         self._rows_unrecorded += sum(counts.values())
 
     def _accept(self) -> None:
-        if self._is_refused:
-            self._is_refused = False
+        if self.is_refused:
+            self.is_refused = False
             logger.warning(
                 "recording goes on; %s messages were not recorded", f"{self._rows_unrecorded:,}"
             )

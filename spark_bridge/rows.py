@@ -1,4 +1,4 @@
-"""KeyedLocks messages into rows: the recorder's hot path.
+"""Turns messages into rows: the recorder's hot path.
 
 A *lot* collects messages in the thread that receives them. Once per message it does one `dumps`,
 two items of comprehensions and two comparisons; all else is done once per datagram, whose messages
@@ -38,7 +38,6 @@ class Gap(NamedTuple):
 
     topic: str | None  # None: unknown topics
     node: str | None
-    incarnation: int | None
     missing: int
     at: float  # seconds since 1970
 
@@ -155,10 +154,8 @@ def _make_rows(lot: Lot) -> pa.RecordBatch:
         "node": by_run([each.node for each in origins], pa.string()),
         "incarnation": by_run([each.incarnation for each in origins], pa.int64()),
         "sequence": pc.add(by_run([*lot.firsts], pa.int64()), places),
-        "timestamp": by_run([_to_us(each.sent_at) for each in origins], pa.int64()).cast(_TIME),
-        "received_at": by_run([_to_us(each.received_at) for each in origins], pa.int64()).cast(
-            _TIME
-        ),
+        "timestamp": by_run([_to_us(each.sent_at) for each in origins], _TIME),
+        "received_at": by_run([_to_us(each.received_at) for each in origins], _TIME),
         "retained": by_run([each.is_retained for each in origins], pa.bool_()),
         "gap": pa.nulls(count, pa.int64()),
     }
@@ -166,20 +163,12 @@ def _make_rows(lot: Lot) -> pa.RecordBatch:
 
 
 def _make_gap_rows(gaps: Sequence[Gap]) -> pa.RecordBatch:
-    count = len(gaps)
-    times = pa.array([_to_us(gap.at) for gap in gaps], pa.int64()).cast(_TIME)
-    columns = {
-        "topic": pa.array([gap.topic for gap in gaps], pa.string()),
-        "value": pa.nulls(count, pa.string()),
-        "node": pa.array([gap.node for gap in gaps], pa.string()),
-        "incarnation": pa.array([gap.incarnation for gap in gaps], pa.int64()),
-        "sequence": pa.nulls(count, pa.int64()),
-        "timestamp": times,
-        "received_at": times,
-        "retained": pa.repeat(False, count),
-        "gap": pa.array([gap.missing for gap in gaps], pa.int64()),
-    }
-    return pa.RecordBatch.from_pydict(columns, ROWS_WITHOUT_OFFSET)
+    rows = []
+    for gap in gaps:
+        at_us = _to_us(gap.at)
+        row = {"topic": gap.topic, "node": gap.node, "timestamp": at_us, "received_at": at_us}
+        rows.append({**row, "retained": False, "gap": gap.missing})
+    return pa.RecordBatch.from_pylist(rows, ROWS_WITHOUT_OFFSET)
 
 
 def _to_us(seconds: float) -> int:

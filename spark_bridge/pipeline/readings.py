@@ -1,4 +1,4 @@
-"""KeyedLocks rows of the log into readings.
+"""Turns rows of the log into readings.
 
 A value is a number, or an object with a number and, if the sensor has a clock, the time at which it
 was taken (ISO 8601, or seconds since 1970). What is neither is no reading; it is in the raw data.

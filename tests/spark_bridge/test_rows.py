@@ -212,9 +212,9 @@ def test_an_empty_lot_makes_no_rows() -> None:
 def test_gaps_become_rows_where_the_messages_would_be() -> None:
     maker = RowMaker(4)
     gaps = [
-        Gap("a", "node", None, 3, 5.0),
-        Gap(None, None, None, 7, 6.0),
-        Gap("d", None, None, 1, 7.25),
+        Gap("a", "node", 3, 5.0),
+        Gap(None, None, 7, 6.0),
+        Gap("d", None, 1, 7.25),
     ]
     rows = maker.make_gaps(gaps)
     assert {partition: batch.column("gap").to_pylist() for partition, batch in rows.items()} == {
