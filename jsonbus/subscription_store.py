@@ -56,6 +56,14 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
         with self._lock:
             return super().remove(subscriber)
 
+    def subscribers_of(self, topic: str) -> tuple[S, ...]:
+        """Return the subscribers that want the topic now, each once, oldest subscription first.
+
+        Later changes do not affect the tuple, so a caller may subscribe and unsubscribe while
+        iterating over it. A name that is not a valid topic has no subscribers.
+        """
+        return self._subscribers.match(topic)
+
     def patterns_of(self, subscriber: S) -> tuple[str, ...]:
         """Return the patterns of one subscriber, oldest first."""
         with self._lock:

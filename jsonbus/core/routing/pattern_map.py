@@ -49,7 +49,7 @@ _serial_of = itemgetter(1)
 class PatternMap(Generic[V]):
     """Values filed under patterns, found by topic.
 
-    `match` and `matches_any` may be called from any thread at any time. Writers (`add`, `discard`,
+    `match` and `find` may be called from any thread at any time. Writers (`add`, `discard`,
     `discard_all`) must exclude each other.
     """
 
@@ -117,28 +117,32 @@ class PatternMap(Generic[V]):
         A name that is not a valid topic matches nothing; a reserved name matches only itself.
         """
         found = self._view.get(topic)
+        if found is not None:
+            return found
+        if not isinstance(topic, str):
+            return ()
+        is_name = topic.startswith(RESERVED_PREFIX) or is_valid_topic(topic)
+        return self._find(topic) if is_name else ()
+
+    def find(self, topic: str) -> tuple[V, ...]:
+        """Return what `match` does, for a valid topic or a reserved name, without a check."""
+        found = self._view.get(topic)
         return self._find(topic) if found is None else found
 
-    def matches_any(self, topic: str) -> bool:
-        """Return whether any pattern matches."""
-        return bool(self.match(topic))
-
     def _find(self, topic: str) -> tuple[V, ...]:
-        is_valid = is_valid_topic(topic)
-        if not is_valid and not (isinstance(topic, str) and topic.startswith(RESERVED_PREFIX)):
-            return ()
+        is_reserved = topic.startswith(RESERVED_PREFIX)
         while True:
             view = self._view
             change = view.change  # read before the walk: once it is gone, all entries are new
             sources = [self._entries.get(topic, ())]
-            if is_valid and self._root.branches:
+            if self._root.branches and not is_reserved:
                 sources += self._root.find(topic.split("/"))
             if change is not None:
                 sources = change.settle(topic, sources)
             found = _values(sources)
             if view is self._view:
                 break
-        if is_valid:  # other names may come from the network at any length: not cached
+        if not is_reserved:  # reserved names may come from the network at any length: not cached
             # Cleared whole when full. Finding the least used topic would need a write with each
             # hit, while looking a result up again costs a few microseconds, once per topic.
             if len(view) >= CACHED_TOPICS_MAX:

@@ -71,9 +71,9 @@ class SubscriptionStore(Generic[S]):
         """Return the subscribers that want the topic now, each once, oldest subscription first.
 
         Later changes do not affect the tuple, so a caller may subscribe and unsubscribe while
-        iterating over it. A name that is not a valid topic has no subscribers.
+        iterating over it. The topic must be valid.
         """
-        return self._subscribers.match(topic)
+        return self._subscribers.find(topic)
 
     def patterns_of(self, subscriber: S) -> tuple[str, ...]:
         """Return the patterns of one subscriber, oldest first. Call it only where writers may."""
@@ -127,4 +127,4 @@ class Interest:
 
     def wants(self, topic: str) -> bool:
         """Return whether any node wants a topic; reserved names count by their full name only."""
-        return topic in self._counts or self._wildcards.matches_any(topic)
+        return topic in self._counts or bool(self._wildcards.find(topic))

@@ -29,8 +29,8 @@ def test_values_are_found_by_exact_topic_and_by_wildcards() -> None:
     assert map_.match("a/c") == ("star", "stars")
     assert map_.match("a") == ("stars",)
     assert map_.match("b") == ()
-    assert map_.matches_any("a")
-    assert not map_.matches_any("b")
+    assert map_.find("a") == map_.match("a")
+    assert map_.find("b") == ()
 
 
 def test_a_value_is_given_once_in_the_order_of_its_adding() -> None:
