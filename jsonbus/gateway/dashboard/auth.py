@@ -19,12 +19,14 @@ from collections.abc import Callable
 from urllib.parse import parse_qs, urlencode
 
 from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..http.access import RIGHTS, Access
-from ..http.answers import NO_SNIFF, Answer, refuse, send_answer
-from ..http.endpoint import Endpoint
-from ..http.request import BodyRoom, HttpRequest, Refusal
+from ..http.answers import NO_STORE, Refusal
+from ..http.endpoint import Guard
+from ..http.origins import with_headers
+from ..http.request import BodyRoom, HttpRequest
 from .engine import malformed
 from .login_page import HEADERS as LOGIN_HEADERS
 from .login_page import render_login
@@ -39,7 +41,7 @@ SESSION = "jsonbus.session"
 _NO_RIGHT = (
     "This token does not carry the right to subscribe, without which there is nothing to see."
 )
-_HTML = b"text/html; charset=utf-8"
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
 _FILES = "/_nicegui/"
 #: The parameters that a page of NiceGUI sends when it opens its websocket.
 _ASKED_FOR = ("client_id", "document_id", "tab_id", "next_message_id")
@@ -75,8 +77,8 @@ class Auth:
         # The session of all browsers if there are no tokens, because there is nothing to log in
         # with.
         self._open = Session(RIGHTS, is_lasting=True) if access.is_open else None
-        self.login = Endpoint(self._log_in, methods=("POST",), access=access, room=room)
-        self.logout = Endpoint(self._log_out, methods=("POST",), access=access, room=room)
+        self.login = Guard("POST", room, self._log_in)
+        self.logout = Guard("POST", room, self._log_out)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = self._open or self._sessions.find(_key_of(scope))
@@ -91,15 +93,16 @@ class Auth:
                 await send({"type": "websocket.close", "code": 1008, "reason": "log in first"})
         elif scope["method"] not in ("GET", "HEAD"):
             refusal = Refusal(405, "this is a page: use GET, HEAD", {"allow": "GET, HEAD"})
-            await refuse(send, refusal)
+            await refusal.answer(scope, receive, send)
         elif scope["path"] == "/":
             await self._serve_page(inner, receive, send, session)
         elif scope["path"].startswith(_FILES) and session is not None:
-            await self._inside(inner, receive, _with_nosniff(send))
+            await self._inside(inner, receive, with_headers(send, [_NO_SNIFF]))
         elif session is None:
-            await refuse(send, Refusal(401, "log in first, at /"))
+            await Refusal(401, "log in first, at /").answer(scope, receive, send)
         else:
-            await refuse(send, Refusal(404, "there is nothing here: see /docs"))
+            refusal = Refusal(404, "there is nothing here: see /docs")
+            await refusal.answer(scope, receive, send)
 
     async def _talk(self, inner: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -112,17 +115,17 @@ class Auth:
         self, inner: Scope, receive: Receive, send: Send, session: Session | None
     ) -> None:
         if session is None:
-            body = render_login(self._node, _place_of(inner))
-            await send_answer(send, Answer(body, content_type=_HTML, headers=LOGIN_HEADERS))
+            page = render_login(self._node, _place_of(inner))
+            await HTMLResponse(page, headers=LOGIN_HEADERS)(inner, receive, send)
         elif inner["method"] == "HEAD":  # do not build a page that nobody will see
-            await send_answer(send, Answer(b"", content_type=_HTML))
+            await HTMLResponse(headers=NO_STORE)(inner, receive, send)
         elif not self._has_room():
             refusal = Refusal(503, "too many pages are open: close one", {"retry-after": "60"})
-            await refuse(send, refusal)
+            await refusal.answer(inner, receive, send)
         else:
             await self._inside(inner, receive, _Sealed(send).send)
 
-    async def _log_in(self, request: HttpRequest) -> Answer:
+    async def _log_in(self, request: HttpRequest) -> Response:
         body = await request.read_body(LOGIN_BYTES_MAX)
         try:
             fields = parse_qs(body.decode("ascii"), max_num_fields=4)
@@ -132,14 +135,14 @@ class Auth:
         if "subscribe" not in rights:
             reason = _NO_RIGHT if rights else "This token is wrong."
             page = render_login(self._node, _place_of(request.scope), reason)
-            return Answer(page, 403, content_type=_HTML, headers=LOGIN_HEADERS)
+            return HTMLResponse(page, 403, LOGIN_HEADERS)
         return self._to_page(self._sessions.begin(rights), request)
 
-    async def _log_out(self, request: HttpRequest) -> Answer:
+    async def _log_out(self, request: HttpRequest) -> Response:
         self._sessions.end(_key_of(request.scope))
         return self._to_page("", request)
 
-    def _to_page(self, key: str, request: HttpRequest) -> Answer:
+    def _to_page(self, key: str, request: HttpRequest) -> Response:
         cookie = f"{_cookie_name(request.scope)}={key}; Path=/; HttpOnly; SameSite=Strict"
         if not key:
             cookie += "; Max-Age=0"
@@ -147,9 +150,9 @@ class Auth:
         if request.headers.get(b"origin", b"").startswith(b"https://"):
             cookie += "; Secure"
         place = _place_of(request.scope) if key else ""
-        location = (f"/?{place}" if place else "/").encode()
-        headers = ((b"location", location), (b"set-cookie", cookie.encode()))
-        return Answer(b"", 303, headers=headers)
+        location = f"/?{place}" if place else "/"
+        headers = {**NO_STORE, "location": location, "set-cookie": cookie}
+        return Response(None, 303, headers, "application/json")
 
     def _is_own(self, scope: Scope, session: Session) -> bool:
         """Return whether a websocket may be opened.
@@ -224,14 +227,5 @@ def _page_headers(page: bytes) -> list[tuple[bytes, bytes]]:
         # Not no-referrer: a form sent under that policy has the origin "null".
         (b"referrer-policy", b"same-origin"),
         (b"cross-origin-opener-policy", b"same-origin"),
-        NO_SNIFF,
+        _NO_SNIFF,
     ]
-
-
-def _with_nosniff(send: Send) -> Send:
-    async def send_with_nosniff(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), NO_SNIFF]
-        await send(message)
-
-    return send_with_nosniff

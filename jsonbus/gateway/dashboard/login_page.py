@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from html import escape
 
+from ..http.answers import NO_STORE
+
 _CSP = (
-    b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
-    b"frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
 )
-HEADERS = (
-    (b"content-security-policy", _CSP),
+HEADERS = {
+    "content-security-policy": _CSP,
     # Not no-referrer: it would give the form the origin "null".
-    (b"referrer-policy", b"same-origin"),
+    "referrer-policy": "same-origin",
     # Tells a page that its session is over.
-    (b"jsonbus-login", b"needed"),
-)
+    "jsonbus-login": "needed",
+    **NO_STORE,
+}
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #d9dee7; --paper: #f5f7fa; --card: #fff; --ink: #18212f;
@@ -38,7 +41,7 @@ button { width: 100%; margin-top: 16px; padding: 10px; font: inherit; font-weigh
 """
 
 
-def render_login(node: str, place: str = "", reason: str | None = None) -> bytes:
+def render_login(node: str, place: str = "", reason: str | None = None) -> str:
     """Return the page; `place` is the query to return to, `reason` why the last token was
     refused."""
     action = escape(f"/login?{place}" if place else "/login")
@@ -53,4 +56,4 @@ def render_login(node: str, place: str = "", reason: str | None = None) -> bytes
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button>{wrong}
 </form></body></html>
-""".encode()
+"""

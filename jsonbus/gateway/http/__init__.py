@@ -11,10 +11,9 @@ In the order in which a request meets them:
 - `connection.py`: one connection; limits of heads, framing and pipelined requests.
 - `origins.py`: which web pages and hosts may call the gateway (a middleware, also for WebSockets).
 - `app.py`: the table of routes, and the answers to exceptions.
-- `endpoint.py`: around every route: methods, figures, unread bodies, unexpected errors.
+- `endpoint.py`: the guard of every route: methods, tokens, figures, unread bodies, errors.
 - `request.py`: headers and body of a request, with limits of size, time and memory.
-- `access.py`: tokens and their rights. `dependencies.py`: the check of a right and the reading of
-  parameters, as dependencies of FastAPI.
+- `access.py`: tokens and their rights.
 - `parameters.py`: parameters from the query, forms and JSON. `models.py`: Pydantic models that
   check them, and models of the answers.
 - `publish.py`: the two fast routes, `/publish` and `POST /v1/topics/{topic}`.

@@ -1,16 +1,12 @@
-"""Answers over HTTP: JSON, and every error as `{"error": "one sentence"}`.
-
-An `Answer` is what a plain route sends (see endpoint.py); FastAPI's operations answer by
-`JsonLine`. Both turn an error into the same status and sentence by `answer_to`.
-"""
+"""Answers over HTTP: JSON, and every error as `{"error": "one sentence"}`."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import Send
 
 from jsonbus.errors import (
     BacklogFullError,
@@ -22,30 +18,15 @@ from jsonbus.errors import (
 )
 
 from ..values import to_json_line
-from .request import Refusal
 
 logger = logging.getLogger("jsonbus.gateway.http")
 
 #: When a client should try again: a full backlog or disk is hardly any better before.
 RETRY_AFTER_S = 5
 
-JSON_TYPE = b"application/json"
-
-NO_STORE = (b"cache-control", b"no-store")  # an answer is outdated a moment later
-NO_SNIFF = (b"x-content-type-options", b"nosniff")  # browsers must not guess what a message is
-_JSON_HEADERS = [(b"content-type", JSON_TYPE), NO_STORE, NO_SNIFF]
-
-#: Tells the server to close the connection after this answer.
-CLOSE = (b"connection", b"close")
-
-
-class Answer(NamedTuple):
-    """The answer of a plain route."""
-
-    body: bytes
-    status: int = 200
-    content_type: bytes = JSON_TYPE
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+NO_SNIFF = {"x-content-type-options": "nosniff"}  # browsers must not guess what a message is
+#: For answers that are outdated a moment later.
+NO_STORE = {"cache-control": "no-store", **NO_SNIFF}
 
 
 class JsonLine(JSONResponse):
@@ -54,10 +35,26 @@ class JsonLine(JSONResponse):
     def render(self, content: Any) -> bytes:
         return to_json_line(content)
 
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        super().init_headers({**NO_STORE, **(headers or {})})
 
-def refusal_answer(refusal: Refusal) -> Answer:
-    headers = tuple((name.encode(), value.encode()) for name, value in refusal.headers.items())
-    return Answer(to_json_line({"error": refusal.reason}), refusal.status, headers=headers)
+
+class Refusal(Exception):
+    """Ends a request with an error: a status, one sentence, and extra headers."""
+
+    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+    @property
+    def answer(self) -> JsonLine:
+        return JsonLine({"error": self.reason}, self.status, self.headers)
+
+
+def try_later(reason: str, status: int = 503) -> Refusal:
+    return Refusal(status, f"try again later: {reason}", {"retry-after": str(RETRY_AFTER_S)})
 
 
 def refusal_of(error: Exception, path: str) -> Refusal:
@@ -65,42 +62,18 @@ def refusal_of(error: Exception, path: str) -> Refusal:
     if isinstance(error, Refusal):
         return error
     if isinstance(error, BacklogFullError):
-        return _try_later(500, error.detail)
+        return try_later(error.detail, 500)
     if isinstance(error, StoreError):
         # Its text names files of this machine; the store logs it.
-        return _try_later(500, "the gateway cannot write to its store")
+        return try_later("the gateway cannot write to its store", 500)
     if isinstance(error, ClosedError):
-        return _try_later(503, "the gateway is closing")
+        return try_later("the gateway is closing")
     if isinstance(error, PayloadTooLargeError):
         return Refusal(413, str(error))
     if isinstance(error, ValueError) and isinstance(error, JsonBusError):
         return Refusal(400, str(error))
     if isinstance(error, LocalError):  # too many patterns: the gateway's limit, not the client's
-        return _try_later(503, str(error))
+        return try_later(str(error))
     # The path alone: a query may hold a token.
     logger.error("a request to %r failed", path[:200], exc_info=error)
     return Refusal(500, "the gateway failed to do this: its log tells why")
-
-
-async def refuse(send: Send, refusal: Refusal) -> None:
-    await send_answer(send, refusal_answer(refusal))
-
-
-async def send_answer(send: Send, answer: Answer) -> None:
-    await send_head(send, answer)
-    await send({"type": "http.response.body", "body": answer.body})
-
-
-async def send_head(send: Send, answer: Answer) -> None:
-    """Send status and headers; the body must follow."""
-    if answer.content_type is JSON_TYPE:
-        headers = _JSON_HEADERS.copy()
-    else:
-        headers = [(b"content-type", answer.content_type), NO_STORE, NO_SNIFF]
-    headers.append((b"content-length", b"%d" % len(answer.body)))
-    headers += answer.headers
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-
-
-def _try_later(status: int, reason: str) -> Refusal:
-    return Refusal(status, f"try again later: {reason}", {"retry-after": str(RETRY_AFTER_S)})

@@ -6,27 +6,34 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request, Response, Security
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel
 from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 
 import jsonbus
-from jsonbus.errors import JsonBusError
 
 from ..dashboard.auth import Auth
 from ..metrics.metrics import Metrics, Tally
 from ..services import Services
+from ..values import to_json_line
 from . import operations, publish
-from .answers import JsonLine, refusal_of
-from .dependencies import need_token, need_token_anywhere
+from .answers import JsonLine
 from .docs_page import render_docs
-from .endpoint import OperationRoute, PlainRoute
+from .endpoint import Answer, Guard, GuardedRoute, PlainRoute
 from .models import Publish, Subscribe, Unsubscribe, describe_error
-from .openapi import ANYWHERE, WITH_BODY, GatewayApi, error_responses, in_body, in_query
+from .openapi import (
+    ANYWHERE,
+    SECURITY,
+    WITH_BODY,
+    GatewayApi,
+    error_responses,
+    in_body,
+    in_query,
+)
 from .origins import OriginsMiddleware
-from .request import Refusal
+from .parameters import JSON
 
 _TITLE = "jsonbus gateway"
 
@@ -46,72 +53,50 @@ def make_app(services: Services) -> FastAPI:
         redirect_slashes=False,
         # Spans would hold queries, and so tokens; asking whether there are any takes 6 µs.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        exception_handlers={
-            HTTPException: _answer_http_exception,
-            RequestValidationError: _answer_validation_error,
-            Refusal: _answer_error,
-            JsonBusError: _answer_error,
-        },
+        exception_handlers={404: _answer_unknown, RequestValidationError: _answer_invalid},
     )
-    app.router.route_class = OperationRoute
     app.add_middleware(OriginsMiddleware, origins=services.origins)
-    tallies: dict[str, Tally] = {}
+    table = _Table(app, services)
     app.state.services = services
-    app.state.room = services.room
-    app.state.tallies = tallies
-    app.state.methods = {}
-    app.state.metrics = Metrics(services.stats, tallies, services.observe)
+    app.state.metrics = Metrics(services.stats, table.tallies, services.observe)
     app.state.docs = render_docs(_TITLE)
-    _add_publishing(app, services)  # first: routes are tried in this order
-    _add_operations(app, _Table(app))
-    return app
-
-
-def _add_publishing(app: FastAPI, services: Services) -> None:
     publishing = publish.Publishing(services)
     limit = {"requestBody": {"description": f"At most {services.body_bytes_max:,} bytes."}}
-    for method, path, signature, endpoint, extra in (
-        ("GET", publish.PUBLISH_PATH, publish.publish, publishing.publish, in_query(Publish)),
-        ("POST", publish.PUBLISH_PATH, publish.publish, publishing.publish, in_body(Publish)),
-        ("POST", publish.TOPICS_PATH, publish.publish_value, publishing.publish_value, limit),
-    ):
-        documented = _document(services, signature, method, "publish", WITH_BODY)
-        route = PlainRoute(
-            path, signature, response_class=JsonLine, openapi_extra=extra, **documented
-        )
-        route.app = endpoint
-        app.router.routes.append(route)
-        app.state.tallies[path] = endpoint.tally
-
-
-def _add_operations(app: FastAPI, table: _Table) -> None:
-    for method, place in (("GET", in_query), ("POST", in_body)):
-        right, extra = "subscribe", place(Subscribe)
-        table.add("/subscribe", operations.subscribe, method, right, WITH_BODY, openapi_extra=extra)
-        extra, statuses = place(Unsubscribe), (*WITH_BODY, 404)
-        table.add(
-            "/unsubscribe", operations.unsubscribe, method, right, statuses, openapi_extra=extra
-        )
+    add = table.add
+    # The fast ones first: routes are tried in this order.
+    add("/publish", publish.publish, "GET POST", "publish", Publish, plain=publishing.publish)
+    add(
+        "/v1/topics/{topic:path}",
+        publish.publish_value,
+        "POST",
+        "publish",
+        plain=publishing.publish_value,
+        openapi_extra=limit,
+    )
+    add("/subscribe", operations.subscribe, "GET POST", "subscribe", Subscribe)
+    add("/unsubscribe", operations.unsubscribe, "GET POST", "subscribe", Unsubscribe, error=404)
     stream, text = operations.EventStreamResponse, PlainTextResponse
-    table.add("/events", operations.follow, "GET", "subscribe", response_class=stream)
-    table.add("/subscribers", operations.subscribers, "GET HEAD", "admin")
-    table.add("/metrics", operations.metrics, "GET HEAD", "admin", response_class=text)
-    table.add("/health", operations.health, "GET HEAD")
-    table.add("/docs", operations.docs, "GET HEAD", response_class=HTMLResponse)
-    table.add("/openapi.json", operations.openapi, "GET HEAD")
-    table.add("/docs/{name}", operations.docs_file, "GET HEAD", include_in_schema=False)
-    dashboard = app.state.services.dashboard
-    if isinstance(dashboard, str):
-        table.add("/", operations.home, "GET HEAD", include_in_schema=False)
+    add("/events", operations.follow, "GET", "subscribe", response_class=stream)
+    add("/subscribers", operations.subscribers, "GET HEAD", "admin")
+    add("/metrics", operations.metrics, "GET HEAD", "admin", response_class=text)
+    add("/health", operations.health, "GET HEAD")
+    add("/docs", operations.docs, "GET HEAD", response_class=HTMLResponse)
+    add("/openapi.json", operations.openapi, "GET HEAD")
+    add("/docs/{name}", operations.docs_file, "GET HEAD", include_in_schema=False)
+    if isinstance(services.dashboard, str):
+        add("/", operations.home, "GET HEAD", include_in_schema=False)
     else:
-        _add_dashboard(app, dashboard)
+        _add_dashboard(app, services.dashboard)
+    return app
 
 
 class _Table:
     """Adds operations to an application, one route for each method."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, services: Services) -> None:
         self._app = app
+        self._services = services
+        self.tallies: dict[str, Tally] = {}
 
     def add(
         self,
@@ -119,44 +104,50 @@ class _Table:
         operation: Callable[..., Any],
         methods: str,
         right: str | None = None,
-        statuses: tuple[int, ...] = ANYWHERE,
+        model: type[BaseModel] | None = None,
+        *,
+        plain: Answer | None = None,
+        error: int | None = None,
         **more: Any,
     ) -> None:
-        """Add an operation; without a `right`, it needs no token."""
-        state = self._app.state
-        state.tallies.setdefault(path, Tally())
-        state.methods[path] = (*state.methods.get(path, ()), *methods.split())
-        for method in methods.split():
-            documented = _document(state.services, operation, method, right, statuses)
-            if method == "HEAD":
-                documented["include_in_schema"] = False
-            self._app.add_api_route(path, operation, **{**documented, **more})
+        """Add an operation; without a `right`, it needs no token.
 
-
-def _document(
-    services: Services,
-    operation: Callable[..., Any],
-    method: str,
-    right: str | None,
-    statuses: tuple[int, ...],
-) -> dict[str, Any]:
-    """Return FastAPI's options for an operation, with its dependency on a right."""
-    summary, _, description = inspect.getdoc(operation).partition("\n\n")  # type: ignore[union-attr]
-    options: dict[str, Any] = {
-        "methods": [method],
-        "operation_id": f"{operation.__name__}_{method.lower()}",
-        "summary": summary,
-        "description": description,
-        "status_code": 200,
-        "response_description": "Done.",
-        "responses": error_responses(*statuses),
-    }
-    if right is not None and not services.access.is_open:
+        `model` has the parameters that may be in a body. `plain` answers in place of the operation,
+        which is only documented then. `error` is a status that is peculiar to the operation.
+        """
+        access = self._services.access
+        guard = Guard(methods, self._services.room, plain, access=access, right=right)
         # EventSource cannot send headers.
-        need = need_token_anywhere if operation is operations.follow else need_token
-        options["dependencies"] = [Security(need, scopes=[right])]
-        options["responses"] = error_responses(*statuses, 401)
-    return options
+        guard.reads_token_in_query = operation is operations.follow
+        self.tallies[path] = guard.tally
+        statuses = ANYWHERE if model is None and plain is None else WITH_BODY
+        if error is not None:
+            statuses = (*statuses, error)
+        secured: dict[str, Any] = {}
+        if right is not None and not access.is_open:
+            statuses = (*statuses, 401)
+            schemes = SECURITY if guard.reads_token_in_query else ("token",)
+            secured["security"] = [{scheme: [right]} for scheme in schemes]
+        summary, _, description = inspect.getdoc(operation).partition("\n\n")  # type: ignore[union-attr]
+        for method in methods.split():
+            options: dict[str, Any] = {
+                "methods": [method],
+                "operation_id": f"{operation.__name__}_{method.lower()}",
+                "summary": summary,
+                "description": description,
+                "status_code": 200,
+                "response_description": "Done.",
+                "responses": error_responses(*statuses),
+                "include_in_schema": method != "HEAD",
+                "route_class_override": GuardedRoute if plain is None else PlainRoute,
+                **more,
+            }
+            place = in_query if method == "GET" else in_body
+            extra = more.get("openapi_extra", {}) if model is None else place(model)
+            options["openapi_extra"] = {**extra, **secured}
+            self._app.router.add_api_route(path, operation, **options)
+            route: Any = self._app.routes[-1]
+            route.guard = guard
 
 
 def _add_dashboard(app: FastAPI, auth: Auth) -> None:
@@ -168,22 +159,14 @@ def _add_dashboard(app: FastAPI, auth: Auth) -> None:
     app.router.routes.append(Route("/logout", auth.logout, include_in_schema=False))
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
-    refusal = refusal_of(error, request.scope["path"])
-    return JsonLine({"error": refusal.reason}, refusal.status, dict(refusal.headers))
-
-
-async def _answer_validation_error(request: Request, error: Exception) -> Response:
+async def _answer_invalid(request: Request, error: Exception) -> Response:
     """Name the first wrong parameter in one sentence."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     return JsonLine({"error": describe_error(str(first["loc"][1]), first)}, 400)
 
 
-async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """Answer what the router raises, above all for an unknown path, in the form of our errors."""
-    assert isinstance(error, HTTPException)
-    reason = error.detail
-    if error.status_code == 404:
-        reason = f"there is nothing at {request.scope['path'][:200]!r}: see /docs"
-    return JsonLine({"error": reason}, error.status_code, error.headers)
+async def _answer_unknown(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown path in the form of our errors."""
+    reason = f"there is nothing at {request.scope['path'][:200]!r}: see /docs"
+    return Response(to_json_line({"error": reason}), 404, media_type=JSON)

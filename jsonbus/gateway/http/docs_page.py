@@ -15,6 +15,8 @@ from pathlib import Path
 
 from fastapi.openapi.docs import get_swagger_ui_html
 
+from .answers import NO_STORE
+
 NOT_INSTALLED = (
     "The dashboard needs the extra web: run python3 -m pip install 'jsonbus[web]', and restart the "
     "gateway."
@@ -27,6 +29,7 @@ _LOCKED = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 PAGE_HEADERS = {
     "content-security-policy": f"default-src 'none'; style-src 'unsafe-inline'; {_LOCKED}",
     "referrer-policy": "no-referrer",
+    **NO_STORE,
 }
 
 _ASSETS = frozenset({"swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"})

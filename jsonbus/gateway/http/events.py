@@ -30,7 +30,7 @@ from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
 from ..text.backlog import PIECE_BYTES, Chunk, LineBacklog, LineBudget, join_spared
 from ..values import to_json
-from .request import Refusal
+from .answers import NO_STORE, Refusal, try_later
 
 logger = logging.getLogger("jsonbus.gateway.events")
 
@@ -53,6 +53,7 @@ CHUNK_EVENTS_MAX = 256
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),  # nginx would collect events until its buffer is full
+    *((name.encode(), value.encode()) for name, value in NO_STORE.items()),
 ]
 _HEARTBEAT = b":\n\n"
 _GREETING = b"retry: %d\n\n" % RECONNECT_MS
@@ -127,11 +128,7 @@ class EventStreams:
         if self._is_closed:
             raise ClosedError("the gateway is closing")
         if len(self._streams) >= self._streams_max:
-            raise Refusal(
-                503,
-                f"try again later: {self._streams_max:,} streams are open, which is the limit",
-                {"retry-after": "5"},
-            )
+            raise try_later(f"{self._streams_max:,} streams are open, which is the limit")
         stream = EventStream(
             connection,
             self._budget,

@@ -25,7 +25,7 @@ from pydantic import (
 import jsonbus
 
 from ..values import parse_text, to_json
-from .request import Refusal
+from .answers import Refusal
 
 #: The longest parameters, in characters.
 MESSAGE_CHARACTERS_MAX = 5_000

@@ -33,6 +33,12 @@ _HEADERS: dict[int, Any] = {
 ANYWHERE = (400, 403, 431, 500, 503)
 WITH_BODY = (*ANYWHERE, 408, 413, 415)
 
+#: The places of a token.
+SECURITY = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "token_in_query": {"type": "apiKey", "in": "query", "name": "access_token"},
+}
+
 
 class GatewayApi(FastAPI):
     """A FastAPI application whose validation errors are answered by 400, not by 422."""
@@ -48,6 +54,8 @@ class GatewayApi(FastAPI):
                 schemas.pop(name, None)
             # Not by FastAPI's `model`: that takes the media type of the operation's own answer.
             schemas["Error"] = models.Error.model_json_schema()
+            if not self.state.services.access.is_open:
+                document["components"]["securitySchemes"] = SECURITY
         return super().openapi()
 
 

@@ -5,6 +5,7 @@ The first line of a docstring is the summary in the OpenAPI document, the rest t
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
@@ -15,13 +16,32 @@ import jsonbus
 from jsonbus.errors import LocalError
 
 from ..metrics.metrics import CONTENT_TYPE
+from ..services import Services
 from . import models
-from .answers import RETRY_AFTER_S, JsonLine
-from .dependencies import Parts, parameters_of
+from .answers import NO_SNIFF, NO_STORE, JsonLine, Refusal, try_later
 from .docs_page import PAGE_HEADERS, asset_path, render_home
 from .events import PATTERNS_MAX, EventStream, EventStreams
-from .parameters import check_query
-from .request import REQUEST, Refusal, connection_of
+from .parameters import read_parameters, text_of_query
+from .request import REQUEST, connection_of
+
+
+def _services_of(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+#: The parts of the gateway.
+Parts = Annotated[Services, Depends(_services_of)]
+
+
+def parameters_of(model: type[models.Model]) -> Callable[[Request], Awaitable[models.Model]]:
+    """Return a dependency that reads a model's parameters from the query or the body."""
+    names = models.names_of(model)
+
+    async def read(request: Request) -> models.Model:
+        return models.validate(model, await read_parameters(request.scope[REQUEST], names))
+
+    return read
 
 
 async def subscribe(
@@ -39,9 +59,7 @@ async def subscribe(
     except LocalError as error:
         if type(error) is not LocalError:
             raise
-        raise Refusal(
-            500, f"try again later: {error}", {"retry-after": str(RETRY_AFTER_S)}
-        ) from error
+        raise try_later(str(error), 500) from error
     return models.Subscribed(new=done.is_new, moved=done.has_moved)
 
 
@@ -92,7 +110,7 @@ async def follow(
     Server-sent events, each with {"topic", "message", "node", "retained"} as its data. Retained
     values come first. A client that does not read is cut off.
     """
-    check_query(request.scope[REQUEST])
+    text_of_query(request.scope[REQUEST], "")  # FastAPI replaces what is not valid UTF-8
     streams = parts.event_streams
     stream = await streams.open(pattern, connection_of(request.scope))
     return EventStreamResponse(streams, stream)
@@ -109,9 +127,8 @@ async def subscribers(parts: Parts) -> models.Subscribers:
 
 async def metrics(request: Request) -> PlainTextResponse:
     """Figures for Prometheus"""
-    return PlainTextResponse(
-        await request.app.state.metrics.expose(), media_type=CONTENT_TYPE.decode()
-    )
+    figures = await request.app.state.metrics.expose()
+    return PlainTextResponse(figures, headers=NO_STORE, media_type=CONTENT_TYPE.decode())
 
 
 async def health(parts: Parts) -> models.Health:
@@ -138,7 +155,7 @@ async def docs_file(name: str) -> FileResponse:
     path = asset_path(name)
     if path is None:
         raise Refusal(404, "there is nothing here: see /docs")
-    return FileResponse(path, headers={"cache-control": "max-age=3600"})
+    return FileResponse(path, headers={"cache-control": "max-age=3600", **NO_SNIFF})
 
 
 async def home(parts: Parts) -> HTMLResponse:

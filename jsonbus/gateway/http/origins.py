@@ -24,8 +24,7 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .answers import refuse
-from .request import Refusal
+from .answers import Refusal
 
 #: Pages that only show something: links on other sites may lead here.
 HARMLESS_PATHS = frozenset({"/", "/docs", "/health", "/openapi.json"})
@@ -125,14 +124,14 @@ class OriginsMiddleware:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
             else:
-                await refuse(send, refusal)
+                await refusal.answer(scope, receive, send)
             return
         if reader is None or scope["type"] == "websocket":
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and _asks_first(scope):
             await _answer_preflight(scope, send, reader)
         else:
-            await self._app(scope, receive, _with_headers(send, _cors_headers(reader)))
+            await self._app(scope, receive, with_headers(send, _cors_headers(reader)))
 
 
 def _is_harmless_visit(scope: Scope) -> bool:
@@ -185,7 +184,9 @@ async def _answer_preflight(scope: Scope, send: Send, origin: bytes) -> None:
     await send({"type": "http.response.body"})
 
 
-def _with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
+def with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
+    """Return a function that sends like `send`, with these headers in addition."""
+
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*message.get("headers", ()), *headers]

@@ -23,7 +23,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from jsonbus.errors import PayloadError
 
 from ..values import parse_json
-from .request import HttpRequest, Refusal
+from .answers import Refusal
+from .request import HttpRequest
 
 #: A message of 5,000 characters takes at most 60,000 bytes, percent-encoded or as \uXXXX pairs.
 #: The rest is for the other parameters and for white space in JSON.
@@ -71,9 +72,7 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
     Raises Refusal and ClientGoneError.
     """
     parameters: dict[str, Any] = {}
-    query: bytes = request.scope["query_string"]
-    if query:
-        _add(parameters, read_form(_decode(query, "utf-8", "the query"), "utf-8"), names)
+    _add(parameters, _read_query(request), names)
     if request.has_unread_body:
         body = await request.read_body(FORM_BYTES_MAX)
         if body:
@@ -82,24 +81,11 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
     return parameters
 
 
-def flag_of(text: str, name: str) -> bool:
-    """Return whether a parameter is true; raises Refusal 400 if it is neither true nor false."""
-    if text not in ("true", "false"):
-        raise Refusal(400, f"the parameter {name} must be true or false")
-    return text == "true"
-
-
-def texts_of_query(request: HttpRequest, name: str) -> list[str]:
-    """Return all values of a query parameter, in order; raises Refusal 400."""
-    if not request.scope["query_string"]:
-        return []
-    query = _decode(request.scope["query_string"], "utf-8", "the query")
-    return [value for key, value in read_form(query, "utf-8") if key == name]
-
-
-def check_query(request: HttpRequest) -> None:
-    """Refuse a query that is not valid UTF-8 or has broken escapes, which FastAPI replaces."""
-    texts_of_query(request, "")
+def text_of_query(request: HttpRequest, name: str) -> str | None:
+    """Return a parameter of the query, if any; raises Refusal 400, also for a malformed query."""
+    parameters: dict[str, Any] = {}
+    _add(parameters, _read_query(request), (name,))
+    return parameters.get(name)
 
 
 def content_type_of(request: HttpRequest) -> ContentType:
@@ -108,6 +94,10 @@ def content_type_of(request: HttpRequest) -> ContentType:
     if len(header) > HEADER_BYTES_MAX:
         raise Refusal(400, f"the content type takes more than {HEADER_BYTES_MAX:,} bytes")
     return _read_content_type(header)
+
+
+def _read_query(request: HttpRequest) -> Iterator[tuple[str, str]]:
+    return read_form(_decode(request.scope["query_string"], "utf-8", "the query"), "utf-8")
 
 
 def read_form(text: str, charset: str) -> Iterator[tuple[str, str]]:

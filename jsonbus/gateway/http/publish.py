@@ -1,7 +1,7 @@
 """The two routes that must be fast: `/publish` and `POST /v1/topics/{topic}`.
 
-They are plain endpoints (see endpoint.py). `publish` and `publish_value` here are only signatures,
-by which FastAPI documents them; `Publishing` serves them.
+`publish` and `publish_value` are only signatures, by which FastAPI documents the routes;
+`Publishing` answers them (see endpoint.py).
 """
 
 from __future__ import annotations
@@ -13,32 +13,15 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ..hub import Published
 from ..services import Services
-from ..values import parse_json, to_json_line
+from ..values import parse_json
 from . import models
-from .answers import Answer
-from .endpoint import Endpoint
-from .parameters import (
-    FORM,
-    content_type_of,
-    decode_path,
-    flag_of,
-    read_parameters,
-    texts_of_query,
-)
-from .request import HttpRequest, Refusal
-
-PUBLISH_PATH = "/publish"
-TOPICS_PATH = "/v1/topics/{topic:path}"
+from .answers import JsonLine, Refusal
+from .parameters import FORM, content_type_of, decode_path, read_parameters, text_of_query
+from .request import HttpRequest
 
 _TOPICS = "/v1/topics/"
 _NAMES = models.names_of(models.Publish)
-
-# Most publishes are answered by one of these.
-_PUBLISHED = {
-    Published(webhooks, is_sent): Answer(to_json_line({"webhooks": webhooks, "sent": is_sent}))
-    for webhooks in range(16)
-    for is_sent in (False, True)
-}
+_FLAGS = {None: None, "true": True, "false": False}
 
 
 def publish() -> models.Published:  # type: ignore[empty-body]
@@ -74,45 +57,50 @@ def publish_value(  # type: ignore[empty-body]
 
 
 class Publishing:
-    """Both routes. An error in a request is raised as a Refusal, see endpoint.py."""
+    """Answers both routes. Raises a Refusal for a wrong request."""
 
     def __init__(self, services: Services) -> None:
         self._hub = services.hub
         self._body_bytes_max = services.body_bytes_max
-        common: Any = {"access": services.access, "room": services.room, "right": "publish"}
-        self.publish = Endpoint(self._publish, methods=("GET", "POST"), **common)
-        self.publish_value = Endpoint(self._publish_value, methods=("POST",), **common)
 
-    async def _publish(self, request: HttpRequest) -> Answer:
+    async def publish(self, request: HttpRequest) -> JsonLine:
         wish = models.validate(models.Publish, await read_parameters(request, _NAMES))
         return _answer(await self._hub.publish(wish.topic, wish.message))
 
-    async def _publish_value(self, request: HttpRequest) -> Answer:
+    async def publish_value(self, request: HttpRequest) -> JsonLine:
         # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
         # And decoded as a whole: the letters of the route may be percent-encoded, too.
         topic = decode_path(request.scope["raw_path"]).removeprefix(_TOPICS)
-        retain = _read_flag(request, "retain")
+        retain = _read_flag(request, "retain") or False
         reliable = _read_flag(request, "reliable")
         body = await request.read_body(self._body_bytes_max)
         _check_json_type(request)
         value = parse_json(body)
-        return _answer(
-            await self._hub.publish(topic, value, retain=retain or False, reliable=reliable)
-        )
+        return _answer(await self._hub.publish(topic, value, retain=retain, reliable=reliable))
 
 
-def _answer(published: Published) -> Answer:
-    known = _PUBLISHED.get(published)
-    if known is not None:
-        return known
-    return Answer(to_json_line({"webhooks": published.webhooks, "sent": published.is_sent}))
+def _make_answer(published: Published) -> JsonLine:
+    return JsonLine({"webhooks": published.webhooks, "sent": published.is_sent})
+
+
+# Most publishes are answered by one of these.
+_ANSWERS = {
+    published: _make_answer(published)
+    for published in (Published(number, sent) for number in range(16) for sent in (False, True))
+}
+
+
+def _answer(published: Published) -> JsonLine:
+    return _ANSWERS.get(published) or _make_answer(published)
 
 
 def _read_flag(request: HttpRequest, name: str) -> bool | None:
-    found = texts_of_query(request, name)
-    if len(found) > 1:
-        raise Refusal(400, f"the parameter {name} comes twice: send it once")
-    return flag_of(found[0], name) if found else None
+    if not request.scope["query_string"]:
+        return None
+    text = text_of_query(request, name)
+    if text not in _FLAGS:
+        raise Refusal(400, f"the parameter {name} must be true or false")
+    return _FLAGS[text]
 
 
 def _check_json_type(request: HttpRequest) -> None:

@@ -1,4 +1,4 @@
-"""One HTTP request: its headers, its body with limits, and the refusals that end it early.
+"""One HTTP request: its headers, and its body with limits.
 
 FastAPI's `Request` bounds neither the size of a body nor its time. And it is slow for the two fast
 routes: with its `Headers` it costs a third of the CPU that such a route takes in all.
@@ -7,10 +7,12 @@ routes: with its `Headers` it costs a third of the CPU that such a route takes i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
 from typing import Any
 
 from starlette.types import Receive, Scope
+
+from .answers import Refusal, try_later
 
 #: The time for a body to arrive, so that a client cannot hold a request open for ever.
 BODY_S_MAX = 30.0
@@ -22,18 +24,12 @@ BODIES_BYTES_MAX = 128 << 20
 #: Shorter bodies in one piece are not counted: they take no more memory than the request itself.
 SMALL_BYTES_MAX = 4_096
 
+#: The part of a refused body that is read and discarded before the connection is closed.
+DISCARDED_BYTES_MAX = 1 << 20
+DISCARDED_S_MAX = 2.0
+
 #: Under this key the scope of an operation holds its `HttpRequest`.
 REQUEST = "jsonbus.request"
-
-
-class Refusal(Exception):
-    """Ends a request with an error: a status, one sentence, and extra headers."""
-
-    def __init__(self, status: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, reason)
-        self.status = status
-        self.reason = reason
-        self.headers = headers or {}
 
 
 class ClientGoneError(Exception):
@@ -52,11 +48,7 @@ class BodyRoom:
     def take(self, size_bytes: int) -> None:
         """Count a body; raises Refusal 503 without room. A single body always fits."""
         if self.bytes and self.bytes + size_bytes > self.bytes_max:
-            raise Refusal(
-                503,
-                "try again later: too many large requests are on their way",
-                {"retry-after": "5"},
-            )
+            raise try_later("too many large requests are on their way")
         self.bytes += size_bytes
 
 
@@ -73,19 +65,23 @@ class HttpRequest:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         #: By name, in lower case.
         self.headers = dict(pairs)
-        if len(self.headers) != len(pairs):
-            _check_repeated(pairs)
         self.has_unread_body = (
             b"transfer-encoding" in self.headers
             or self.headers.get(b"content-length", b"0").strip(b"0") != b""
         )
 
-    @property
-    def declared_bytes(self) -> int | None:
-        """The announced length of the body; None if it comes in chunks."""
-        text = self.headers.get(b"content-length")
-        # The server has checked that it is a number.
-        return None if text is None or b"transfer-encoding" in self.headers else int(text)
+    def check_head(self) -> None:
+        """Refuse a repeated header that must be unique.
+
+        A proxy in front of us might take the other one of the two.
+        """
+        pairs = self.scope["headers"]
+        if len(self.headers) == len(pairs):
+            return
+        names = [name for name, _ in pairs if name in _SINGLE]
+        for name in names:
+            if names.count(name) > 1:
+                raise Refusal(400, f"the header {name.decode()} comes twice: send it once")
 
     async def read_body(self, limit_bytes: int) -> bytes:
         """Return the whole body; b"" if there is none.
@@ -96,9 +92,11 @@ class HttpRequest:
         """
         if not self.has_unread_body:
             return b""
-        declared_bytes = self.declared_bytes
-        if declared_bytes is not None and declared_bytes > limit_bytes:
-            raise _too_large(f"{declared_bytes:,}", limit_bytes)
+        if b"transfer-encoding" not in self.headers:
+            # The server has checked that it is a number.
+            declared_bytes = int(self.headers[b"content-length"])
+            if declared_bytes > limit_bytes:
+                raise _too_large(f"{declared_bytes:,}", limit_bytes)
         encoding = self.headers.get(b"content-encoding", b"identity")
         if encoding.lower() != b"identity":
             raise Refusal(415, "a compressed body is not understood: send it as it is")
@@ -106,9 +104,8 @@ class HttpRequest:
             async with asyncio.timeout(BODY_S_MAX):
                 body = await self._read_chunks(limit_bytes)
         except TimeoutError:
-            raise Refusal(
-                408, f"the body did not come within {BODY_S_MAX:g} s: send it at once"
-            ) from None
+            reason = f"the body did not come within {BODY_S_MAX:g} s: send it at once"
+            raise Refusal(408, reason) from None
         self.has_unread_body = False
         return body
 
@@ -118,20 +115,22 @@ class HttpRequest:
             self._room.bytes -= self._held_bytes
             self._held_bytes = 0
 
-    async def discard_body(self, limit_bytes: int, limit_s: float) -> None:
+    async def discard_body(self) -> None:
         """Read and discard the rest of the body, within limits of size and time.
 
-        Closing a connection with unread bytes resets it, and the client may lose the answer.
+        Closing a connection with unread bytes resets it, and the client may lose the answer. The
+        server itself would read the body to its end, however long it is.
         """
-        try:
-            async with asyncio.timeout(limit_s):
+        if b"expect" in self.headers:  # who waits for "100 Continue" sends nothing more
+            return
+        limit_bytes = DISCARDED_BYTES_MAX
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARDED_S_MAX):
                 while limit_bytes > 0:
                     message = await self.receive()
                     if message["type"] != "http.request" or not message.get("more_body", False):
                         return
                     limit_bytes -= len(message.get("body", b""))
-        except TimeoutError:
-            pass
 
     async def _read_chunks(self, limit_bytes: int) -> bytes:
         chunks: list[bytes] = []
@@ -161,28 +160,9 @@ def connection_of(scope: Scope) -> Any:
     return scope.get("state", {}).get("connection")
 
 
-def _check_repeated(pairs: list[tuple[bytes, bytes]]) -> None:
-    """Refuse a repeated header that must be unique.
-
-    A proxy in front of us might take the other one of the two.
-    """
-    seen = set()
-    for name, _ in pairs:
-        if name in _SINGLE and name in seen:
-            raise Refusal(400, f"the header {name.decode()} comes twice: send it once")
-        seen.add(name)
-
-
 _SINGLE = frozenset(
-    {
-        b"authorization",
-        b"content-encoding",
-        b"content-length",
-        b"content-type",
-        b"host",
-        b"origin",
-        b"transfer-encoding",
-    }
+    b"authorization content-encoding content-length content-type host origin "
+    b"transfer-encoding".split()
 )
 
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsonbus.errors import PayloadError
+from jsonbus.gateway.http.answers import Refusal
 from jsonbus.gateway.http.models import Publish, validate
 from jsonbus.gateway.http.parameters import read_parameters
-from jsonbus.gateway.http.request import BodyRoom, HttpRequest, Refusal
+from jsonbus.gateway.http.request import BodyRoom, HttpRequest
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"

@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from jsonbus.errors import TransportError
-from jsonbus.gateway.http import endpoint
 from jsonbus.gateway.http import request as http_request
 from jsonbus.gateway.http.request import BodyRoom
 from jsonbus.gateway.http.server import HttpServer
@@ -323,7 +322,7 @@ async def test_closing_gives_up_requests_and_clients_that_do_not_end(
 @asynctest
 async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "BODY_S_MAX", 0.05)
-    monkeypatch.setattr(endpoint, "DISCARDED_S_MAX", 0.05)
+    monkeypatch.setattr(http_request, "DISCARDED_S_MAX", 0.05)
     async with site() as here:
         reader, writer = await here.connect()
         writer.write(
