@@ -103,7 +103,8 @@ class BusConfig:
             raise ConfigError(f"mode must be basic, master or delayed, not {_shown(self.mode)}")
         _check_flag("master", self.master)
         if self.subs_share_delay is not None:
-            _check_delay(self.subs_share_delay)
+            what = "a number of milliseconds, 0 or more"
+            _check_number("subs_share_delay", self.subs_share_delay, 0, what)
         _check_agreement(self.mode, self.master, self.subs_share_delay)
         if self.name is not None:
             _check_name(self.name)
@@ -116,7 +117,8 @@ class BusConfig:
         _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
         _check_flag("batching", self.batching)
         if self.rate_limit is not None:
-            _check_rate(self.rate_limit)
+            what = f"{_RATE_TEXT}, and at least {_RATE_MIN}"
+            _check_number("rate_limit", self.rate_limit, _RATE_MIN, what)
 
 
 def load(**settings: Unpack[BusSettings]) -> BusConfig:
@@ -273,28 +275,13 @@ def _check_flag(setting: str, value: object) -> None:
         raise ConfigError(f"{setting} must be true or false, not {_shown(value)}")
 
 
-def _check_delay(delay: object) -> None:
+def _check_number(setting: str, value: object, least: float, what: str) -> None:
     if (
-        not isinstance(delay, int | float)
-        or isinstance(delay, bool)
-        or not math.isfinite(delay)
-        or delay < 0
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not least <= value < math.inf
     ):
-        raise ConfigError(
-            f"subs_share_delay must be a number of milliseconds, 0 or more, not {_shown(delay)}"
-        )
-
-
-def _check_rate(rate: object) -> None:
-    if (
-        not isinstance(rate, int | float)
-        or isinstance(rate, bool)
-        or not math.isfinite(rate)
-        or rate < _RATE_MIN
-    ):
-        raise ConfigError(
-            f"rate_limit must be {_RATE_TEXT}, and at least {_RATE_MIN}, not {_shown(rate)}"
-        )
+        raise ConfigError(f"{setting} must be {what}, not {_shown(value)}")
 
 
 def _check_agreement(mode: object, master: object, subs_share_delay: object) -> None:

@@ -6,18 +6,18 @@ Everything happens in one event loop, so nobody contends for the lock of a chann
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.aio.signal import Signal
+from jsonbus.aio.workers import call_handler
 from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
-from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel, Handler
+from jsonbus.errors import ChannelClosedError, ChannelError
+from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel
 from jsonbus.frontend.checks import check_optional_seconds, check_seconds
 from jsonbus.frontend.limits import BATCH_MAX
 
@@ -81,10 +81,11 @@ class Channel(BaseChannel):
                 item = self._take()
             if item is not None:
                 return self._read(item)
-            if timeout_s is not None:
-                await self._wait(self._may_receive, timeout_s, "no message came", self._changed)
-            elif not self._may_receive():
-                await self._changed.wait()
+            if timeout_s is None:  # without `_wait`, which costs as much as a small message
+                if not self._may_receive():
+                    await self._changed.wait()
+            elif not await self._wait(self._may_receive, timeout_s):
+                raise self._timeout_error("no message came", timeout_s)
 
     def __aiter__(self) -> Channel:
         return self
@@ -109,21 +110,13 @@ class Channel(BaseChannel):
             return False
         self._check_here()
         self.begin_close()
-        try:
-            await self._wait(lambda: self.state == CLOSED, timeout_s, "", self._changed)
-        except ChannelTimeoutError:
-            pass
+        await self._wait(lambda: self.state == CLOSED, timeout_s)
         return self._end is not None and self._end.is_confirmed
 
     async def __aenter__(self) -> Channel:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             await self.close()
         else:
@@ -134,9 +127,7 @@ class Channel(BaseChannel):
     async def wait_until_open(self) -> None:
         """Wait until it is open; raise the error if it could not be opened."""
         try:
-            await self._wait(
-                lambda: self._end is not None or self._has_ended(), None, "", self._changed
-            )
+            await self._wait(lambda: self._end is not None or self._has_ended(), None)
         except asyncio.CancelledError:
             self.begin_close()
             raise
@@ -159,7 +150,14 @@ class Channel(BaseChannel):
                     self._changed.fire()
                     is_whole = True
                     return False
-                await self._run_call(*call)
+                event, handler, argument = call
+                if event == MESSAGE:
+                    try:
+                        argument = self._read(argument)
+                    except ChannelError as error:  # the other node's failure, not the handler's
+                        self._log.warn_once(("unreadable", self.node), "%s", error)
+                        continue
+                await call_handler(handler, argument, self._fail_handler, event)
             is_whole = True
             return True
         finally:
@@ -172,30 +170,7 @@ class Channel(BaseChannel):
 
     async def wait_until_handled(self, deadline: float) -> None:
         """Wait until the handlers that are due have run."""
-        timeout_s = max(0.0, deadline - monotonic())
-        try:
-            await self._wait(lambda: not self._is_scheduled, timeout_s, "", self._changed)
-        except ChannelTimeoutError:
-            pass
-
-    async def _run_call(self, event: str, handler: Handler, argument: Any) -> None:
-        if event == MESSAGE:
-            try:
-                argument = self._read(argument)
-            except ChannelError as error:  # the other node's failure, not the handler's
-                self._log.warn_once(("unreadable", self.node), "%s", error)
-                return
-        try:
-            result = handler(argument)
-            if result is not None and inspect.isawaitable(result):
-                await result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            self._fail_handler(event)  # the handler cancelled a task and let the error out
-        except Exception:
-            self._fail_handler(event)
+        await self._wait(lambda: not self._is_scheduled, max(0.0, deadline - monotonic()))
 
     def _fail_handler(self, event: str) -> None:
         self._log.fail("%s of the channel to %r failed", event, self.name)
@@ -204,9 +179,8 @@ class Channel(BaseChannel):
 
     async def _wait_for_room(self, timeout_s: float | None) -> None:
         while not self._may_send():
-            await self._wait(
-                self._may_send, timeout_s, "there was no room for another message", self._room
-            )
+            if not await self._wait(self._may_send, timeout_s, self._room):
+                raise self._timeout_error("there was no room for another message", timeout_s)
 
     def _may_receive(self) -> bool:
         """Return whether a message waits; raise if none will ever come."""
@@ -220,20 +194,13 @@ class Channel(BaseChannel):
         self,
         condition: Callable[[], bool],
         timeout_s: float | None,
-        what: str,
-        signal: Signal,
-    ) -> None:
-        """Wait for the condition. Raises ChannelTimeoutError, which says `what` did not happen."""
-        if timeout_s is None:  # without a timer, which would cost as much as a small message
-            while not condition():
-                await signal.wait()
-            return
+        signal: Signal | None = None,
+    ) -> bool:
+        """Return whether the condition came true in time; look at it after each signal."""
         if condition():
-            return
-        try:
+            return True
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition():
-                    await signal.wait()
-        except TimeoutError:
-            if not condition():
-                raise ChannelTimeoutError(self.name, self._port, what, timeout_s) from None
+                    await (signal or self._changed).wait()
+        return condition()

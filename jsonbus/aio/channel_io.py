@@ -27,7 +27,7 @@ class ChannelIO:
         self._is_woken = False
         self._watched: dict[socket.socket, tuple[bool, bool]] = {}  # reads, writes
         self._stepped = Signal(event_loop)
-        manager.start(self)
+        manager.watcher = self
 
     async def close(self, deadline: float) -> None:
         """Close all channels; drop what was not delivered by the deadline."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,16 +26,15 @@ from jsonbus.aio.workers import Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.errors import LocalError
-from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
+from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed
 from jsonbus.frontend.limits import (
     CLOSE_RESERVE_S,
-    DEAF_S,
     END_GRACE_S,
     HISTORY_WAIT_S,
     INTERFACES_S,
 )
 from jsonbus.frontend.loop import BaseLoop
-from jsonbus.frontend.opening import datagram_bytes, transport_figures
+from jsonbus.frontend.opening import transport_figures
 from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     takes_async_handlers = True
     workers: Workers
+    _outgoing: Outgoing
 
     def __init__(
         self,
@@ -61,18 +61,16 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self.workers = Workers(node.settings.name, config.workers, event_loop, self.log)
         self.event_loop = event_loop
         self._changed = Signal(event_loop)  # events came, or the bus is closing
-        self._receiving = Receiving(self, node, transport)
-        self._outgoing = Outgoing(self, node, transport, config.rate_limit)
-        self.publishing = Publishing(self, node, self._outgoing)
+        self._receiving = Receiving(self)
+        self._outgoing = Outgoing(self)
+        self.publishing = Publishing(self, self._outgoing)
         self._timer = Timer(event_loop, self._handle_timer)
         self._ended = asyncio.Event()
 
     def start(self) -> None:
         """Join the bus."""
         self._receiving.start()
-        note_open(self)
-        self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
-        self.call(Node.open)
+        self._join()
 
     def check_here(self) -> None:
         """Raise unless this is the process, thread and event loop that the bus belongs to."""
@@ -90,7 +88,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     def call(self, act: Callable[[Node, float], T]) -> T:
         self.check_here()
-        result = act(self._node, monotonic())
+        result = act(self.node, monotonic())
         self.tend()
         return result
 
@@ -104,7 +102,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             async with asyncio.timeout(timeout_s):
                 await self._wait_until(condition)
         except TimeoutError:
-            return condition(self._node)
+            return condition(self.node)
         return True
 
     async def flush(self, timeout_s: float) -> bool:
@@ -160,7 +158,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     async def _stay_while_needed(self, deadline: float) -> None:
         """Stay until nodes that missed the last reliable messages could request them."""
         while not self._is_closing:
-            pause_s = min(self._node.reliable.needed_until, deadline) - monotonic()
+            pause_s = min(self.node.reliable.needed_until, deadline) - monotonic()
             if pause_s <= 0:
                 return
             await asyncio.sleep(min(pause_s, HISTORY_WAIT_S))
@@ -173,10 +171,10 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._takes_channels = False
         if self.channels is not None:
             self.channels.end_now()
-        self._node.close(monotonic())
+        self.node.close(monotonic())
         self._outgoing.send_now()
         if self.event_loop.is_closed():
-            self._transport.close()
+            self.transport.close()
             note_closed(self)
         else:
             self._changed.fire()
@@ -197,12 +195,9 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     def _notify(self) -> None:
         self._changed.fire()
 
-    def _outgoing_figures(self) -> dict[str, int]:
-        return self._outgoing.figures
-
     def tend(self) -> None:
         """Carry out what a call to the node caused, and set the timer."""
-        node = self._node
+        node = self.node
         events = self._take_events()
         deliveries: Deliveries = node.take_deliveries()  # type: ignore[assignment]
         if deliveries:
@@ -230,46 +225,32 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         # If anything goes wrong below, the node's timers go on.
         self._timer.set(now + INTERFACES_S)
         try:
-            if self._follow_interfaces(now):
-                self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
-                self._node.doubt_network("the network interfaces changed", now)
-                if self.channels is not None:
-                    self.channels.manager.listener.follow_addresses()
-            at = self._node.timer_at()
+            self._follow_interfaces(now)
+            at = self.node.timer_at()
             if at is not None and at <= now:
-                self._node.outbox.wall_offset_s = (
-                    time.time() - now
-                )  # the wall clock may have been set
-                self._node.handle_timer(now)
+                # The wall clock may have been set.
+                self.node.outbox.wall_offset_s = time.time() - now
+                self.node.handle_timer(now)
             self.tend()
         except Exception:
             self.log.fail("a timer failed, and goes on: this is a bug")
-
-    def hear_again(self, deaf_s: float) -> None:
-        """Note that the bus reads again after it was blocked."""
-        if deaf_s >= DEAF_S:
-            reason = f"this node did not listen for {deaf_s:.1f} s"
-            self._node.doubt_network(reason, monotonic())
-            self.tend_soon()
 
     async def _wait_until(self, condition: Callable[[Node], bool]) -> None:
         while True:
             if self._is_closing:
                 raise closed_error()
-            if condition(self._node):
+            if condition(self.node):
                 return
             await self._changed.wait()
 
     async def _wait_until_ended(self, timeout_s: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
-        except TimeoutError:
-            pass
 
     def _say_goodbye(self) -> None:
         now = monotonic()
-        self._node.close(now)
+        self.node.close(now)
         self._is_closing = True
         self._changed.fire()
         self._outgoing.send(now)
@@ -280,6 +261,6 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._receiving.stop()
         self._outgoing.close()
         self._timer.cancel()
-        self._figures = transport_figures(self._transport)
-        self._transport.close()
+        self._figures = transport_figures(self.transport)
+        self.transport.close()
         note_closed(self)

@@ -28,12 +28,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from jsonbus.aio.signal import Signal
-from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import RETRY_S
 from jsonbus.frontend.outgoing import BaseOutgoing
 from jsonbus.frontend.throttle import Throttle
-from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
@@ -54,13 +52,12 @@ ALLOWANCE_S = 0.1
 class Outgoing(BaseOutgoing):
     """The datagrams of this node on their way out. For the event loop's thread only."""
 
-    def __init__(
-        self, loop: Loop, node: Node, transport: Transport, rate_limit: float | None
-    ) -> None:
-        throttle = Throttle(transport, rate_limit, node.directory.smallest_buffer)
-        super().__init__(node, transport, throttle, loop.log, loop.lock, loop.tend_soon)
+    def __init__(self, loop: Loop) -> None:
+        find_buffer = loop.node.directory.smallest_buffer
+        throttle = Throttle(loop.transport, loop.config.rate_limit, find_buffer)
+        super().__init__(loop, throttle)
         self._event_loop = loop.event_loop
-        self._queued = node.fast_publish.queued
+        self._queued = loop.node.fast_publish.queued
         self._is_look_planned = False
         self._looked_at_count = 0  # messages that were queued at the last look
         self._retry: asyncio.TimerHandle | None = None

@@ -17,7 +17,6 @@ from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.subscription import Subscription
 from jsonbus.core.limits import BEAT_MIN_S
 from jsonbus.core.message import Message
-from jsonbus.core.node import Node
 from jsonbus.frontend.limits import HISTORY_WAIT_S
 
 #: Publishes after which a publisher yields even if little or nothing was sent. Awaiting alone does
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 class Publishing:
     """The rest of `AsyncBus.publish`. All methods are for the event loop's thread."""
 
-    def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
+    def __init__(self, loop: Loop, outgoing: Outgoing) -> None:
         self._loop = loop
-        self._node = node
+        self._node = loop.node
         self._outgoing = outgoing
         self._event_loop = loop.event_loop
         self._check_here = loop.check_here  # raises in a wrong thread, loop or process

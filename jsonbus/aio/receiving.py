@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING
 
 from jsonbus.aio.subscription import Subscription
 from jsonbus.core.message import Message
-from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
-from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
@@ -39,10 +37,10 @@ MESSAGES_MAX = 128
 class Receiving:
     """The readers of the transport's sockets."""
 
-    def __init__(self, loop: Loop, node: Node, transport: Transport) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._node = node
-        self._transport = transport
+        self._node = loop.node
+        self._transport = loop.transport
         self._event_loop = loop.event_loop
         self._log = loop.log
         self._drain_max = 1  # datagrams to try for at the next wake-up

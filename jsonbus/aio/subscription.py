@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from jsonbus.aio.signal import Signal
@@ -124,11 +125,9 @@ class Subscription(BaseSubscription[V_co]):
                 reader = self._last_reader
                 if reader is None or reader is asyncio.current_task() or reader.done():
                     return
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(READER_CHECK_S):
                     await self._left.wait()
-            except TimeoutError:
-                pass
 
     async def run_handler(self) -> bool:
         """Handle some messages; True if there are more. Only in the worker that has it."""
@@ -202,11 +201,9 @@ class Subscription(BaseSubscription[V_co]):
             if self._is_blocking:
                 self._make_way()
             return batch
-        try:
+        with suppress(IndexError):
             while len(batch) < count_max:
                 batch.append(self._pop())
-        except IndexError:
-            pass
         return batch
 
     def _make_way(self) -> None:

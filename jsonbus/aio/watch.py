@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-
+from jsonbus.aio.workers import call_handler
 from jsonbus.frontend.limits import BATCH_MAX
 from jsonbus.frontend.watch import BaseWatch, E
 
@@ -22,7 +20,8 @@ class Watch(BaseWatch[E]):
             for _ in range(BATCH_MAX):
                 if not self._mailbox.pending:
                     break
-                await self._handle(self._mailbox.take())
+                event = self._mailbox.take()
+                await call_handler(self._handler, event, self._fail, event)
             has_more = self._mailbox.pending > 0
         finally:
             self._is_scheduled = has_more
@@ -31,16 +30,3 @@ class Watch(BaseWatch[E]):
     def put_off(self) -> None:
         """Note that there is no worker: the next event schedules again."""
         self._is_scheduled = False
-
-    async def _handle(self, event: E) -> None:
-        try:
-            result = self._handler(event)
-            if result is not None and inspect.isawaitable(result):
-                await result
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            self._fail(event)  # the handler let a CancelledError escape
-        except Exception:
-            self._fail(event)

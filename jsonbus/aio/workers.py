@@ -8,10 +8,11 @@ after each batch. A worker is a task that lives while there is something to do.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from jsonbus.frontend.log import BusLog
 
@@ -40,6 +41,26 @@ def current_subscription() -> Handled | None:
     """
     task = asyncio.current_task()
     return None if task is None else _running.get(task)
+
+
+async def call_handler(
+    handler: Callable[[Any], Any], argument: Any, fail: Callable[[Any], None], what: Any
+) -> None:
+    """Call a handler, async or not. If it raises, call `fail` with `what`, for the log.
+
+    `Subscription.run_handler` does the same without this call.
+    """
+    try:
+        result = handler(argument)
+        if result is not None and inspect.isawaitable(result):
+            await result
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        fail(what)  # the handler let a CancelledError escape
+    except Exception:
+        fail(what)
 
 
 class Workers:

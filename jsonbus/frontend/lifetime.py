@@ -14,29 +14,22 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.errors import ClosedError, ForkedError, LocalError
 
-
-class Openable(Protocol):
-    """The loop of an open bus."""
-
-    def cut_off(self) -> None:
-        """This is a forked child: release the descriptors, touch nothing that is shared."""
-
-    def close_at_exit(self) -> None:
-        """The interpreter ends."""
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
 
 
-_open: weakref.WeakSet[Openable] = weakref.WeakSet()
+_open: weakref.WeakSet[BaseLoop[Any, Any]] = weakref.WeakSet()
 
 
-def note_open(loop: Openable) -> None:
+def note_open(loop: BaseLoop[Any, Any]) -> None:
     _open.add(loop)
 
 
-def note_closed(loop: Openable) -> None:
+def note_closed(loop: BaseLoop[Any, Any]) -> None:
     _open.discard(loop)
 
 

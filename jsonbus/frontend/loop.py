@@ -22,10 +22,10 @@ from jsonbus.core.node import Node
 from jsonbus.errors import ClosedError, LocalError
 from jsonbus.frontend.channels.counters import NO_CHANNELS
 from jsonbus.frontend.checks import check_handler
-from jsonbus.frontend.lifetime import closed_error
-from jsonbus.frontend.limits import INTERFACES_S
+from jsonbus.frontend.lifetime import closed_error, note_open
+from jsonbus.frontend.limits import DEAF_S, INTERFACES_S
 from jsonbus.frontend.log import BusLog
-from jsonbus.frontend.opening import transport_figures
+from jsonbus.frontend.opening import datagram_bytes, transport_figures
 from jsonbus.frontend.requests import Answers
 from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 from jsonbus.frontend.watch import BaseWatch, Watches
@@ -33,6 +33,7 @@ from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channels import BaseChannels
+    from jsonbus.frontend.outgoing import BaseOutgoing
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class BaseLoop(ABC, Generic[S, C]):
     """Drives one node; `S` are its subscriptions, `C` its channels."""
 
     workers: _Workers
+    _outgoing: BaseOutgoing
     #: Whether handlers may be async functions.
     takes_async_handlers: ClassVar[bool]
 
@@ -80,9 +82,9 @@ class BaseLoop(ABC, Generic[S, C]):
         self.services: dict[str, S] = {}
         #: Made when the bus is first asked for a channel.
         self.channels: C | None = None
-        self._config = config
-        self._node = node
-        self._transport = transport
+        self.config = config
+        self.node = node
+        self.transport = transport
         self._channels_lock = channels_lock
         self._takes_channels = True
         self._subscriptions: set[S] = set()
@@ -110,6 +112,14 @@ class BaseLoop(ABC, Generic[S, C]):
         """Have the receiver check whether a full mailbox still blocks it."""
 
     @abstractmethod
+    def tend_soon(self) -> None:
+        """Have timers, output and events looked at."""
+
+    @abstractmethod
+    def close_at_exit(self) -> None:
+        """Close the bus, because the interpreter ends."""
+
+    @abstractmethod
     def _notify(self) -> None:
         """Wake the callers that wait for the node's state to change. Lock held."""
 
@@ -123,7 +133,7 @@ class BaseLoop(ABC, Generic[S, C]):
         """Read something from the node, changing nothing. Works on a closed bus, too."""
         self.check_here()
         with self.lock:
-            return see(self._node, monotonic())
+            return see(self.node, monotonic())
 
     def attach(self, subscription: S) -> None:
         """Subscribe, or serve. Raises InvalidTopicError, ClosedError, LocalError."""
@@ -194,7 +204,7 @@ class BaseLoop(ABC, Generic[S, C]):
                 raise closed_error()
             # Events that were not reported yet happened before: they are for earlier watches.
             events = self._take_events()
-            watch.begin(self._node, monotonic())
+            watch.begin(self.node, monotonic())
             self._watches.add(watch)
         watch.schedule()
         self._report(events)
@@ -209,8 +219,8 @@ class BaseLoop(ABC, Generic[S, C]):
         """Return the counters of node, transport, mailboxes, watches and channels."""
         self.check_here()
         with self.lock:
-            figures = self._node.view.stats()
-            figures |= self._outgoing_figures()
+            figures = self.node.view.stats()
+            figures |= self._outgoing.figures
             figures["messages_dropped"] = (
                 self.discards.count
                 + self._overflowed
@@ -218,7 +228,7 @@ class BaseLoop(ABC, Generic[S, C]):
             )
             figures |= self._watches.figures()
             figures |= NO_CHANNELS if self.channels is None else self.channels.manager.figures()
-            figures |= self._figures or transport_figures(self._transport)
+            figures |= self._figures or transport_figures(self.transport)
             return figures
 
     def have_channels(self, make: Callable[[], C]) -> C:
@@ -236,7 +246,7 @@ class BaseLoop(ABC, Generic[S, C]):
 
     def addresses(self) -> list[str]:
         """Return the addresses of this machine by which the node is on the bus."""
-        return [each.address for each in self._transport.describe().interfaces]
+        return [each.address for each in self.transport.describe().interfaces]
 
     def cut_off(self) -> None:
         """Release the descriptors in a forked child (lifetime.py). Takes no lock.
@@ -245,17 +255,13 @@ class BaseLoop(ABC, Generic[S, C]):
         """
         self._is_cut_off = True
         self._is_closing = True
-        self._node.fast_publish.forget()
+        self.node.fast_publish.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
         self._watches.cut_off()
         if self.channels is not None:
             self.channels.cut_off()
-        self._transport.close()
-
-    @abstractmethod
-    def _outgoing_figures(self) -> dict[str, int]:
-        """Return the entries of stats() about sending."""
+        self.transport.close()
 
     def _take_events(self) -> list[Event]:
         """Take the node's events, for the caller to `_report`. Lock held.
@@ -263,7 +269,7 @@ class BaseLoop(ABC, Generic[S, C]):
         Watches get them here, under the lock, so that they are in order whichever thread takes
         them from the node.
         """
-        events = self._node.take_events()
+        events = self.node.take_events()
         if events:
             self._notify()
             self._watches.put(events)
@@ -280,12 +286,31 @@ class BaseLoop(ABC, Generic[S, C]):
             if not self.answers.give(event):
                 self.log.report(event)
 
-    def _follow_interfaces(self, now: float) -> bool:
-        """Join the group on interfaces that came, now and then; whether anything changed."""
+    def hear_again(self, deaf_s: float) -> None:
+        """Note that the bus reads again after it was blocked."""
+        if deaf_s >= DEAF_S:
+            reason = f"this node did not listen for {deaf_s:.1f} s"
+            with self.lock:
+                self.node.doubt_network(reason, monotonic())
+            self.tend_soon()
+
+    def _join(self) -> None:
+        """Join the bus: the transport is read from now on."""
+        note_open(self)
+        self.node.outbox.allow_bytes(*datagram_bytes(self.config, self.transport))
+        self.call(Node.open)
+
+    def _follow_interfaces(self, now: float) -> None:
+        """Now and then: join the group on interfaces that came. Lock not held."""
         if now < self._looks_at or self._is_closing:
-            return False
+            return
         self._looks_at = now + INTERFACES_S
-        return self._transport.rejoin()
+        if self.transport.rejoin():
+            with self.lock:
+                self.node.outbox.allow_bytes(*datagram_bytes(self.config, self.transport))
+                self.node.doubt_network("the network interfaces changed", now)
+            if self.channels is not None:
+                self.channels.manager.listener.follow_addresses()
 
     def _end_subscription(self, subscription: S) -> None:
         subscription.end()

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import LINGER_S, OUTPUT_BYTES_MAX, STALL_S
-from jsonbus.frontend.log import BusLog
 from jsonbus.frontend.throttle import Throttle
-from jsonbus.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jsonbus.frontend.loop import BaseLoop
 
 #: So many datagrams, each within the window of the one before, are a flood.
 FLOOD_MIN = 3
@@ -55,28 +53,17 @@ class BatchWindow:
 
 
 class BaseOutgoing:
-    """Datagrams on their way out; the base of `Outgoing` in both front ends.
+    """Datagrams on their way out; the base of `Outgoing` in both front ends."""
 
-    `lock` guards the node; `tend_soon` has timers and output looked at.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        transport: Transport,
-        throttle: Throttle,
-        log: BusLog,
-        lock: AbstractContextManager[Any],
-        tend_soon: Callable[[], None],
-    ) -> None:
-        self._node = node
-        self._outbox = node.outbox
-        self._fast_publish = node.fast_publish
-        self._transport = transport
+    def __init__(self, loop: BaseLoop[Any, Any], throttle: Throttle) -> None:
+        self._node = loop.node
+        self._outbox = loop.node.outbox
+        self._fast_publish = loop.node.fast_publish
+        self._transport = loop.transport
         self._throttle = throttle
-        self._log = log
-        self._node_lock = lock
-        self._tend_soon = tend_soon
+        self._log = loop.log
+        self._node_lock = loop.lock
+        self._tend_soon = loop.tend_soon
         self._window = BatchWindow()
         self._unsent: deque[bytes] = deque()
         self._jammed_at: float | None = None  # since when the kernel has had no room

@@ -10,12 +10,11 @@ import math
 import threading
 from collections.abc import Callable
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelError, ChannelTimeoutError
+from jsonbus.errors import ChannelClosedError, ChannelError
 from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel
 from jsonbus.frontend.channels.connection import DIRECT_BYTES_MAX, Connection
 from jsonbus.frontend.checks import check_optional_seconds, check_seconds
@@ -119,12 +118,7 @@ class Channel(BaseChannel):
     def __enter__(self) -> Channel:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -186,10 +180,7 @@ class Channel(BaseChannel):
         while not self._may_send():
             if self._wait_once(deadline, for_room=True):
                 continue
-            assert timeout_s is not None
-            raise ChannelTimeoutError(
-                self.name, self._port, "there was no room for another message", timeout_s
-            )
+            raise self._timeout_error("there was no room for another message", timeout_s)
 
     def _wait_for_message(self, timeout_s: float | None) -> Any:
         """Wait. Lock held, and released while waiting."""
@@ -221,8 +212,7 @@ class Channel(BaseChannel):
                     self._manager.request(connection)
                 is_in_time = self._wait_once(deadline)
             if not is_in_time:
-                assert timeout_s is not None
-                raise ChannelTimeoutError(self.name, self._port, "no message came", timeout_s)
+                raise self._timeout_error("no message came", timeout_s)
 
     def _poll(self, connection: Connection, deadline: float | None) -> bool:
         """Wait once, by reading the connection in this thread. Return False if the time is over."""

@@ -37,7 +37,7 @@ class ChannelIO:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._waker.socket, selectors.EVENT_READ, self._waker)
         self._ends_at = math.inf
-        manager.start(self)
+        manager.watcher = self
         self._thread = threading.Thread(
             target=self._run, name=f"jsonbus-channels-{name}", daemon=True
         )

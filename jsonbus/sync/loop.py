@@ -27,16 +27,16 @@ import threading
 import time
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jsonbus.config import BusConfig
 from jsonbus.core.events import Event
 from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
-from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed, note_open
-from jsonbus.frontend.limits import CLOSE_RESERVE_S, CLOSE_S, DEAF_S, END_GRACE_S
+from jsonbus.frontend.lifetime import closed_error, forked_error, note_closed
+from jsonbus.frontend.limits import CLOSE_RESERVE_S, CLOSE_S, END_GRACE_S
 from jsonbus.frontend.loop import BaseLoop
-from jsonbus.frontend.opening import datagram_bytes, transport_figures
+from jsonbus.frontend.opening import transport_figures
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
@@ -50,28 +50,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Outcome(NamedTuple):
-    """The effects of a call to the node: taken under the lock, carried out without it."""
-
-    events: list[Event]
-    deliveries: Deliveries
-    has_turn: bool
-
-
 class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
     takes_async_handlers = False
     workers: ThreadPool
+    _outgoing: Outgoing
     lock: threading.Lock
 
     def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
         super().__init__(node, transport, config, threading.Lock(), threading.Lock())
         self.workers = ThreadPool(node.settings.name, config.workers, self.log)
         self._changed = threading.Condition(self.lock)  # events came, or the bus is closing
-        self._receiving = Receiving(self, node, transport)
-        self._outgoing = Outgoing(self, node, transport, config.rate_limit)
-        self.publishing = Publishing(self, node, self._outgoing)
+        self._receiving = Receiving(self)
+        self._outgoing = Outgoing(self)
+        self.publishing = Publishing(self, self._outgoing)
         #: When the receive thread looks at the node's timers again.
         self.tends_at = math.inf
         self._is_abandoned = False
@@ -82,12 +75,10 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         try:
             self.workers.start(self._receiving)
         except TransportError:
-            self._transport.close()
+            self.transport.close()
             self._receiving.close()
             raise
-        note_open(self)
-        self._node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
-        self.call(Node.open)
+        self._join()
 
     def check_here(self) -> None:
         """Raise ForkedError in a forked child."""
@@ -99,18 +90,19 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         try:
             with self.lock:
                 now = monotonic()
-                result = act(self._node, now)
-                outcome = self._collect(now, self._outgoing.take_turn)
-                timer_at = self._node.timer_at()
+                result = act(self.node, now)
+                events, deliveries = self._take_effects()
+                has_turn = self._outgoing.take_turn(now)
+                timer_at = self.node.timer_at()
                 if timer_at is not None and timer_at < self.tends_at:
                     self.wake()
-            if outcome.has_turn and not self._outgoing.send(math.inf):
+            if has_turn and not self._outgoing.send(math.inf):
                 self.wake()
         except BaseException:
             self._outgoing.let_go()
             raise
-        deliver_own(outcome.deliveries)
-        self._report(outcome.events)
+        deliver_own(deliveries)
+        self._report(events)
         return result
 
     def wait_for(self, condition: Callable[[Node], bool], timeout_s: float) -> bool:
@@ -138,6 +130,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         """Have the receive thread check timers, output, and what blocks it."""
         self._receiving.wake()
 
+    tend_soon = wake
+
     def wake_to_flush(self) -> None:
         """Have the receive thread check when to send batched messages."""
         self._receiving.wake_to_flush()
@@ -156,7 +150,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             is_first = not self._is_closing
             if is_first:
                 self._outgoing.stop_batching()
-                self._node.close(monotonic())
+                self.node.close(monotonic())
                 self._is_closing = self.publishing.is_closing = True
                 self._changed.notify_all()
         if not is_first:
@@ -187,21 +181,17 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     def _notify(self) -> None:
         self._changed.notify_all()
 
-    def _outgoing_figures(self) -> dict[str, int]:
-        return self._outgoing.figures
-
-    def _collect(self, now: float, take_turn: Callable[[float], bool]) -> _Outcome:
-        """Take the effects of a call to the node. Lock held."""
-        events = self._take_events()
-        deliveries: Deliveries = self._node.take_deliveries()  # type: ignore[assignment]
-        return _Outcome(events, deliveries, take_turn(now))
+    def _take_effects(self) -> tuple[list[Event], Deliveries]:
+        """Take what a call to the node caused, to carry it out without the lock. Lock held."""
+        # Sinks are subscriptions.
+        return self._take_events(), self.node.take_deliveries()  # type: ignore[return-value]
 
     def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
         """Wait for the condition. Lock held; released while waiting."""
         while True:
             if self._is_closing:
                 raise closed_error()
-            if condition(self._node):
+            if condition(self.node):
                 return True
             remaining_s = deadline - monotonic()
             if remaining_s <= 0:
@@ -218,27 +208,23 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     def tend(self) -> float:
         """Serve timers, output and events; return when to come again."""
-        node, outgoing = self._node, self._outgoing
-        has_moved = self._follow_interfaces(monotonic())
+        node, outgoing = self.node, self._outgoing
+        self._follow_interfaces(monotonic())
         with self.lock:
             now = monotonic()
-            if has_moved:
-                node.outbox.allow_bytes(*datagram_bytes(self._config, self._transport))
-                node.doubt_network("the network interfaces changed", now)
             timer_at = node.timer_at()
             if timer_at is not None and timer_at <= now:
                 node.outbox.wall_offset_s = time.time() - now  # the wall clock may have been set
                 node.handle_timer(now)
-            outcome = self._collect(now, outgoing.take_ripe_turn)
+            events, deliveries = self._take_effects()
+            has_turn = outgoing.take_ripe_turn(now)
             timer_at = node.timer_at()
             self.tends_at = math.inf if timer_at is None else timer_at
-        if has_moved and self.channels is not None:
-            self.channels.manager.listener.follow_addresses()
-        if outcome.has_turn:
+        if has_turn:
             outgoing.send(0.0)
-        if outcome.deliveries:
-            self._receiving.deliver(outcome.deliveries)
-        self._report(outcome.events)
+        if deliveries:
+            self._receiving.deliver(deliveries)
+        self._report(events)
         if self._is_abandoned:
             self.close(CLOSE_S)
         if outgoing.has_unsent:
@@ -259,15 +245,8 @@ class Loop(BaseLoop[Subscription, "Channels"]):
             self.wake()
         return outgoing.flush_at
 
-    def hear_again(self, deaf_s: float) -> None:
-        """Note that the bus reads again after it was blocked."""
-        if deaf_s >= DEAF_S:
-            reason = f"this node did not listen for {deaf_s:.1f} s"
-            with self.lock:
-                self._node.doubt_network(reason, monotonic())
-
     def finish(self) -> None:
         """Close the transport and keep its counters."""
         with self.lock:
-            self._figures = transport_figures(self._transport)
-            self._transport.close()
+            self._figures = transport_figures(self.transport)
+            self.transport.close()

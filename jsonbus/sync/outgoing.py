@@ -39,13 +39,11 @@ import time
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.checks import SECONDS_MAX
 from jsonbus.frontend.limits import RETRY_S
 from jsonbus.frontend.outgoing import BaseOutgoing
 from jsonbus.frontend.throttle import Throttle
-from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.sync.loop import Loop
@@ -65,14 +63,12 @@ ROUNDS_MAX = 16
 class Outgoing(BaseOutgoing):
     """Datagrams of this node, sent by the thread that has the turn."""
 
-    def __init__(
-        self, loop: Loop, node: Node, transport: Transport, rate_limit: float | None
-    ) -> None:
-        throttle = Throttle(transport, rate_limit, self._smallest_buffer)
-        super().__init__(node, transport, throttle, loop.log, loop.lock, loop.wake)
+    def __init__(self, loop: Loop) -> None:
+        throttle = Throttle(loop.transport, loop.config.rate_limit, self._smallest_buffer)
+        super().__init__(loop, throttle)
         self._loop = loop
         self._lock = loop.lock
-        self._make_single = node.outbox.make_single
+        self._make_single = loop.node.outbox.make_single
         self._holder: int | None = None  # the thread that has the turn
         self._room = threading.Condition(loop.lock)
         self._waiting = 0  # threads in wait_for_room and wait_until_sent

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.limits import BEAT_MIN_S
-from jsonbus.core.node import Node
 from jsonbus.frontend.lifetime import closed_error, forked_error
 from jsonbus.frontend.limits import HISTORY_WAIT_S
 from jsonbus.sync.outgoing import Outgoing
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 class Publishing:
     """The rest of `Bus.publish`. Any thread."""
 
-    def __init__(self, loop: Loop, node: Node, outgoing: Outgoing) -> None:
+    def __init__(self, loop: Loop, outgoing: Outgoing) -> None:
         self._loop = loop
-        self._node = node
+        self._node = loop.node
         self._outgoing = outgoing
         self._lock = loop.lock
         #: Set when the bus begins to close, under the lock.

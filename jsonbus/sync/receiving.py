@@ -21,12 +21,10 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from jsonbus.core.message import Message
-from jsonbus.core.node import Node
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
 from jsonbus.sync.subscription import Subscription
 from jsonbus.sync.waker import Waker
-from jsonbus.transport.base import Transport
 
 if TYPE_CHECKING:
     from jsonbus.sync.loop import Loop
@@ -42,10 +40,10 @@ DRAIN_S = 0.002
 class Receiving:
     """Waits and reads. For one thread at a time, unless a method says otherwise."""
 
-    def __init__(self, loop: Loop, node: Node, transport: Transport) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._node = node
-        self._transport = transport
+        self._node = loop.node
+        self._transport = loop.transport
         self._workers = loop.workers
         self._log = loop.log
         self._waker = Waker()

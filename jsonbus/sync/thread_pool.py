@@ -105,14 +105,10 @@ class ThreadPool:
     def start(self, receiving: Receiving) -> None:
         """Begin to receive. Raises TransportError if the system has no thread left."""
         self._receiving = receiving
-        thread = threading.Thread(
-            target=self._run, name=f"jsonbus-receive-{self._name}", daemon=True
-        )
         try:
-            thread.start()
+            self._start_thread(f"jsonbus-receive-{self._name}")
         except RuntimeError as error:
             raise TransportError(f"the receive thread cannot be started: {error}") from error
-        self._threads.append(thread)
 
     def start_workers(self) -> None:
         """Start the other threads, for the first handler, unless they run. Any thread.
@@ -124,15 +120,11 @@ class ThreadPool:
             if len(self._threads) != 1 or self._is_stopping:
                 return
             for number in range(1, self._workers + 1):
-                thread = threading.Thread(
-                    target=self._run, name=f"jsonbus-worker-{self._name}-{number}", daemon=True
-                )
                 try:
-                    thread.start()
+                    self._start_thread(f"jsonbus-worker-{self._name}-{number}")
                 except RuntimeError as error:
                     failure = error
                     break
-                self._threads.append(thread)
             started = len(self._threads) - 1
             if started:
                 del self._slots[started:]
@@ -236,6 +228,11 @@ class ThreadPool:
             thread.join(max(0.0, deadline - monotonic()))
             if thread.is_alive() and self._is_finished:
                 self._log.warn_once(("worker", thread.name), "%s still runs a handler", thread.name)
+
+    def _start_thread(self, name: str) -> None:
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _run(self) -> None:
         while True:

@@ -44,50 +44,30 @@ _RECEIVE_BYTES = 65_536
 _LOOK_AGAIN_S = 1.0
 
 
-def open_multicast(
-    group: str,
-    port: int,
-    interfaces: Sequence[str],
-    ttl: int,
-    receive_buffer_bytes: int,
-    *,
-    hears_itself: bool = False,
-) -> MulticastTransport:
-    """Join the group on the chosen interfaces ("auto", names, addresses).
-
-    With `hears_itself`, its own datagrams come back to it, which shows that the group is joined.
-    Raises TransportError, in one sentence that says what to do, and then leaves nothing open.
-    """
-    _check_numbers(group, port, ttl)
-    chosen = interface_choice.choose_interfaces(interfaces)
-    transport = MulticastTransport(
-        group, port, tuple(interfaces), ttl, receive_buffer_bytes, hears_itself=hears_itself
-    )
-    try:
-        for interface in chosen:
-            transport._join(interface)
-    except BaseException:
-        transport.close()
-        raise
-    return transport
-
-
 class MulticastTransport:
-    """A joined group, made by `open_multicast`. See `Transport` for what each method promises."""
+    """A joined group. See `Transport` for what each method promises."""
 
     def __init__(
         self,
         group: str,
         port: int,
-        choices: tuple[str, ...],
+        interfaces: Sequence[str],
         ttl: int,
         receive_buffer_bytes: int,
         *,
-        hears_itself: bool,
+        hears_itself: bool = False,
     ) -> None:
+        """Join the group on the chosen interfaces ("auto", names, addresses).
+
+        With `hears_itself`, its own datagrams come back to it, which shows that the group is
+        joined. Raises TransportError, in one sentence that says what to do, and then leaves nothing
+        open.
+        """
+        _check_numbers(group, port, ttl)
+        chosen = interface_choice.choose_interfaces(interfaces)
         self._group = group
         self._port = port
-        self._choices = choices
+        self._choices = tuple(interfaces)
         self._ttl = ttl
         self._buffer_asked_bytes = receive_buffer_bytes
         self._receiver, self._buffer_obtained_bytes = _open_receiver(
@@ -104,6 +84,12 @@ class MulticastTransport:
         self._has_changed = False  # found by a failing send, not yet reported by `rejoin`
         self._looked_at = -math.inf
         self._is_closed = False
+        try:
+            for interface in chosen:
+                self._join(interface)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def send_failures(self) -> int:
@@ -237,6 +223,10 @@ class MulticastTransport:
             return
         if self._heard_looped is None:
             self._heard_looped = self._outlets.looped
+
+
+#: The same by what it does: a bus opens a multicast group.
+open_multicast = MulticastTransport
 
 
 def _as_signed(count: int) -> int:

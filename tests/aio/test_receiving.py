@@ -102,7 +102,7 @@ async def test_a_handler_with_block_gets_everything_however_slow_it_is() -> None
 async def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "DEAF_S", 0.0)
+    monkeypatch.setattr(base_loop, "DEAF_S", 0.0)
     async with memory_buses() as (network, open_over):
         publisher, reader = open_over(network.open()), open_over(network.open())
         subscription = reader.subscribe("x", maxsize=1, overflow="block")

@@ -65,7 +65,7 @@ def test_an_error_of_a_channel_can_be_copied_whole(error: ChannelError) -> None:
 def test_messages_begun_go_on_as_soon_as_complete_ones_were_taken(bus: jsonbus.Bus) -> None:
     binding = bus.bind("p")
     manager = manager_of(bus)
-    manager._budget = budget = Budget(1 << 20, 64 << 10)
+    manager.budget = budget = Budget(1 << 20, 64 << 10)
     with ExitStack() as stack:
 
         def connect() -> tuple[Plain, Any]:

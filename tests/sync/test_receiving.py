@@ -10,7 +10,6 @@ import pytest
 import jsonbus
 from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend import subscription as base
-from jsonbus.sync import loop
 from jsonbus.transport import MemoryNetwork
 from tests.helpers import wait_until
 from tests.sync.conftest import OpenBus
@@ -91,7 +90,7 @@ def test_a_handler_with_block_gets_everything_however_slow_it_is(open_bus: OpenB
 def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
     network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "DEAF_S", 0.0)
+    monkeypatch.setattr(base_loop, "DEAF_S", 0.0)
     publisher, reader = open_over(network.open()), open_over(network.open())
     subscription = reader.subscribe("x", maxsize=1, overflow="block")
     assert publisher.wait_for_subscribers("x", timeout=30)

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jsonbus.core.channel.end import CLOSED, CLOSING, OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.wire import BYTES, JSON, SKIPPED, FrameItem
 from jsonbus.core.wire import codec
-from jsonbus.errors import ChannelClosedError, ChannelError, LocalError, MessageTooLargeError
+from jsonbus.errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelTimeoutError,
+    LocalError,
+    MessageTooLargeError,
+)
 
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channels import BaseChannels
@@ -220,7 +226,7 @@ class BaseChannel(ABC):
         # taken: asking would wake the thread that waits for a message, which comes back here.
         if item is not None and connection is not None:
             is_unread = not (connection.interest[0] or connection.is_read_directly)
-            if is_unread or self._manager.is_short:
+            if is_unread or self._manager.budget.is_short:
                 self._manager.request(connection)
         return item
 
@@ -328,10 +334,11 @@ class BaseChannel(ABC):
         """Send the goodbye, unless it was sent before."""
         if self._end is None:
             self._is_given_up = True
-            self._manager.abandon(self)
+            self._manager.post(lambda: self._manager.connector.abandon(self))
             return
         if self._connection is not None and self._connection.is_dropped and self._end.inbox:
-            self._manager.note_discarded(len(self._end.inbox))
+            discarded = len(self._end.inbox)
+            self._manager.post(lambda: self._manager.counters.add_discarded(discarded))
         try:
             self._end.close(now)
             self._flush()
@@ -367,6 +374,9 @@ class BaseChannel(ABC):
         return ChannelClosedError(
             end.name, self._port, end.reason, is_lost=lost, is_closed_here=here
         )
+
+    def _timeout_error(self, what: str, timeout_s: float | None) -> ChannelTimeoutError:
+        return ChannelTimeoutError(self.name, self._port, what, timeout_s or 0.0)
 
     # What follows is for the manager. It takes the lock itself unless it says otherwise.
 

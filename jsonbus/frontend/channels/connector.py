@@ -46,30 +46,25 @@ class Connector:
         self._manager = manager
         self._loop = loop
         self._own = own
-        self._calls: set[Call] = set()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a call wants to know of nodes that join, leave or announce their address."""
-        return bool(self._calls)
+        self.calls: set[Call] = set()
 
     def begin(self, call: Call) -> None:
         if self._manager.is_closing:
             call.channel.failed(_closed_error(call))
             return
-        self._calls.add(call)
+        self.calls.add(call)
         self._loop.look(lambda node, now: node.directory.start_lookup())
         self.advance(call)
 
     def look(self) -> None:
         """Look again at every call that searches: nodes joined, left or announced their address."""
-        for call in tuple(self._calls):
+        for call in tuple(self.calls):
             if call.attempt.state != DIALING:
                 self.advance(call)
 
     def advance(self, call: Call) -> None:
         """Do the next steps of a call, until it has to wait."""
-        while call in self._calls:
+        while call in self.calls:
             now = monotonic()
             match call.attempt.step(self._find(call), now):
                 case Ask(who):
@@ -86,7 +81,7 @@ class Connector:
         """Open the channel if the other node has said welcome."""
         # The channel may have been closed again in the same read, so ask whether it ever opened. If
         # it did not, the node refused: the connection is over, and the manager drops it.
-        if connection.end.has_opened and call in self._calls:
+        if connection.end.has_opened and call in self.calls:
             call.attempt.connected()
             connection.call = None
             connection.channel = call.channel
@@ -98,7 +93,7 @@ class Connector:
 
     def ended(self, call: Call, end: ChannelEnd) -> None:
         """Go on after a connection ended: nobody was there, the node refused, or it broke."""
-        if call not in self._calls or call.attempt.state == DONE:
+        if call not in self.calls or call.attempt.state == DONE:
             return
         call.connection = None
         now = monotonic()
@@ -110,13 +105,13 @@ class Connector:
 
     def abandon(self, channel: BaseChannel) -> None:
         """End the call of a channel that was closed before it opened."""
-        for call in tuple(self._calls):
+        for call in tuple(self.calls):
             if call.channel is channel:
                 self._fail(call, _closed_error(call))
 
     def close(self) -> None:
         """End all calls: the bus is closing."""
-        for call in tuple(self._calls):
+        for call in tuple(self.calls):
             self._fail(call, _closed_error(call))
 
     def _ask(self, who: str) -> None:
@@ -156,7 +151,7 @@ class Connector:
         call.channel.failed(error)
 
     def _end(self, call: Call) -> None:
-        self._calls.discard(call)
+        self.calls.discard(call)
         if not self._manager.is_closing:  # else the node is about to close, and may not be asked
             self._loop.look(lambda node, now: node.directory.stop_lookup())
 

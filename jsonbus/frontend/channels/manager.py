@@ -70,13 +70,14 @@ class ChannelManager:
 
     def __init__(self, loop: BaseLoop[Any, Any], own: NodeSettings) -> None:
         self._log = loop.log
-        self.watcher: Watcher
+        self.watcher: Watcher  # set by ChannelIO, before anything else
         self.counters = ChannelCounters()
         self._counters_lock = threading.Lock()
         self.connector = Connector(self, loop, own)
         self.listener = Listener(self, loop, own)
         self._connections: set[Connection] = set()
-        self._budget = Budget()
+        #: While memory is short, a receiver that takes a message calls `request`.
+        self.budget = Budget()
         self._waiting: set[Connection] = set()  # not read until others free memory
         self._has_freed = False  # memory, noticed while one of them asked for it
         self._timers: list[tuple[float, int, Connection | Call]] = []
@@ -91,11 +92,6 @@ class ChannelManager:
         self.is_cut_off = False
 
     # --- Any thread -----------------------------------------------------------------------------
-
-    @property
-    def is_short(self) -> bool:
-        """Whether memory is short: then a receiver that takes a message calls `request`."""
-        return self._budget.is_short
 
     def request(self, connection: Connection) -> None:
         """Have `tend` look at a connection. Its lock is held."""
@@ -116,17 +112,9 @@ class ChannelManager:
                 return
             act()
 
-    def abandon(self, channel: BaseChannel) -> None:
-        """End the call of a channel closed before it opened. The channel's lock is held."""
-        self.post(lambda: self.connector.abandon(channel))
-
-    def note_discarded(self, count: int) -> None:
-        """Count messages of a dropped connection that the application did not take."""
-        self.post(lambda: self.counters.add_discarded(count))
-
     def look(self) -> None:
         """Look for nodes again: some joined, left or announced their address."""
-        if self.connector.is_waiting:
+        if self.connector.calls:
             self.post(self.connector.look)
 
     def figures(self) -> dict[str, int]:
@@ -143,10 +131,6 @@ class ChannelManager:
         return channel_figures(count, self.counters, traffic)
 
     # --- ChannelIO ------------------------------------------------------------------------------
-
-    def start(self, watcher: Watcher) -> None:
-        """Set what watches sockets; before anything else."""
-        self.watcher = watcher
 
     def readable(self, connection: Connection) -> None:
         """Read what has arrived, or notice that the connection ended."""
@@ -245,7 +229,7 @@ class ChannelManager:
             channel.wake_handlers()
         if connection.call is not None:
             self.connector.ended(connection.call, end)
-        if self._budget.note(connection, 0, 0):
+        if self.budget.note(connection, 0, 0):
             self._wake_waiting()
 
     def close(self) -> None:
@@ -296,7 +280,7 @@ class ChannelManager:
         Nearly every read ends here. What is watched for stays, and so does the timer: having heard
         from the other node makes nothing due earlier.
         """
-        end, channel, budget = connection.end, connection.channel, self._budget
+        end, channel, budget = connection.end, connection.channel, self.budget
         if channel is None or budget.is_short:
             return False
         with connection.lock:
@@ -318,7 +302,7 @@ class ChannelManager:
             if end.output_bytes:
                 connection.flush()
             is_over = end.is_over
-            frees = self._budget.note(connection, end.inbox_bytes, end.partial_bytes)
+            frees = self.budget.note(connection, end.inbox_bytes, end.partial_bytes)
             if connection.is_read_directly or connection.is_direct_read_wanted:
                 connection.decide_reader(now)
             reads = False
@@ -358,7 +342,7 @@ class ChannelManager:
 
     def _may_read(self, connection: Connection) -> bool:
         """Return whether there is memory to read more."""
-        budget = self._budget
+        budget = self.budget
         if budget.may_read(connection):
             self._waiting.discard(connection)
             return True

@@ -140,7 +140,7 @@ def set_budget(bus: jsonbus.AsyncBus, bytes_max: int, each_bytes: int) -> Any:
     """Give a bus less memory for the messages of its channels; returns its manager."""
     assert bus._loop.channels is not None
     manager = bus._loop.channels.manager
-    manager._budget = Budget(bytes_max, each_bytes)
+    manager.budget = Budget(bytes_max, each_bytes)
     return manager
 
 
@@ -176,7 +176,7 @@ async def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others() -
         manager = set_budget(pair.bound, 256 << 10, 64 << 10)
         await pair.here.send(bytes(1 << 20))
         assert await until(lambda: pair.there.pending == 1)
-        assert await until(lambda: manager.is_short)
+        assert await until(lambda: manager.budget.is_short)
         for number in range(100):
             await here.send(number)
             assert await there.receive(LONG_S) == number
@@ -185,7 +185,7 @@ async def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others() -
             await there.receive(0.05)
         assert len(await pair.there.receive(LONG_S)) == 1 << 20
         assert len(await there.receive(LONG_S)) == 300 << 10
-        assert await until(lambda: not manager.is_short)
+        assert await until(lambda: not manager.budget.is_short)
 
 
 @asynctest
@@ -196,7 +196,7 @@ async def test_waiting_for_a_message_while_memory_is_short_costs_nothing() -> No
         manager = set_budget(pair.bound, 256 << 10, 64 << 10)
         await pair.here.send(bytes(1 << 20))
         assert await until(lambda: pair.there.pending == 1)
-        assert await until(lambda: manager.is_short)
+        assert await until(lambda: manager.budget.is_short)
         waiting = InTask(there.receive(LONG_S))
         assert await until(lambda: there._changed._waiters)
         before_s = time.process_time()

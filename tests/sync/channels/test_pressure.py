@@ -129,7 +129,7 @@ def set_budget(bus: jsonbus.Bus, bytes_max: int, each_bytes: int) -> Any:
     """Give a bus less memory for the messages of its channels; returns its manager."""
     assert bus._loop.channels is not None
     manager = bus._loop.channels.manager
-    manager._budget = Budget(bytes_max, each_bytes)
+    manager.budget = Budget(bytes_max, each_bytes)
     return manager
 
 
@@ -163,7 +163,7 @@ def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others(open_bus:
     manager = set_budget(pair.bound, 256 << 10, 64 << 10)
     pair.here.send(bytes(1 << 20))
     assert wait_until(lambda: pair.there.pending == 1)
-    assert wait_until(lambda: manager.is_short)
+    assert wait_until(lambda: manager.budget.is_short)
     for number in range(100):
         here.send(number)
         assert there.receive(LONG_S) == number
@@ -172,7 +172,7 @@ def test_messages_that_nobody_takes_do_not_keep_small_ones_from_others(open_bus:
         there.receive(0.05)
     assert len(pair.there.receive(LONG_S)) == 1 << 20
     assert len(there.receive(LONG_S)) == 600 << 10
-    assert wait_until(lambda: not manager.is_short)
+    assert wait_until(lambda: not manager.budget.is_short)
 
 
 def test_waiting_for_a_message_while_memory_is_short_costs_nothing(open_bus: OpenBus) -> None:
@@ -181,7 +181,7 @@ def test_waiting_for_a_message_while_memory_is_short_costs_nothing(open_bus: Ope
     manager = set_budget(pair.bound, 256 << 10, 64 << 10)
     pair.here.send(bytes(1 << 20))
     assert wait_until(lambda: pair.there.pending == 1)
-    assert wait_until(lambda: manager.is_short)
+    assert wait_until(lambda: manager.budget.is_short)
     waiting = InThread(there.receive, LONG_S)
     assert wait_until(lambda: there._receivers or there._poller)
     before_s = time.process_time()
