@@ -36,9 +36,9 @@ try:
         measure_late_joins,
         measure_mass_start,
     )
+    from jsonbus.sim.history import History
     from jsonbus.sim.plan import MODES, draw_plan
     from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
-    from jsonbus.sim.scenario import Chaos
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise
@@ -133,7 +133,7 @@ def _run_histories(options: argparse.Namespace) -> int:
             if options.trace:
                 print(f"{plan}\n\n{TRACE_LEGEND}\n{TRACE_HEADER}")
             try:
-                Chaos(plan, observers).run()
+                History(plan, observers).run()
             except BrokenInvariantError as broken:
                 print(f"broken: {broken}\nrepeat: {plan.command}")
                 return 1

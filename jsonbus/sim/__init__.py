@@ -8,26 +8,62 @@
     world.run_for(1.0)
     world.publish(garage, "sensors/door")
 
-The same seed gives the same run, to the last event. The world records the truth, checkers compare
-it with what nodes do, and raise as soon as a promise is broken.
+**World.** A clock of virtual time, a network made of dice, participants, and checkers. Participants
+are production nodes (`jsonbus.core.node.Node`, each with a clock of its own) and plain peers, which
+know only topic and payload. The loop carries datagrams and timers to them, as the front ends do. A
+world does nothing by itself: a test or a history calls its methods (add_node, publish, crash,
+freeze …) and lets time pass. The same seed gives the same run, to the last event, because each
+purpose has dice of its own (`World.dice`): the network, the ids, every life of a node.
 
-world.py              participants, clock and network: what a scenario is told with
-participants.py       production nodes, and plain peers
-clock.py              virtual time, and the events that wait for it
-network.py            multicast with loss, delay, repeats, reordering and cut links
-loop.py               hands datagrams and timers to the nodes, as the front ends do
-records.py            the truth: subscriptions, publications, lives
-checkers.py           what must hold of single messages; base class of all checkers
-list_checkers.py      what must hold of subscription lists
-reliable_checkers.py  what must hold of reliable and retained messages
-group_checkers.py     what must hold of the group as a whole
-plan.py               what a seed decides before a history begins
-scenario.py           a random history: chaos, then peace, then everything must be well
-experiments.py        measurements: late joins, mass starts
-report.py             traces, tallies and tables for people
-channels/             channels between simulated nodes
+**History.** `History(draw_plan(seed, mode)).run()`: a plan is drawn from seed and mode, then a
+random world lives through chaos, is healed, settles, and is probed (history.py says how). It
+returns the world, or raises BrokenInvariantError, which names the promise, the time and the seed.
+`tools/simulate.py` runs histories and measurements from the command line.
 
-It imports only the core. `tools/simulate.py` runs histories and measurements from the command line.
+**Checkers.** A checker guards one promise. The world calls its hooks with what happens (published,
+sent, delivered, told …) and records the truth (subscriptions, publications, lives); the checker
+compares the two and raises as soon as the promise is broken. A history checks all of these:
+
+    checkers.py           single messages
+      DatagramsAreSound     any JSON reader can read a datagram; none is too large
+      DeliveriesAreTrue     what is delivered was published and is wanted; it comes once, in order
+      PublishersKeepOrder   messages of a topic leave their publisher once, in order
+      HoldIsBounded         a joining node holds a bounded number of messages
+      NothingIsForgotten    no output and no timer of a node is missed
+      RepliesAreTrue        a reply answers a request of this node
+    list_checkers.py      every node's subscription list
+      VersionsNeverGoBack   an entry is never replaced by an older one
+      NothingIsWithheld     a sure node withholds nothing from a connected subscriber
+      NothingIsWasted       nothing is sent that nobody has wanted for long
+    group_checkers.py     the group as a whole
+      JoinersAreServed      a joiner soon knows everybody
+      QuietGroupsAreQuiet   no full share once a healed group agrees (armed when it has settled)
+      NobodyStorms          no flood of lists after the faults (armed when it is healed)
+      AllAgree              all lists are equal and true (judged when it has settled)
+      ProbesArrive          every subscription gets every message (judged at the end)
+    reliable_checkers.py  reliable and retained messages
+      ReliableIsExact       once, in order, and complete but for reported gaps (judged at the end)
+      BuffersAreBounded     history, streams, slices and held messages stay within their bounds
+      RetainedIsGivenOnce   a late subscriber gets each retained value once (judged at the end)
+    channels/checkers.py  channels, in histories that have some
+
+The files:
+
+world.py         what can happen to participants, and the record of it
+participants.py  production nodes, and plain peers
+clock.py         virtual time, and the events that wait for it
+network.py       multicast with loss, delay, repeats, reordering and cut links
+loop.py          hands datagrams and timers to the participants
+records.py       the truth: subscriptions, publications, lives
+checkers.py      base class of checkers and its hooks; promises of single messages
+list_checkers.py, reliable_checkers.py, group_checkers.py  further promises
+plan.py          draws what a seed decides before a history begins
+history.py       a random history
+experiments.py   measurements: late joins, mass starts
+report.py        traces, tallies and tables for people
+channels/        channels between simulated nodes
+
+It imports only the core.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""What must always hold: the base class of checkers, and those of single messages.
+"""The base class of checkers, how they are told what happens, and the promises of single messages.
 
-A checker is told what happens in a world and raises BrokenInvariantError as soon as something
-happens that must not. It compares what nodes do with the truth that the world recorded, never one
-node's word with another's. list_checkers.py and group_checkers.py have what must hold of lists and
-of the group as a whole.
+A checker follows what happens in a world through its hooks and raises BrokenInvariantError as soon
+as a promise is broken. It compares what nodes do with the truth that the world recorded, never one
+node's word with another's.
 
 Safety is checked throughout, during chaos too. What needs time to come true is checked in
-`finished`, which a scenario calls after it has healed the world and waited.
+`finished`, which a history calls after it has healed the world and waited.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsonbus.core.channel.wire import FrameItem
@@ -26,8 +25,8 @@ from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
 
 if TYPE_CHECKING:
-    from jsonbus.sim.channels.calls import Call
-    from jsonbus.sim.channels.ends import SimEnd
+    from jsonbus.sim.channels.connector import ConnectAttempt
+    from jsonbus.sim.channels.endpoint import Endpoint
     from jsonbus.sim.world import World
 
 
@@ -78,16 +77,16 @@ class Checker:
     def touched(self, participant: Participant) -> None:
         """A call into the participant ended, and its output was sent."""
 
-    def call_changed(self, call: Call) -> None:
+    def attempt_changed(self, attempt: ConnectAttempt) -> None:
         """An attempt to open a channel was refused and pauses, or has ended."""
 
-    def end_changed(self, end: SimEnd) -> None:
+    def endpoint_changed(self, end: Endpoint) -> None:
         """The state of an end of a channel changed."""
 
-    def end_touched(self, end: SimEnd) -> None:
+    def endpoint_touched(self, end: Endpoint) -> None:
         """A call into an end of a channel ended, and its output was written."""
 
-    def took(self, end: SimEnd, item: FrameItem) -> None:
+    def took(self, end: Endpoint, item: FrameItem) -> None:
         """An application took a message, the one with the number `end.taken`."""
 
     def finished(self) -> None:
@@ -95,6 +94,26 @@ class Checker:
 
     def fail(self, detail: str) -> None:
         raise BrokenInvariantError(self.invariant, self.world.seed, self.world.clock.now, detail)
+
+
+class Observers:
+    """The checkers of a world; each is called only for the hooks that it overrides."""
+
+    def __init__(self, checkers: Sequence[Checker]) -> None:
+        self._hooks: dict[str, list[Callable[..., None]]] = {
+            hook: [getattr(c, hook) for c in checkers if getattr(type(c), hook) is not empty]
+            for hook, empty in vars(Checker).items()
+            if callable(empty)
+        }
+
+    def follow(self, hook: str) -> bool:
+        """Return whether any checker overrides that hook."""
+        return bool(self._hooks[hook])
+
+    def tell(self, hook: str, *facts: object) -> None:
+        """Call that hook of every checker that overrides it."""
+        for call in self._hooks[hook]:
+            call(*facts)
 
 
 class DatagramsAreSound(Checker):

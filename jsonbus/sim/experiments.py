@@ -31,6 +31,7 @@ UNSERVED_S = 10.0
 # How long a join and a leave may have effects before the next: more than the longest share delay.
 ECHO_S = 0.5
 SLICE_S = 0.05
+START_S = 1.0  # a mass start begins within this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,6 @@ class LateJoins:
         return mean(join.shares for join in self.joins)
 
     @property
-    def repairs_per_join(self) -> float:
-        return mean(join.repairs for join in self.joins)
-
-    @property
     def unserved(self) -> int:
         return sum(join.complete_s is None for join in self.joins)
 
@@ -78,7 +75,7 @@ class LateJoins:
             f"{self.loss:.0%}".replace("%", " %"),
             f"{len(self.joins)}",
             f"{self.shares_per_join:.2f}",
-            f"{self.repairs_per_join:.2f}",
+            f"{mean(join.repairs for join in self.joins):.2f}",
             f"{1000 * median(times):.0f} ms" if times else "-",
             f"{1000 * times[-1]:,.0f} ms" if times else "-",
             f"{self.unserved}",
@@ -86,14 +83,8 @@ class LateJoins:
 
 
 TABLE_HEADER = (
-    "nodes",
-    "loss",
-    "joins",
-    "shares per join",
-    "repairs per join",
-    "complete, median",
-    "slowest",
-    "unserved",
+    *("nodes", "loss", "joins", "shares per join", "repairs per join"),
+    *("complete, median", "slowest", "unserved"),
 )
 
 
@@ -118,6 +109,23 @@ class Completion(Checker):
             self.complete_at = self.world.clock.now
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Run without the cyclic garbage collector, which takes a third of the time of a large run.
+
+    It would repeatedly walk through millions of objects, nearly all of which live as long as their
+    nodes.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
 def measure_late_joins(
     nodes: int,
     loss: float,
@@ -127,13 +135,6 @@ def measure_late_joins(
     on_join: Callable[[Join], None] = lambda join: None,
 ) -> LateJoins:
     """Let `joins` nodes join and leave a group of `nodes`, one after the other."""
-    with _uncollected():
-        return _measure_late_joins(nodes, loss, joins, seed, mode, on_join)
-
-
-def _measure_late_joins(
-    nodes: int, loss: float, joins: int, seed: int, mode: str, on_join: Callable[[Join], None]
-) -> LateJoins:
     tally, total, completion = Tally(), Tally(), Completion()
     world = World(seed, NetworkOptions(loss=loss), (tally, total, completion))
     group = world.add_agreed_group(nodes, _patterns_of, lambda number: _settings(mode, number))
@@ -169,17 +170,9 @@ class MassStart:
     tally: Tally = field(repr=False)
 
 
-def measure_mass_start(
-    nodes: int, loss: float, seed: int, mode: str = "delayed", within_s: float = 1.0
-) -> MassStart:
-    """Start `nodes` nodes at random instants within `within_s`."""
-    with _uncollected():
-        return _measure_mass_start(nodes, loss, seed, mode, within_s)
-
-
-def _measure_mass_start(
-    nodes: int, loss: float, seed: int, mode: str, within_s: float
-) -> MassStart:
+@_uncollected()
+def measure_mass_start(nodes: int, loss: float, seed: int, mode: str = "delayed") -> MassStart:
+    """Start `nodes` nodes at random instants within a second."""
     tally = Tally()
     world = World(seed, NetworkOptions(loss=loss), (tally,))
     dice = world.dice("starts")
@@ -188,8 +181,8 @@ def _measure_mass_start(
         world.add_node(patterns=_patterns_of(number), **_settings(mode, number))
 
     for number in range(nodes):
-        world.clock.call_at(dice.uniform(0, within_s), start, number)
-    world.run_for(within_s)
+        world.clock.call_at(dice.uniform(0, START_S), start, number)
+    world.run_for(START_S)
     agreed_s = sure_s = None
     while (agreed_s is None or sure_s is None) and world.clock.now < 60.0:
         world.run_for(SLICE_S)
@@ -199,22 +192,6 @@ def _measure_mass_start(
             sure_s = world.clock.now
     world.run_for(ECHO_S)
     return MassStart(nodes, loss, agreed_s, sure_s, tally)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Run without the cyclic garbage collector, which takes a third of the time of a large run.
-
-    It would repeatedly walk through millions of objects, nearly all of which live as long as their
-    nodes.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _all_have_everything(nodes: list[SimNode]) -> bool:

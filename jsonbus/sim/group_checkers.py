@@ -104,41 +104,6 @@ class JoinersAreServed(Checker):
                 self.fail(f"{joiner.name}, here since {joined_at:.3f} s, does not know {node.name}")
 
 
-class FixedDelaysAnswerInOrder(Checker):
-    """With fixed share delays, the node with the lowest delay answers first.
-
-    For worlds in which every node has a fixed delay, nothing is lost, and joins are rare. Delays
-    that differ by less than the travel time of a datagram count as equal.
-    """
-
-    invariant = "the live node with the lowest fixed share delay answers, and only that one"
-
-    def __init__(self) -> None:
-        self._joined_at = -inf
-        self._answered = True
-        self.answers: list[str] = []  # who answered each joiner, in order
-
-    def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
-        if not isinstance(sender, SimNode) or not isinstance(frame, ListFrame):
-            return
-        if frame.covers is None:
-            if not frame.settled:
-                self._joined_at, self._answered = self.world.clock.now, False
-        elif frame.part[0] == 0:
-            self._judge(sender)
-
-    def _judge(self, sender: SimNode) -> None:
-        if self._answered:
-            self.fail(f"{sender.name} answered too")
-        self._answered = True
-        self.answers.append(sender.name)
-        delay_s = sender.settings["share_delay_s"] - self.world.network.options.delay_max_s
-        for node in self.world.nodes:
-            is_witness = node.started_at < self._joined_at and node.core.state != "joining"
-            if is_witness and node.settings["share_delay_s"] < delay_s:
-                self.fail(f"{sender.name} answered, although {node.name} has a lower delay")
-
-
 class ProbesArrive(Checker):
     """At the end, in a calm network, everything published reaches everybody, plain peers, too."""
 

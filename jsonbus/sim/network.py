@@ -111,6 +111,11 @@ class Network:
             return None
         return self._opened_at.get((sender, receiver), -inf)
 
+    def are_linked(self, one: int, other: int, since: float) -> bool:
+        """Return whether the links between them have been open both ways since then."""
+        links = (self.open_since(one, other), self.open_since(other, one))
+        return all(opened_at is not None and opened_at <= since for opened_at in links)
+
     # --- Sending ---
 
     def arrivals(self, sender: int, receivers: Sequence[int], now: float) -> list[Arrival]:

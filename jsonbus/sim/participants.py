@@ -1,4 +1,4 @@
-"""Who takes part in a simulated world: production nodes, and plain peers.
+"""The participants of a simulated world: production nodes, and plain peers.
 
 A `SimNode` holds the production core and the clock that it sees: virtual time plus an offset, for
 no two machines agree on the time. It outlives its core: after a crash or a leave it can be started
@@ -7,13 +7,15 @@ again, and goes on under the same name.
 A `PlainPeer` is a node of the first implementation: it knows `topic` and `payload` and nothing
 else. It announces its topics as a plain list, answers lists that lack something of what it knows
 with the union of both, and understands one message per datagram.
+
+The loop drives both alike: `receive` a datagram, take the `output`, ask `timer_at` (in virtual
+time), and call `handle_timer` when its time has come.
 """
 
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -21,6 +23,7 @@ from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire import codec
+from jsonbus.sim.clock import Clock
 from jsonbus.sim.records import Flight, Inquiry, Sink
 
 PORT = 2416
@@ -36,22 +39,8 @@ def index_of(host: str) -> int:
     return int(high) << 16 | int(middle) << 8 | int(low)
 
 
-class Participant(ABC):
-    """State that the world keeps of every participant, plain or not, and how the loop drives
-    it.
-    """
-
-    __slots__ = (
-        "address",
-        "index",
-        "is_frozen",
-        "is_up",
-        "name",
-        "seeks",
-        "started_at",
-        "stopped_at",
-        "wake_at",
-    )
+class _Participant:
+    """What the world and the loop note about every participant."""
 
     is_plain = False
 
@@ -69,46 +58,9 @@ class Participant(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """Its kind, in the words of a report."""
 
-    @abstractmethod
-    def receive(self, flight: Flight, at: float) -> None:
-        """Receive a datagram."""
-
-    def take_attention(self) -> bool:
-        """Whether what it received may have moved its timer or caused output."""
-        return True
-
-    @abstractmethod
-    def output(self, at: float) -> Sequence[bytes]:
-        """Return what it wants sent now; each datagram once."""
-
-    @abstractmethod
-    def timer_at(self) -> float | None:
-        """Return when it wants to be called, in virtual time."""
-
-    @abstractmethod
-    def handle_timer(self, at: float) -> None:
-        """Handle the timer: its time has come."""
-
-
-class SimNode(Participant):
+class SimNode(_Participant):
     """A production node and the clock that it sees."""
-
-    __slots__ = (
-        "_local_now",
-        "clock_offset_s",
-        "core",
-        "incarnation",
-        "inquiries",
-        "node_id",
-        "settings",
-        "sinks",
-        "wall_offset_s",
-    )
 
     core: Node
 
@@ -172,6 +124,7 @@ class SimNode(Participant):
         self.core.receive_frame(flight.frame, flight.address, self.local(at), len(flight.data))
 
     def take_attention(self) -> bool:
+        """Return whether what it received may have moved its timer or caused output."""
         return self.core.take_attention()
 
     def output(self, at: float) -> Sequence[bytes]:
@@ -198,10 +151,42 @@ class SimNode(Participant):
         return now
 
 
-class PlainPeer(Participant):
-    """A node of the first implementation."""
+class NodeTimer:
+    """Calls `handle(due_at)` when a time by a node's clock has come, which may move until then."""
 
-    __slots__ = ("_answer_at", "_known", "_outbox", "_rng", "answers", "heard", "topics")
+    def __init__(
+        self,
+        node: SimNode,
+        clock: Clock,
+        timer_at: Callable[[], float],
+        handle: Callable[[float], None],
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._timer_at = timer_at
+        self._handle = handle
+        self._armed_at = inf  # the earliest event that the clock has for it
+
+    def arm(self) -> None:
+        """Take notice that the time may have moved."""
+        at = self._timer_at() - self._node.clock_offset_s
+        if at < self._armed_at:
+            self._armed_at = max(at, self._clock.now)
+            self._clock.call_at(self._armed_at, self._wake)
+
+    def _wake(self, _: None) -> None:
+        if self._clock.now != self._armed_at:
+            return
+        self._armed_at = inf
+        if not self._node.is_frozen:
+            due_at = self._timer_at()
+            if due_at - self._node.clock_offset_s <= self._clock.now:
+                self._handle(due_at)
+            self.arm()
+
+
+class PlainPeer(_Participant):
+    """A node of the first implementation."""
 
     is_plain = True
     kind = "plain"
@@ -212,9 +197,7 @@ class PlainPeer(Participant):
         super().__init__(index, name)
         self.topics = list(topics)
         self.answers = answers  # a sensor that wants something would not
-        self.heard: list[
-            tuple[str, Any]
-        ] = []  # messages that it understood, only of topics it wants
+        self.heard: list[tuple[str, Any]] = []  # messages of topics that it wants
         self._rng = rng
         self._known: set[str] = set()
         self._outbox: list[bytes] = []
@@ -239,6 +222,9 @@ class PlainPeer(Participant):
         elif topic in self.topics:
             self.heard.append((topic, payload))
 
+    def take_attention(self) -> bool:
+        return True
+
     def _merge(self, topics: set[str], at: float) -> None:
         is_news_to_sender = not self._known <= topics
         self._known |= topics
@@ -262,3 +248,6 @@ class PlainPeer(Participant):
     def _send_list(self) -> None:
         payload = [LIST_TOPIC, *sorted(self._known)]
         self._outbox.append(codec.dumps({"topic": LIST_TOPIC, "payload": payload}))
+
+
+Participant = SimNode | PlainPeer

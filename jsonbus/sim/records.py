@@ -63,13 +63,10 @@ class Publication:
 
 @dataclass(slots=True, eq=False)
 class Inquiry:
-    """One request, and its outcome."""
+    """One request; whoever serves the topic answers with its value."""
 
-    participant: Participant
     topic: str
     value: int
-    at: float
-    state: str
 
 
 @dataclass(slots=True, eq=False)

@@ -34,8 +34,8 @@ from jsonbus.core.wire.frames import (
     PresenceFrame,
     RepairFrame,
 )
-from jsonbus.sim.channels.calls import Call
-from jsonbus.sim.channels.ends import SimEnd
+from jsonbus.sim.channels.connector import ConnectAttempt
+from jsonbus.sim.channels.endpoint import Endpoint
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
@@ -108,18 +108,16 @@ class Trace(Checker):
     def told(self, node: SimNode, event: Event) -> None:
         self._line(node, f"= {event}")
 
-    def call_changed(self, call: Call) -> None:
-        self._line(call.node, f"= {call} {call.error or ''}".rstrip())
+    def attempt_changed(self, attempt: ConnectAttempt) -> None:
+        self._line(attempt.node, f"= {attempt} {attempt.error or ''}".rstrip())
 
-    def end_changed(self, end: SimEnd) -> None:
+    def endpoint_changed(self, end: Endpoint) -> None:
         self._line(end.node, f"= {end} {end.core.reason}".rstrip())
 
     def _contents(self, frame: Frame) -> str:
-        if isinstance(frame, MessagesFrame):
-            return ", ".join(f"{item[0]} #{item[1]['number']}" for item in frame.items)
         if isinstance(frame, FragmentFrame):
             return f"{frame.index + 1} of {frame.count} of message {frame.number}"
-        if isinstance(frame, RepairFrame):
+        if isinstance(frame, MessagesFrame | RepairFrame):
             return ", ".join(f"{item[0]} #{item[1]['number']}" for item in frame.items)
         if isinstance(frame, NakFrame):
             return f"of {frame.node[:4]}: {frame.topics}"

@@ -1,14 +1,15 @@
-"""Nodes, clock and network stepped together: one seed, one history.
+"""A simulated world: participants, clock, network and checkers; everything is decided by one seed.
 
-The world is where a scenario is told: who joins, subscribes, publishes, crashes, leaves. It writes
-the truth down (records.py) as it happens, for checkers to compare with what the nodes believe. How
-datagrams and timers reach the nodes is in loop.py; channels are in channels/world.py.
+Its methods are what can happen to the participants: they join, subscribe, publish, crash, leave.
+The world records the truth (records.py) as it happens, for checkers to compare with what the nodes
+believe. loop.py carries datagrams and timers to the nodes; channels are in channels/world.py.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -16,11 +17,10 @@ from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
 from jsonbus.core.routing.matching import matches
 from jsonbus.core.wire.names import SERVED_PREFIX
-from jsonbus.sim.channels.streams import Streams
 from jsonbus.sim.channels.world import WorldChannels
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.clock import Clock
-from jsonbus.sim.loop import Loop, hooks
+from jsonbus.sim.loop import Loop
 from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
@@ -48,12 +48,7 @@ class World:
         self.inquiries: list[Inquiry] = []
         self._frozen: dict[SimNode, tuple[float, Cut, Cut]] = {}
         self._ids = self.dice("ids")
-        self._tell_published = hooks(checkers, "published")
-        self._tell_happened = hooks(checkers, "happened")
-        streams = Streams(self.clock, self.network, self.dice("streams"))
-        self.channels = WorldChannels(
-            self._loop, self.clock, streams, self.dice("channels"), self.checkers, self.note
-        )
+        self.channels = WorldChannels(self._loop, self.dice)
         for checker in checkers:
             checker.watch(self)
 
@@ -76,8 +71,7 @@ class World:
 
     def note(self, participant: Participant | None, what: str) -> None:
         """Record that something is about to be done to a participant or to the network."""
-        for happened in self._tell_happened:
-            happened(participant, what)
+        self._loop.tell("happened", participant, what)
 
     # --- Participants come and go ---
 
@@ -136,7 +130,6 @@ class World:
                 Wish(participant, topic, self.clock.now) for topic in participant.topics
             )
         else:
-            assert isinstance(participant, SimNode)
             self._boot(participant, node_id)
             for pattern in patterns:
                 self._subscribe(participant, pattern, None)
@@ -153,10 +146,9 @@ class World:
 
     def leave(self, node: SimNode) -> None:
         """Say goodbye and end."""
-        self.note(node, "leaves")
-        self.channels.leaving(node)
-        node.core.close(node.local(self.clock.now))
-        self._loop.settle(node)
+        with self._acting(node, "leaves") as now:
+            self.channels.leaving(node)
+            node.core.close(now)
         self._take_down(node)
 
     def _make_node(
@@ -211,84 +203,83 @@ class World:
             assert not flags, "a plain peer has no reliable or retained messages"
             participant.publish(topic, value)
         else:
-            assert isinstance(participant, SimNode)
             publication.state = participant.core.state
             publication.is_reliable = flags.get("is_reliable", False)
             publication.is_retained = flags.get("is_retained", False)
             publication.accepted = participant.core.publish(
                 topic, value, participant.local(self.clock.now), **flags
             )
-        for published in self._tell_published:
-            published(publication)
+        self._loop.tell("published", publication)
         return publication
 
     def subscribe(self, node: SimNode, pattern: str, sink: Sink | None = None) -> None:
         """Subscribe to a new pattern, with a new sink unless one is given."""
-        self.note(node, f"subscribes to {pattern}")
-        self._subscribe(node, pattern, sink)
-        self._loop.fetch(node, None)  # retained values that are here already
-        self._loop.settle(node)
+        with self._acting(node, f"subscribes to {pattern}"):
+            self._subscribe(node, pattern, sink)
+            self._loop.fetch(node, None)  # retained values that are here already
 
     def unsubscribe(self, node: SimNode, pattern: str) -> None:
-        self.note(node, f"unsubscribes from {pattern}")
-        sink = node.sinks.pop(pattern)
-        sink.patterns.remove(pattern)
-        assert node.core.unsubscribe(pattern, sink, node.local(self.clock.now))
-        self._end_wish(node, pattern)
-        self._loop.settle(node)
+        with self._acting(node, f"unsubscribes from {pattern}") as now:
+            sink = node.sinks.pop(pattern)
+            sink.patterns.remove(pattern)
+            assert node.core.unsubscribe(pattern, sink, now)
+            self._end_wish(node, pattern)
 
     def serve(self, node: SimNode, topic: str) -> None:
         """Answer requests to the topic with their value."""
-        self.note(node, f"serves {topic}")
-        pattern = SERVED_PREFIX + topic
-        sink = node.sinks[pattern] = Sink(node, [pattern])
-        node.core.requests.serve(topic, sink, node.local(self.clock.now))
-        self.wishes.append(Wish(node, pattern, self.clock.now))
-        self._loop.settle(node)
+        with self._acting(node, f"serves {topic}") as now:
+            pattern = SERVED_PREFIX + topic
+            sink = node.sinks[pattern] = Sink(node, [pattern])
+            node.core.requests.serve(topic, sink, now)
+            self.wishes.append(Wish(node, pattern, self.clock.now))
 
     def unserve(self, node: SimNode, topic: str) -> None:
-        self.note(node, f"no longer serves {topic}")
-        del node.sinks[SERVED_PREFIX + topic]
-        node.core.requests.unserve(topic, node.local(self.clock.now))
-        self._end_wish(node, SERVED_PREFIX + topic)
-        self._loop.settle(node)
+        with self._acting(node, f"no longer serves {topic}") as now:
+            del node.sinks[SERVED_PREFIX + topic]
+            node.core.requests.unserve(topic, now)
+            self._end_wish(node, SERVED_PREFIX + topic)
 
     def request(self, node: SimNode, topic: str, timeout_s: float = 1.0) -> Inquiry:
-        self.note(node, f"requests {topic}")
-        inquiry = Inquiry(node, topic, len(self.inquiries), self.clock.now, node.core.state)
-        now = node.local(self.clock.now)
-        request_id = node.core.requests.request(topic, inquiry.value, timeout_s, now)
-        self.inquiries.append(inquiry)
-        node.inquiries[request_id] = inquiry
-        self._loop.fetch(node, None)  # its own, if it serves the topic itself
-        self.clock.call_at(self.clock.now + timeout_s, self._give_up, (node, node.core, request_id))
-        self._loop.settle(node)
+        with self._acting(node, f"requests {topic}") as now:
+            inquiry = Inquiry(topic, len(self.inquiries))
+            request_id = node.core.requests.request(topic, inquiry.value, timeout_s, now)
+            self.inquiries.append(inquiry)
+            node.inquiries[request_id] = inquiry
+            self._loop.fetch(node, None)  # its own, if it serves the topic itself
+            request = (node, node.core, request_id)
+            self.clock.call_at(self.clock.now + timeout_s, self._give_up, request)
         return inquiry
 
     def change_interfaces(self, node: SimNode) -> None:
         """Tell a node that something about its network changed."""
-        self.note(node, "hears that its interfaces changed")
-        node.core.doubt_network("the network interfaces changed", node.local(self.clock.now))
-        self._loop.settle(node)
+        with self._acting(node, "hears that its interfaces changed") as now:
+            node.core.doubt_network("the network interfaces changed", now)
 
     def freeze(self, node: SimNode) -> None:
         """Stop a process, or put its machine to sleep: it hears nothing and does nothing."""
         self.note(node, "is frozen")
-        self._loop.freeze(node)
+        node.is_frozen = True
         others = [p.index for p in self.participants if p is not node]
         self._frozen[node] = self.clock.now, *self.network.partition([node.index], others)
 
     def thaw(self, node: SimNode) -> None:
         """Let it go on; its front end notices the gap."""
-        self.note(node, "is thawed")
-        frozen_at, *cuts = self._frozen.pop(node)
-        for cut in cuts:
-            self.network.mend(cut, self.clock.now)
-        self._loop.thaw(node)
-        reason = f"this node did not listen for {self.clock.now - frozen_at:.1f} s"
-        node.core.doubt_network(reason, node.local(self.clock.now))
-        self._loop.settle(node)
+        with self._acting(node, "is thawed") as now:
+            frozen_at, *cuts = self._frozen.pop(node)
+            for cut in cuts:
+                self.network.mend(cut, self.clock.now)
+            node.is_frozen = False
+            node.wake_at = inf  # what was due meanwhile is overdue now
+            frozen_s = self.clock.now - frozen_at
+            node.core.doubt_network(f"this node did not listen for {frozen_s:.1f} s", now)
         self.channels.thawed(node)
+
+    @contextmanager
+    def _acting(self, node: SimNode, what: str) -> Iterator[float]:
+        """Note what is about to be done to a node, yield its clock, and settle it afterwards."""
+        self.note(node, what)
+        yield node.local(self.clock.now)
+        self._loop.settle(node)
 
     def _subscribe(self, node: SimNode, pattern: str, sink: Sink | None) -> None:
         sink = sink or Sink(node)

@@ -10,18 +10,17 @@ import pytest
 from jsonbus.core.channel.limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
 from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
 from jsonbus.sim import NetworkOptions, World
-from jsonbus.sim.channels import streams
-from jsonbus.sim.channels.call_checkers import CallsEndOnce, RefusalsAreTrue
-from jsonbus.sim.channels.calls import Call
+from jsonbus.sim.channels import tcp
 from jsonbus.sim.channels.checkers import EverythingArrives, channel_checkers
-from jsonbus.sim.channels.ends import SimEnd
-from jsonbus.sim.channels.node_channels import ChannelBounds
-from jsonbus.sim.channels.sockets import AGAIN_MAX_S
+from jsonbus.sim.channels.connector import ConnectAttempt
+from jsonbus.sim.channels.endpoint import Endpoint
+from jsonbus.sim.channels.node import ChannelBounds
+from jsonbus.sim.channels.tcp import AGAIN_MAX_S
+from jsonbus.sim.history import History
 from jsonbus.sim.participants import SimNode
 from jsonbus.sim.plan import MODES, draw_plan
 from jsonbus.sim.records import Habits
 from jsonbus.sim.report import Tally
-from jsonbus.sim.scenario import Chaos
 
 SEEDS_PER_MODE = 24
 BLOCK = 8
@@ -36,7 +35,7 @@ class Story:
         self.tally = Tally()
         self.arrives = EverythingArrives()
         is_calm = options is None or not options.loss
-        checkers = (*channel_checkers(), CallsEndOnce(), RefusalsAreTrue(is_calm=is_calm))
+        checkers = channel_checkers(is_calm=is_calm)
         self.world = World(1, options, (*checkers, self.arrives, self.tally))
         self.channels = self.world.channels
 
@@ -45,11 +44,11 @@ class Story:
         self.world.run_for(2.0)
         return nodes
 
-    def connect(self, node: SimNode, who: str, habits: Habits | None = None) -> SimEnd:
+    def connect(self, node: SimNode, who: str, habits: Habits | None = None) -> Endpoint:
         call = self.channels.connect(node, who, habits=habits)
         self.world.run_while(lambda: not call.is_over, 5.0)
-        assert call.end is not None, call
-        return call.end
+        assert call.endpoint is not None, call
+        return call.endpoint
 
     def expect_all(self) -> None:
         """Everything that was sent must have been taken by now."""
@@ -57,7 +56,7 @@ class Story:
 
     def finish(self) -> None:
         """Everybody closes everything; nothing may be left."""
-        for end in self.channels.ends:
+        for end in self.channels.endpoints:
             if not end.is_dead:
                 end.close()
         self.world.run_for(SILENCE_S + 2.0)
@@ -65,7 +64,7 @@ class Story:
             checker.finished()
 
 
-def reasons(calls: list[Call]) -> Counter[str]:
+def reasons(calls: list[ConnectAttempt]) -> Counter[str]:
     return Counter(call.outcome for call in calls)
 
 
@@ -87,7 +86,7 @@ def test_two_hundred_nodes_connect_to_one_port_within_a_second() -> None:
     world.run_for(1.0)
     assert reasons(calls) == {"connected": 200}
     assert max(call.ended_at for call in calls) - began_at < 1.1
-    assert all(call.end is not None and call.end.taken == 1 for call in calls)
+    assert all(call.endpoint is not None and call.endpoint.taken == 1 for call in calls)
     # They know where it is from its own presence, as soon as it has bound its port.
     assert story.tally.datagrams["where"] == 0
     story.finish()
@@ -156,7 +155,7 @@ def test_callers_that_nobody_accepts_are_told_that_it_is_busy() -> None:
     assert reasons(calls) == {"connected": 3, "busy": 2}
     story.channels.unbind(target)  # and closes those that wait
     story.world.run_for(0.1)
-    assert not story.channels.open_ends()
+    assert not story.channels.open_endpoints()
     story.finish()
 
 
@@ -212,7 +211,7 @@ def test_a_close_is_confirmed_when_a_slow_application_has_taken_enough() -> None
 def test_both_sides_may_close_at_once_and_have_much_to_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streams, "PIPE_BYTES", (8 << 10,))
+    monkeypatch.setattr(tcp, "PIPE_BYTES", (8 << 10,))
     story = Story(NetworkOptions(delay_min_s=0.015, delay_max_s=0.03))
     one, two = story.add("one", "two")
     much = Habits(messages=12, bytes_max=4_000_000)
@@ -309,8 +308,8 @@ def test_everybody_gets_an_exclusive_port_in_turn() -> None:
     story.world.run_for(1.0)
     assert reasons(once) == {"connected": 1, "taken": 19}
     for call in once:
-        if call.end is not None:
-            call.end.close()
+        if call.endpoint is not None:
+            call.endpoint.close()
     habits = Habits(messages=3, closes=True)
     patient = [
         story.channels.connect(caller, "target", timeout_s=30.0, retry=True, habits=habits)
@@ -468,10 +467,10 @@ def test_an_application_that_takes_nothing_does_not_stop_the_large_messages_of_o
     lazy = story.channels.connect(callers[0], "target", "lazy", habits=habits)
     eager = [story.channels.connect(c, "target", "eager", habits=habits) for c in callers[1:]]
     story.world.run_for(30.0)
-    assert lazy.end is not None and lazy.end.core.state == "open"
+    assert lazy.endpoint is not None and lazy.endpoint.core.state == "open"
     for call in eager:
-        assert call.end is not None and call.end.other is not None
-        assert call.end.other.taken == 60
+        assert call.endpoint is not None and call.endpoint.other is not None
+        assert call.endpoint.other.taken == 60
     story.finish()
 
 
@@ -487,12 +486,12 @@ def test_a_channel_can_be_closed_while_applications_that_take_nothing_fill_the_m
     large = Habits(messages=10, bytes_max=1_000_000)
     call = story.channels.connect(two, "target", "eager", habits=large)
     story.world.run_for(1.0)
-    assert call.end is not None and call.end.other is not None
-    assert call.end.other.reads_since == inf and call.end.core.output_bytes
-    call.end.other.close()
+    assert call.endpoint is not None and call.endpoint.other is not None
+    assert call.endpoint.other.reads_since == inf and call.endpoint.core.output_bytes
+    call.endpoint.other.close()
     story.world.run_for(1.0)
-    assert call.end.other.core.is_confirmed
-    assert call.end.core.reason == "target closed it"
+    assert call.endpoint.other.core.is_confirmed
+    assert call.endpoint.core.reason == "target closed it"
     story.finish()
 
 
@@ -505,6 +504,6 @@ def test_every_history_with_channels_ends_well(mode: str, first: int) -> None:
     for seed in range(first, first + BLOCK):
         plan = draw_plan(seed, mode, has_channels=True)
         try:
-            Chaos(plan).run()
+            History(plan).run()
         except Exception as error:
             raise AssertionError(f"{error}\nrepeat: {plan.command}") from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jsonbus.sim.history import History
 from jsonbus.sim.plan import MODES, draw_plan
-from jsonbus.sim.scenario import Chaos
 
 SEEDS_PER_MODE = 75
 BLOCK = 25
@@ -17,6 +17,6 @@ def test_every_history_ends_well(mode: str, first: int) -> None:
     for seed in range(first, first + BLOCK):
         plan = draw_plan(seed, mode)
         try:
-            Chaos(plan).run()
+            History(plan).run()
         except Exception as error:
             raise AssertionError(f"{error}\nrepeat: {plan.command}") from error

@@ -10,7 +10,6 @@ from jsonbus.core.events import Event, MasterMissing
 from jsonbus.sim import Checker, NetworkOptions, World
 from jsonbus.sim.group_checkers import (
     AllAgree,
-    FixedDelaysAnswerInOrder,
     NobodyStorms,
     ProbesArrive,
     QuietGroupsAreQuiet,
@@ -24,6 +23,7 @@ from jsonbus.sim.list_checkers import (
 from jsonbus.sim.participants import SimNode
 from jsonbus.sim.reliable_checkers import ReliableIsExact
 from jsonbus.sim.report import Tally
+from tests.sim.test_group_checkers import FixedDelaysAnswerInOrder
 
 
 class Story:

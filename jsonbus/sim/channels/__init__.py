@@ -1,12 +1,10 @@
 """Channels in the simulator: the production core over simulated TCP.
 
-world.py          where a scenario binds and connects, and the record of what happened
-node_channels.py  the channels of one node in one life, in place of the front ends
-calls.py          an attempt to open a channel
-ends.py           one end of a channel between a socket and an application
-sockets.py        the two ends of a simulated TCP connection
-streams.py        TCP with delays, pieces of any size, cut links and failing hosts
-chaos.py          what happens to the channels of a random history
-checkers.py       what must hold of open channels
-call_checkers.py  what must hold of attempts to open one
+world.py      where a scenario binds and connects, and the record of what happened
+node.py       the channels of one node in one life, in place of the front ends
+connector.py  an attempt to connect to a port of another node
+endpoint.py   one end of a channel, between a socket and an application
+tcp.py        TCP with delays, pieces of any size, cut links and failing hosts
+chaos.py      what happens to the channels of a random history
+checkers.py   the promises of channels, and of attempts to open one
 """

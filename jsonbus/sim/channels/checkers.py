@@ -1,7 +1,4 @@
-"""Checks open channels, and that nothing is left of them at the end.
-
-call_checkers.py checks attempts to open one.
-"""
+"""The promises of channels: of attempts to open one, of open ones, and of what is left of them."""
 
 from __future__ import annotations
 
@@ -17,9 +14,12 @@ from jsonbus.core.channel.limits import (
     SILENCE_S,
 )
 from jsonbus.core.channel.wire import BYTES, PREFIX_BYTES, FrameItem
-from jsonbus.sim.channels.ends import READ_BYTES, SimEnd, make_body
-from jsonbus.sim.channels.sockets import AGAIN_MAX_S
+from jsonbus.sim.channels.connector import ConnectAttempt
+from jsonbus.sim.channels.endpoint import READ_BYTES, Endpoint, make_body
+from jsonbus.sim.channels.tcp import AGAIN_MAX_S
 from jsonbus.sim.checkers import Checker
+from jsonbus.sim.participants import Participant
+from jsonbus.sim.records import Life
 
 if TYPE_CHECKING:
     from jsonbus.sim.world import World
@@ -32,6 +32,10 @@ LITTLE_S = 0.5
 READ_HELD_BYTES_MAX = READ_BYTES // PREFIX_BYTES * (MESSAGE_OVERHEAD_BYTES + PREFIX_BYTES)
 #: Beats, C and E, none of which waits twice.
 CONTROL_BYTES_MAX = 1000
+
+#: Longer than it takes to find a node twice and to connect to it, if nothing is in the way.
+FINDING_S = 1.5
+ROUNDING_S = 1e-6
 
 
 class Inspector(Checker):
@@ -56,7 +60,7 @@ class MessagesAreInOrder(Checker):
 
     invariant = "what is taken from a channel is what was sent, from the first message on, in order"
 
-    def took(self, end: SimEnd, item: FrameItem) -> None:
+    def took(self, end: Endpoint, item: FrameItem) -> None:
         other = end.other
         if other is None or end.taken >= len(other.sent):
             self.fail(f"{end} took message {end.taken}, which nobody sent")
@@ -69,7 +73,7 @@ class ClosesAreTrue(Checker):
 
     invariant = "who is told that a channel was closed, or that all has arrived, is told the truth"
 
-    def end_changed(self, end: SimEnd) -> None:
+    def endpoint_changed(self, end: Endpoint) -> None:
         core, other = end.core, end.other
         if end.opened_at == inf or other is None:
             return
@@ -88,7 +92,7 @@ class BoundsAreKept(Checker):
 
     invariant = "no end holds more than its bounds, and no node more than its budget"
 
-    def end_touched(self, end: SimEnd) -> None:
+    def endpoint_touched(self, end: Endpoint) -> None:
         core, owner = end.core, end.owner
         other = end.other
         incoming = other.largest if other is not None else 0
@@ -99,12 +103,12 @@ class BoundsAreKept(Checker):
         bounds = owner.bounds
         each = bounds.memory_each_bytes + READ_HELD_BYTES_MAX
         # The one that is next may complete its message.
-        largest = max(e.other.largest if e.other else 0 for e in (end, *owner.ends))
-        held_max = bounds.memory_bytes_max + each * len(owner.ends) + largest
+        largest = max(e.other.largest if e.other else 0 for e in (end, *owner.endpoints))
+        held_max = bounds.memory_bytes_max + each * len(owner.endpoints) + largest
         if owner.budget.held_bytes > held_max:
             self.fail(f"{end.node.name} holds {owner.budget.held_bytes} bytes")
-        answered = sum(e.call is None and e.opened_at < inf for e in owner.ends)
-        if answered > bounds.channels_max + sum(e.core.is_over for e in owner.ends):
+        answered = sum(e.attempt is None and e.opened_at < inf for e in owner.endpoints)
+        if answered > bounds.channels_max + sum(e.core.is_over for e in owner.endpoints):
             self.fail(f"{end.node.name} has {answered} channels")
 
 
@@ -113,10 +117,10 @@ class ExclusivePortsHaveOneChannel(Checker):
 
     invariant = "an exclusive port never has two channels at once"
 
-    def end_changed(self, end: SimEnd) -> None:
+    def endpoint_changed(self, end: Endpoint) -> None:
         if end.core.state != OPEN or end.binding is None or not end.binding.is_exclusive:
             return
-        for each in end.owner.ends:
+        for each in end.owner.endpoints:
             if each is not end and each.binding is not None and each.port == end.port:
                 if not each.core.is_over:
                     self.fail(f"{end} was opened beside {each}")
@@ -130,7 +134,7 @@ class SilenceIsTrue(Checker):
 
     invariant = "no end is taken for silent while it is up and the network is whole"
 
-    def end_changed(self, end: SimEnd) -> None:
+    def endpoint_changed(self, end: Endpoint) -> None:
         core, other = end.core, end.other
         if core.state != CLOSED or other is None or other.is_dead or other.core.is_lost:
             return
@@ -138,7 +142,7 @@ class SilenceIsTrue(Checker):
         if not (is_given_up and end.was_opened) and "was not heard" not in core.reason:
             return
         since = self.world.clock.now - SILENCE_S - AGAIN_MAX_S - LITTLE_S
-        if are_linked(self.world, end, other, since):
+        if self.world.network.are_linked(end.node.index, other.node.index, since):
             self.fail(f"{end}: {core.reason}, but {other.node.name} was there all the time")
 
 
@@ -151,12 +155,12 @@ class LossesAreNoticed(Inspector):
     invariant = "an end whose peer is gone or cut off is closed after the silence"
 
     def __init__(self) -> None:
-        self._unheard_since: dict[SimEnd, float] = {}
+        self._unheard_since: dict[Endpoint, float] = {}
 
     def inspect(self) -> None:
         now = self.world.clock.now
-        unheard: dict[SimEnd, float] = {}
-        for end in self.world.channels.open_ends():
+        unheard: dict[Endpoint, float] = {}
+        for end in self.world.channels.open_endpoints():
             since = self._find_silence(end)
             if since is None or end.reads_since == inf or end.node.is_frozen:
                 continue
@@ -165,7 +169,7 @@ class LossesAreNoticed(Inspector):
                 self.fail(f"{end} is open {now - since:.1f} s after it could be heard")
         self._unheard_since = unheard
 
-    def _find_silence(self, end: SimEnd) -> float | None:
+    def _find_silence(self, end: Endpoint) -> float | None:
         """Return since when nothing can be heard from the other side."""
         other = end.other
         if other is None or other.is_dead:
@@ -186,18 +190,19 @@ class NothingIsLeft(Checker):
 
     def _find(self) -> Iterator[str]:
         channels = self.world.channels
-        for call in channels.calls:
-            if not call.is_over:
-                yield f"{call} goes on"
-        for end in channels.ends:
+        for attempt in channels.attempts:
+            if not attempt.is_over:
+                yield f"{attempt} goes on"
+        for end in channels.endpoints:
             if end.over_at == inf:
                 yield f"{end} is {end.core.state}: {end.core.reason}"
-        if len(channels.streams):
-            yield f"{len(channels.streams)} sockets are held"
+        if len(channels.tcp):
+            yield f"{len(channels.tcp)} sockets are held"
         for node in self.world.nodes:
             owner = channels.of(node)
-            if owner.budget.held_bytes or owner.ends or owner.ports._channels:
-                yield f"{node.name} holds {owner.budget.held_bytes} bytes, {len(owner.ends)} ends"
+            if owner.budget.held_bytes or owner.endpoints or owner.ports._channels:
+                held, ends = owner.budget.held_bytes, len(owner.endpoints)
+                yield f"{node.name} holds {held} bytes, {ends} ends"
             if node.seeks or node.core.directory._lookups:
                 yield f"{node.name} still seeks somebody"
 
@@ -217,25 +222,138 @@ class EverythingArrives(Inspector):
 
     def find(self) -> Iterator[str]:
         """Return what has not been taken yet."""
-        for end in self.world.channels.open_ends():
+        for end in self.world.channels.open_endpoints():
             other = end.other
             if other is not None and (end.left or other.taken != len(end.sent)):
                 yield f"{end}: {other.taken} of {len(end.sent)} taken, {end.left} not sent"
 
 
-def are_linked(world: World, one: SimEnd, other: SimEnd, since: float) -> bool:
-    """Return whether the links between two ends' hosts have been open both ways since then."""
-    return all(
-        opened_at is not None and opened_at <= since
-        for opened_at in (
-            world.network.open_since(one.node.index, other.node.index),
-            world.network.open_since(other.node.index, one.node.index),
+class AttemptChecker(Inspector):
+    """Base class: a process that stands still is late, and so is what it reports."""
+
+    def __init__(self) -> None:
+        self._thawed_at: dict[Participant, float] = {}
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if participant is not None and what == "is thawed":
+            self._thawed_at[participant] = self.world.clock.now
+
+
+class AttemptsEndOnce(AttemptChecker):
+    """Every attempt ends once, with a channel or an error."""
+
+    invariant = "an attempt ends once, with a channel or an error, by its deadline"
+
+    def attempt_changed(self, attempt: ConnectAttempt) -> None:
+        if not attempt.is_over:
+            return
+        if attempt.endings != 1:
+            self.fail(f"{attempt} has ended {attempt.endings} times")
+        if attempt.ended_at > self._deadline(attempt):
+            self.fail(f"{attempt} ended {attempt.ended_at - attempt.at:.3f} s after it began")
+        is_vague = (attempt.endpoint is None) == (attempt.error is None)
+        if is_vague and not attempt.is_dropped and not attempt.retry:
+            self.fail(f"{attempt} has ended with {attempt.endpoint} and {attempt.error}")
+
+    def inspect(self) -> None:
+        now = self.world.clock.now
+        for attempt in self.world.channels.attempts:
+            if not attempt.is_over and not attempt.node.is_frozen and now > self._deadline(attempt):
+                self.fail(f"{attempt} goes on {now - attempt.at:.3f} s after it began")
+
+    def _deadline(self, attempt: ConnectAttempt) -> float:
+        thawed_at = self._thawed_at.get(attempt.node, -inf)
+        return max(attempt.at + attempt.timeout_s, thawed_at) + ROUNDING_S
+
+
+class RefusalsAreTrue(AttemptChecker):
+    """Every refusal was true at some instant of the attempt.
+
+    A node may have said something a moment earlier: the travel time of datagrams is allowed for. On
+    a network that loses some, nobody can know whether a node is known or gone.
+    """
+
+    invariant = "a refusal is true"
+
+    def __init__(self, *, is_calm: bool = True) -> None:
+        super().__init__()
+        self.is_calm = is_calm  # no datagram is lost
+
+    def attempt_changed(self, attempt: ConnectAttempt) -> None:
+        if attempt.error is None or attempt.endpoint is not None:
+            return
+        reason = str(getattr(attempt.error, "reason", "timeout"))
+        options = self.world.network.options
+        since = attempt.at - options.delay_max_s - (options.late_max_s if options.late else 0.0)
+        lives = [
+            life
+            for life in self.world.channels.lives
+            if attempt.who in (life.node_id, life.node.name) and life.until >= since
+        ]
+        is_true = getattr(self, f"_is_{reason}")
+        if not is_true(attempt, lives, since):
+            self.fail(f"{attempt} is told {reason}: {attempt.error}")
+
+    def _is_unbound(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        return any(not self._is_bound(life, attempt.port, since) for life in lives)
+
+    def _is_taken(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        nodes = {life.node for life in lives}
+        return any(
+            binding.node in nodes and binding.port == attempt.port and binding.is_exclusive
+            for binding in self.world.channels.bindings
+            if binding.until >= attempt.at
+        ) and bool(self._count_answered(attempt, lives))
+
+    def _is_busy(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        bounds = self.world.channels.bounds
+        answered = self._count_answered(attempt, lives, any_port=True)
+        return answered >= min(bounds.channels_max, bounds.accept_max)
+
+    def _is_ambiguous(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        return len(lives) > 1
+
+    def _is_unknown(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        return not (self.is_calm and any(self._is_there(attempt, life, since) for life in lives))
+
+    def _is_gone(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        return self._is_unknown(attempt, lives, since)
+
+    def _is_timeout(self, attempt: ConnectAttempt, lives: list[Life], since: float) -> bool:
+        return attempt.timeout_s < FINDING_S or self._is_unknown(attempt, lives, since)
+
+    def _is_bound(self, life: Life, port: str, since: float) -> bool:
+        """Return whether the port was bound all the time since then."""
+        return any(
+            binding.node is life.node
+            and binding.port == port
+            and binding.since <= since
+            and binding.until == inf
+            for binding in self.world.channels.bindings
         )
-    )
+
+    def _is_there(self, attempt: ConnectAttempt, life: Life, since: float) -> bool:
+        """Return whether both could hear each other all the time since then."""
+        is_linked = self.world.network.are_linked(attempt.node.index, life.node.index, since)
+        was_awake = self._thawed_at.get(life.node, -inf) <= since
+        return life.since <= since and life.until == inf and is_linked and was_awake
+
+    def _count_answered(
+        self, attempt: ConnectAttempt, lives: list[Life], *, any_port: bool = False
+    ) -> int:
+        """Count the channels that these nodes' ports had during the attempt."""
+        nodes = {life.node for life in lives}
+        return sum(
+            each.binding is not None
+            and each.node in nodes
+            and (any_port or each.port == attempt.port)
+            and max(each.over_at, each.accepted_at) >= attempt.at
+            for each in self.world.channels.endpoints
+        )
 
 
-def channel_checkers() -> tuple[Checker, ...]:
-    """Return the checkers that need no arming."""
+def channel_checkers(*, is_calm: bool = True) -> tuple[Checker, ...]:
+    """Return the checkers that need no arming; `is_calm`: no datagram is lost."""
     return (
         MessagesAreInOrder(),
         ClosesAreTrue(),
@@ -244,4 +362,6 @@ def channel_checkers() -> tuple[Checker, ...]:
         SilenceIsTrue(),
         LossesAreNoticed(),
         NothingIsLeft(),
+        AttemptsEndOnce(),
+        RefusalsAreTrue(is_calm=is_calm),
     )

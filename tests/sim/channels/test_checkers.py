@@ -11,9 +11,8 @@ from jsonbus.core.channel.limits import SILENCE_S
 from jsonbus.core.channel.wire import BYTES, Refusal
 from jsonbus.errors import ChannelRefusedError, ChannelTimeoutError
 from jsonbus.sim import BrokenInvariantError, Checker, World
-from jsonbus.sim.channels.call_checkers import CallsEndOnce, RefusalsAreTrue
-from jsonbus.sim.channels.calls import Call
 from jsonbus.sim.channels.checkers import (
+    AttemptsEndOnce,
     BoundsAreKept,
     ClosesAreTrue,
     EverythingArrives,
@@ -21,11 +20,13 @@ from jsonbus.sim.channels.checkers import (
     LossesAreNoticed,
     MessagesAreInOrder,
     NothingIsLeft,
+    RefusalsAreTrue,
     SilenceIsTrue,
     channel_checkers,
 )
-from jsonbus.sim.channels.ends import SimEnd
-from jsonbus.sim.channels.node_channels import ChannelBounds
+from jsonbus.sim.channels.connector import ConnectAttempt
+from jsonbus.sim.channels.endpoint import Endpoint
+from jsonbus.sim.channels.node import ChannelBounds
 from jsonbus.sim.records import Habits
 
 SENDS = Habits(messages=10)
@@ -41,20 +42,22 @@ class Pair:
         self.world.channels.bind(self.two, **binding)
         self.world.run_for(0.1)
 
-    def call(self, habits: Habits | None = None, port: str = "door", **options: Any) -> Call:
+    def call(
+        self, habits: Habits | None = None, port: str = "door", **options: Any
+    ) -> ConnectAttempt:
         call = self.world.channels.connect(self.one, "two", port, habits=habits, **options)
         self.world.run_for(0.2)
         return call
 
-    def connect(self, habits: Habits | None = None) -> tuple[SimEnd, SimEnd]:
-        end = self.call(habits).end
+    def connect(self, habits: Habits | None = None) -> tuple[Endpoint, Endpoint]:
+        end = self.call(habits).endpoint
         assert end is not None and end.other is not None
         return end, end.other
 
 
 def test_honest_ends_break_nothing() -> None:
     arrives = EverythingArrives()
-    checkers = (*channel_checkers(), CallsEndOnce(), RefusalsAreTrue(), arrives)
+    checkers = (*channel_checkers(), arrives)
     pair = Pair(*checkers, habits=SENDS)
     end, other = pair.connect(SENDS)
     arrives.arrives_by = pair.world.clock.now
@@ -184,7 +187,7 @@ def test_an_end_that_is_cut_off_may_be_called_silent() -> None:
 def test_an_end_that_does_not_notice_that_the_other_is_gone_is_noticed(
     fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SimEnd, "_wake", lambda end, _: None)  # no timers
+    monkeypatch.setattr(Endpoint, "_timer_at", lambda end: inf)  # no timers
     pair = Pair(LossesAreNoticed())
     end, _ = pair.connect()
     end.socket.on_ready = None
@@ -226,7 +229,7 @@ def test_what_is_left_is_noticed() -> None:
     pair.one.core.directory.stop_lookup()
     assert pair.world.channels.of(pair.two).tcp_port is not None
     port = pair.world.channels.of(pair.two).tcp_port or 0
-    pair.world.channels.streams.dial(0, 1, port, lambda socket, why: None)
+    pair.world.channels.tcp.dial(0, 1, port, lambda socket, why: None)
     with pytest.raises(BrokenInvariantError, match="1 sockets are held"):
         left.finished()
 
@@ -244,14 +247,14 @@ def test_messages_that_do_not_arrive_are_noticed() -> None:
 
 
 def test_a_call_that_ends_twice_is_noticed() -> None:
-    pair = Pair(CallsEndOnce())
+    pair = Pair(AttemptsEndOnce())
     call = pair.call()
     with pytest.raises(BrokenInvariantError, match="has ended 2 times"):
         call._finish()
 
 
 def test_a_call_that_ends_late_is_noticed() -> None:
-    pair = Pair(CallsEndOnce())
+    pair = Pair(AttemptsEndOnce())
     call = pair.world.channels.connect(pair.one, "nobody", timeout_s=0.5)
     call.timeout_s = 0.1
     with pytest.raises(BrokenInvariantError, match="goes on 0.1"):
@@ -261,7 +264,7 @@ def test_a_call_that_ends_late_is_noticed() -> None:
 
 
 def test_a_call_that_ends_with_nothing_is_noticed() -> None:
-    pair = Pair(CallsEndOnce())
+    pair = Pair(AttemptsEndOnce())
     call = pair.world.channels.connect(pair.one, "nobody")
     with pytest.raises(BrokenInvariantError, match="None and None"):
         call._finish()
@@ -274,17 +277,17 @@ REASONS = ["unbound", "taken", "busy", "ambiguous", "unknown", "gone"]
 def test_a_refusal_that_is_not_true_is_noticed(reason: str) -> None:
     checker = RefusalsAreTrue()
     call = Pair(checker).call()
-    call.end, call.error = None, ChannelRefusedError("two", "door", reason)
+    call.endpoint, call.error = None, ChannelRefusedError("two", "door", reason)
     with pytest.raises(BrokenInvariantError, match=f"is told {reason}"):
-        checker.call_changed(call)
+        checker.attempt_changed(call)
 
 
 def test_a_timeout_on_a_whole_network_is_noticed() -> None:
     checker = RefusalsAreTrue()
     call = Pair(checker).call()
-    call.end, call.error = None, ChannelTimeoutError("two", "door", "two did not answer", 5.0)
+    call.endpoint, call.error = None, ChannelTimeoutError("two", "door", "two did not answer", 5.0)
     with pytest.raises(BrokenInvariantError, match="is told timeout"):
-        checker.call_changed(call)
+        checker.attempt_changed(call)
 
 
 def test_a_refusal_by_a_node_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

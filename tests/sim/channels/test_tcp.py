@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from jsonbus.sim.channels.sockets import AGAIN_MAX_S, Socket
-from jsonbus.sim.channels.streams import UNREACHABLE_S, Streams
+from jsonbus.sim.channels.tcp import AGAIN_MAX_S, UNREACHABLE_S, Socket, Tcp
 from jsonbus.sim.clock import Clock
 from jsonbus.sim.network import Network, NetworkOptions
 
@@ -16,14 +15,14 @@ class Pair:
     def __init__(self, seed: int = 1) -> None:
         self.clock = Clock()
         self.network = Network(NetworkOptions(), random.Random(seed))
-        self.streams = Streams(self.clock, self.network, random.Random(seed))
+        self.tcp = Tcp(self.clock, self.network, random.Random(seed))
         self.accepted: list[Socket] = []
         self.dialed: list[tuple[Socket | None, str]] = []
-        self.port = self.streams.listen(1, self.accepted.append)
+        self.port = self.tcp.listen(1, self.accepted.append)
 
     def dial(self, port: int | None = None) -> None:
         to = self.port if port is None else port
-        self.streams.dial(0, 1, to, lambda socket, why: self.dialed.append((socket, why)))
+        self.tcp.dial(0, 1, to, lambda socket, why: self.dialed.append((socket, why)))
 
     def connect(self) -> tuple[Socket, Socket]:
         self.dial()
@@ -144,7 +143,7 @@ def test_a_dial_where_nobody_listens_is_refused_at_once() -> None:
 
 def test_a_dial_to_a_host_without_power_fails_after_a_while() -> None:
     pair = Pair()
-    pair.streams.fail_host(1)
+    pair.tcp.fail_host(1)
     pair.dial()
     pair.run_for(UNREACHABLE_S - 0.1)
     assert pair.dialed == []
@@ -154,11 +153,11 @@ def test_a_dial_to_a_host_without_power_fails_after_a_while() -> None:
 
 def test_a_dial_that_was_canceled_is_never_told() -> None:
     pair = Pair()
-    dialing = pair.streams.dial(0, 1, pair.port, lambda socket, why: pair.dialed.append((None, "")))
+    dialing = pair.tcp.dial(0, 1, pair.port, lambda socket, why: pair.dialed.append((None, "")))
     dialing.cancel()
     pair.run_for(5.0)
     assert not pair.dialed and not pair.accepted
-    assert len(pair.streams) == 0
+    assert len(pair.tcp) == 0
 
 
 def test_the_end_follows_what_was_written() -> None:
@@ -171,7 +170,7 @@ def test_the_end_follows_what_was_written() -> None:
     assert far.read(100) == b""
     far.close()
     pair.run_for(5.0)
-    assert len(pair.streams) == 0
+    assert len(pair.tcp) == 0
     assert len(pair.clock) == 0
 
 
@@ -220,7 +219,7 @@ def test_a_reset_may_lose_what_was_not_read_or_not(seed: int) -> None:
 def test_a_process_that_ends_has_its_sockets_closed() -> None:
     pair = Pair()
     near, _ = pair.connect()
-    pair.streams.end_process(1)
+    pair.tcp.end_process(1)
     pair.run_for(0.1)
     assert near.read(10) == b""
     pair.dial()
@@ -231,20 +230,20 @@ def test_a_process_that_ends_has_its_sockets_closed() -> None:
 def test_a_process_that_ends_dials_no_more() -> None:
     pair = Pair()
     pair.dial()
-    pair.streams.end_process(0)
+    pair.tcp.end_process(0)
     pair.run_for(5.0)
     assert pair.dialed == []
-    assert len(pair.streams) == 0
+    assert len(pair.tcp) == 0
 
 
 def test_a_host_that_fails_is_silent_and_resets_when_it_is_back() -> None:
     pair = Pair()
     near, _ = pair.connect()
-    pair.streams.fail_host(1)
+    pair.tcp.fail_host(1)
     near.write(b"anybody?")
     pair.run_for(30.0)
     assert near.read(10) is None
-    pair.streams.revive(1)
+    pair.tcp.revive(1)
     pair.run_for(AGAIN_MAX_S + 0.1)
     with pytest.raises(ConnectionResetError):
         near.read(10)
@@ -255,7 +254,7 @@ def test_a_listener_that_ends_while_somebody_connects_leaves_nothing_behind() ->
         pair = Pair()
         pair.dial()
         pair.run_for(wait_us / 1e6)
-        pair.streams.end_process(1)
+        pair.tcp.end_process(1)
         pair.run_for(1.0)
         (near, why), *_ = pair.dialed
         if near is not None:
@@ -263,7 +262,7 @@ def test_a_listener_that_ends_while_somebody_connects_leaves_nothing_behind() ->
         else:
             assert why == "connection refused"
         pair.run_for(5.0)
-        assert len(pair.streams) == 0
+        assert len(pair.tcp) == 0
 
 
 def test_a_dialer_without_power_leaves_nothing_behind() -> None:
@@ -271,8 +270,8 @@ def test_a_dialer_without_power_leaves_nothing_behind() -> None:
         pair = Pair()
         pair.dial()
         pair.run_for(wait_us / 1e6)
-        pair.streams.fail_host(0)
+        pair.tcp.fail_host(0)
         pair.run_for(30.0)
         for socket in pair.accepted:
             socket.close()
-        assert len(pair.streams) == 0
+        assert len(pair.tcp) == 0

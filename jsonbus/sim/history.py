@@ -1,17 +1,24 @@
-"""A random history from a seed: chaos, then peace, then everything must be well.
+"""A random history from a seed: chaos, then peace, then every promise must hold.
 
-Seed and mode decide everything: how many nodes, of which kinds, how bad the network, and what
-happens when. For some ten or thirty virtual seconds nodes join, subscribe, publish, ask, leave,
-crash alone or together and start again, links are cut in both or in one direction and mended, and
-plain peers say their part. All along, the checkers watch. Then the network is made whole, and after
-a lease and a grace all nodes must agree on the truth, stay quiet, and deliver every message.
+The plan (plan.py) says how many nodes there are, how bad the network is, and for how long. From it
+a history makes a world and all its checkers, and runs in five phases:
+
+1. Populate: production nodes, some of them down, and plain peers.
+2. Chaos, some ten to thirty virtual seconds: random actions, one after the other (`_list_actions`).
+   Nodes join, subscribe, publish, request, leave, crash and start again; links are cut and mended.
+3. Heal: all links are whole, nothing is lost, and somebody is there who answers joiners.
+4. Settle: after a lease and a grace all nodes must agree on the truth, then stay quiet.
+5. Probe: everybody publishes everything, somebody subscribes late; every message must arrive.
+
+Checkers watch all along; some are armed by a phase, and `finished` judges what took time.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any
 
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.channels.chaos import ChannelChaos
@@ -47,7 +54,8 @@ from jsonbus.sim.reliable_checkers import (
 )
 from jsonbus.sim.world import World
 
-Choice = TypeVar("Choice")
+#: Weight; what is done; whom one is drawn from to do it to, or None for actions on the whole world.
+Action = tuple[float, Callable[..., None], Callable[[], Sequence[Any]] | None]
 
 TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
 PATTERNS = (*TOPICS, "c/*", "d/**", "*/1")
@@ -59,7 +67,7 @@ CALM_JOIN_S = 1.0  # several times the longest share delay
 FOUL_JOIN_S = 10.0
 
 
-class Chaos:
+class History:
     """One history. `run` ends in peace, or raises BrokenInvariantError."""
 
     def __init__(self, plan: Plan, observers: Sequence[Checker] = ()) -> None:
@@ -98,9 +106,8 @@ class Chaos:
             checkers += self._channels.checkers
         self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
         self._cuts: list[tuple[Cut, ...]] = []
-        actions = self._actions()
-        self._doings = [doing for doing, _ in actions]
-        self._weights = [weight for _, weight in actions]
+        self._actions = self._list_actions()
+        self._weights = [weight for weight, *_ in self._actions]
 
     def run(self) -> World:
         self._populate()
@@ -160,7 +167,7 @@ class Chaos:
             world.start(answering[0], self._some_patterns())
         if self._dice.random() < 0.8:  # otherwise whoever is left
             for participant in self._down()[: max(0, 3 - len(world.nodes))]:
-                self._start_one(participant)
+                self._start(participant)
 
     def _probe(self) -> None:
         """Let everybody publish to every topic, one after the other."""
@@ -201,104 +208,87 @@ class Chaos:
     def _act(self, _: None) -> None:
         self._withheld.inspect(TOPICS)
         if self.world.clock.now < self.plan.chaos_s:
-            (doing,) = self._dice.choices(self._doings, self._weights)
-            doing()
+            (chosen,) = self._dice.choices(self._actions, self._weights)
+            action, candidates = chosen[1:]
+            if candidates is None:
+                action()
+            elif found := candidates():
+                action(self._dice.choice(found))
             self.world.clock.call_at(min(self._pause(), self.plan.chaos_s), self._act)
 
-    def _actions(self) -> list[tuple[Callable[[], None], float]]:
-        """Return what may happen, with weights."""
-        cuts = [(self._partition, 2), (self._cut_one_way, 1.5), (self._mend, 4)]
+    def _list_actions(self) -> list[Action]:
+        world = self.world
+        cuts: list[Action] = [
+            (2, self._partition, None),
+            (1.5, self._cut_one_way, None),
+            (4, self._mend, lambda: range(len(self._cuts))),
+        ]
         return [
             *([] if self.plan.is_harmless else cuts),
-            (self._publish, 40),
-            (self._publish_burst, 3),
-            (self._publish_reliable, 20),
-            (self._publish_reliable_burst, 3),
-            (self._publish_large, 2),
-            (self._publish_retained, 3),
-            (self._subscribe, 10),
-            (self._unsubscribe, 7),
-            (self._serve, 2),
-            (self._request, 5),
-            (self._start, 9),
-            (self._start_many, 0.7),
-            (self._crash, 3),
-            (self._crash_many, 0.5),
-            (self._leave, 3),
-            (self._change_interfaces, 1),
-            (self._freeze, 1),
-            (self._thaw, 2),
+            (40, self._publish, self._up),
+            (3, self._publish_burst, self._nodes),
+            (20, partial(self._publish, is_reliable=True), self._nodes),
+            (3, partial(self._publish_burst, is_reliable=True), self._nodes),
+            (2, self._publish_large, self._nodes),
+            (3, self._publish_retained, self._nodes),
+            (10, self._subscribe, self._nodes),
+            (7, self._unsubscribe, self._nodes),
+            (2, self._serve, self._nodes),
+            (5, self._request, self._nodes),
+            (9, self._start, self._down),
+            (0.7, self._start_many, None),
+            (3, world.crash, self._up),
+            (0.5, self._crash_many, None),
+            (3, world.leave, self._nodes),
+            (1, world.change_interfaces, self._nodes),
+            (1, world.freeze, lambda: [] if self.plan.is_harmless else world.nodes),
+            (2, world.thaw, self._frozen),
         ]
 
-    def _publish(self) -> None:
-        if (participant := self._one_of(self._up())) is not None:
-            padding = "x" * self._dice.choice((0, 0, 10, 300))
-            self.world.publish(participant, self._dice.choice(TOPICS), padding)
+    def _publish(self, participant: Participant, **flags: bool) -> None:
+        padding = "x" * self._dice.choice((0, 0, 10, 300))
+        self.world.publish(participant, self._dice.choice(TOPICS), padding, **flags)
 
-    def _publish_burst(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            self.world.publish_batch(node, self._dice.choices(TOPICS, k=self._dice.randint(2, 40)))
+    def _publish_burst(self, node: SimNode, **flags: bool) -> None:
+        topics = self._dice.choices(TOPICS, k=self._dice.randint(2, 40))
+        self.world.publish_batch(node, topics, "", **flags)
 
-    def _publish_reliable(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            padding = "x" * self._dice.choice((0, 0, 10, 300))
-            topic = self._dice.choice(TOPICS)
-            self.world.publish(node, topic, padding, is_reliable=True)
-
-    def _publish_reliable_burst(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            topics = self._dice.choices(TOPICS, k=self._dice.randint(2, 40))
-            self.world.publish_batch(node, topics, is_reliable=True)
-
-    def _publish_large(self) -> None:
+    def _publish_large(self, node: SimNode) -> None:
         """Publish a value that takes several datagrams."""
-        if (node := self._one_of(self.world.nodes)) is not None:
-            padding = "x" * self._dice.choice(LARGE_BYTES)
-            is_reliable = self._dice.random() < 0.7
-            self.world.publish(node, self._dice.choice(TOPICS), padding, is_reliable=is_reliable)
+        padding = "x" * self._dice.choice(LARGE_BYTES)
+        is_reliable = self._dice.random() < 0.7
+        self.world.publish(node, self._dice.choice(TOPICS), padding, is_reliable=is_reliable)
 
-    def _publish_retained(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            is_reliable = self._dice.random() < 0.5
-            topic = self._dice.choice(TOPICS)
-            self.world.publish(node, topic, is_retained=True, is_reliable=is_reliable)
+    def _publish_retained(self, node: SimNode) -> None:
+        is_reliable = self._dice.random() < 0.5
+        topic = self._dice.choice(TOPICS)
+        self.world.publish(node, topic, is_retained=True, is_reliable=is_reliable)
 
-    def _subscribe(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            new = [pattern for pattern in PATTERNS if pattern not in node.sinks]
-            used = [node.sinks[pattern] for pattern in PATTERNS if pattern in node.sinks]
-            if new:
-                sink = self._one_of(used) if self._dice.random() < 0.3 else None
-                self.world.subscribe(node, self._dice.choice(new), sink)
+    def _subscribe(self, node: SimNode) -> None:
+        new = [pattern for pattern in PATTERNS if pattern not in node.sinks]
+        used = [node.sinks[pattern] for pattern in PATTERNS if pattern in node.sinks]
+        if new:
+            shares_sink = self._dice.random() < 0.3 and used
+            sink = self._dice.choice(used) if shares_sink else None
+            self.world.subscribe(node, self._dice.choice(new), sink)
 
-    def _unsubscribe(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            pattern = self._one_of(list(node.sinks))
-            if pattern is not None and pattern.startswith(SERVED_PREFIX):
+    def _unsubscribe(self, node: SimNode) -> None:
+        if node.sinks:
+            pattern = self._dice.choice(list(node.sinks))
+            if pattern.startswith(SERVED_PREFIX):
                 self.world.unserve(node, pattern.removeprefix(SERVED_PREFIX))
-            elif pattern is not None:
+            else:
                 self.world.unsubscribe(node, pattern)
 
-    def _serve(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            topic = self._dice.choice(TOPICS)
-            if SERVED_PREFIX + topic not in node.sinks:
-                self.world.serve(node, topic)
+    def _serve(self, node: SimNode) -> None:
+        topic = self._dice.choice(TOPICS)
+        if SERVED_PREFIX + topic not in node.sinks:
+            self.world.serve(node, topic)
 
-    def _request(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            self.world.request(node, self._dice.choice(TOPICS))
+    def _request(self, node: SimNode) -> None:
+        self.world.request(node, self._dice.choice(TOPICS))
 
-    def _start(self) -> None:
-        """Start somebody who is down."""
-        if (participant := self._one_of(self._down())) is not None:
-            self._start_one(participant)
-
-    def _start_many(self) -> None:
-        for participant in self._down():
-            self._start_one(participant)
-
-    def _start_one(self, participant: Participant) -> None:
+    def _start(self, participant: Participant) -> None:
         """Start one, mostly with a new id, as front ends do; often it publishes at once."""
         node_id = None
         if isinstance(participant, SimNode) and self._dice.random() < 0.3:
@@ -308,18 +298,14 @@ class Chaos:
             count = 1100 if self._dice.random() < 0.05 else self._dice.randint(1, 10)
             self.world.publish_batch(participant, self._dice.choices(TOPICS, k=count))
 
-    def _crash(self) -> None:
-        if (participant := self._one_of(self._up())) is not None:
-            self.world.crash(participant)
+    def _start_many(self) -> None:
+        for participant in self._down():
+            self._start(participant)
 
     def _crash_many(self) -> None:
         up = self._up()
         for participant in self._dice.sample(up, k=self._dice.randint(0, len(up))):
             self.world.crash(participant)
-
-    def _leave(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            self.world.leave(node)
 
     def _partition(self) -> None:
         group, rest = self._two_groups()
@@ -331,23 +317,10 @@ class Chaos:
         self.world.note(None, f"cut: nothing passes from {group} to {rest}")
         self._cuts.append((self.world.network.cut(group, rest),))
 
-    def _mend(self) -> None:
-        if self._cuts:
-            self.world.note(None, "a cut is mended")
-            for cut in self._cuts.pop(self._dice.randrange(len(self._cuts))):
-                self.world.network.mend(cut, self.world.clock.now)
-
-    def _change_interfaces(self) -> None:
-        if (node := self._one_of(self.world.nodes)) is not None:
-            self.world.change_interfaces(node)
-
-    def _freeze(self) -> None:
-        if not self.plan.is_harmless and (node := self._one_of(self.world.nodes)) is not None:
-            self.world.freeze(node)
-
-    def _thaw(self) -> None:
-        if (node := self._one_of(self._frozen())) is not None:
-            self.world.thaw(node)
+    def _mend(self, number: int) -> None:
+        self.world.note(None, "a cut is mended")
+        for cut in self._cuts.pop(number):
+            self.world.network.mend(cut, self.world.clock.now)
 
     # --- Choosing ---
 
@@ -358,11 +331,11 @@ class Chaos:
         participants = self.world.participants
         return [p for p in participants if isinstance(p, SimNode) and p.is_frozen]
 
+    def _nodes(self) -> list[SimNode]:
+        return self.world.nodes
+
     def _down(self) -> list[Participant]:
         return [participant for participant in self.world.participants if not participant.is_up]
-
-    def _one_of(self, choices: Sequence[Choice]) -> Choice | None:
-        return self._dice.choice(choices) if choices else None
 
     def _some_patterns(self) -> list[str]:
         return self._dice.sample(PATTERNS, k=self._dice.choice((0, 1, 1, 2, 3)))

@@ -1,6 +1,6 @@
 """One end of a simulated channel: the production core between a socket and an application.
 
-`SimEnd.work` does what the threads and tasks of the real front ends do, in a loop until nothing
+`Endpoint.work` does what the threads and tasks of the real front ends do, in a loop until nothing
 changes any more: read if the end and the budget allow it, greet, let the application take and send,
 write. It is called whenever the socket changes, a timer is due, or the application's pause is over.
 
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from jsonbus.core.channel.end import CLOSED, OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX
 from jsonbus.core.channel.wire import BYTES, Hello
-from jsonbus.sim.channels.sockets import Socket
+from jsonbus.sim.channels.tcp import Socket
+from jsonbus.sim.participants import NodeTimer
 from jsonbus.sim.records import Binding, Habits
 
 if TYPE_CHECKING:
-    from jsonbus.sim.channels.calls import Call
-    from jsonbus.sim.channels.node_channels import NodeChannels
+    from jsonbus.sim.channels.connector import ConnectAttempt
+    from jsonbus.sim.channels.node import NodeChannels
 
 READ_BYTES = 64 << 10
 PIECES_MAX = 16
@@ -32,15 +33,20 @@ def make_body(number: int, size: int) -> bytes:
     return number.to_bytes(4, "big") + bytes((number & 255,)) * size
 
 
-class SimEnd:
-    """See the head of this file. With `call`, the connecting end; without, the answering one."""
+class Endpoint:
+    """One end of a channel: of the connecting node with `attempt`, else of the answering one."""
 
     def __init__(
-        self, owner: NodeChannels, socket: Socket, hello: Hello | None, call: Call | None
+        self,
+        owner: NodeChannels,
+        socket: Socket,
+        hello: Hello | None = None,
+        attempt: ConnectAttempt | None = None,
     ) -> None:
         self.owner = owner
         self.node = owner.node
-        self.call = call
+        self.clock = owner.clock
+        self.attempt = attempt
         self.port = hello.port if hello else ""
         self.core = ChannelEnd(MESSAGE_BYTES_MAX, owner.local_now(), hello=hello)
         self.socket = socket
@@ -48,10 +54,9 @@ class SimEnd:
         self.habits = Habits()
         self.is_accepted = False
         self.accepted_at = inf
-        self.made_at = owner.around.clock.now
         self.opened_at = inf
         self.over_at = inf  # when its core, or its process, ended
-        self.reads_since = self.made_at  # inf: it is not read
+        self.reads_since = self.clock.now  # inf: it is not read
         self.sent: list[int] = []  # sizes of what its application sent
         self.largest = 0  # bytes of the largest
         self.taken = 0
@@ -60,9 +65,9 @@ class SimEnd:
         self.left = 0  # messages to be sent
         self._state = OPENING  # the last state that was reported
         self._take_at = self._send_at = 0.0
-        self._armed_at = inf
         self._is_working = False
         self._lets_others = False  # read, before it goes on itself
+        self._timer = NodeTimer(self.node, self.clock, self._timer_at, self._handle_timer)
         socket.owner = self
         socket.on_ready = self.work
 
@@ -71,10 +76,10 @@ class SimEnd:
         return f"<end of {self.node.name} to {other}, {self.port!r}, {self.core.state}>"
 
     @property
-    def other(self) -> SimEnd | None:
+    def other(self) -> Endpoint | None:
         """The other end of the connection, if somebody has it or had it."""
         other = self.socket.peer.owner
-        return other if isinstance(other, SimEnd) else None
+        return other if isinstance(other, Endpoint) else None
 
     @property
     def was_opened(self) -> bool:
@@ -97,30 +102,31 @@ class SimEnd:
     def accept(self, habits: Habits) -> None:
         """Give it to an application."""
         self.is_accepted = True
-        self.accepted_at = self.owner.around.clock.now
+        self.accepted_at = self.clock.now
         self.use(habits)
 
     def use(self, habits: Habits) -> None:
         """Change the habits of the application."""
         self.habits = habits
         self.left = habits.messages
-        self._take_at = self._send_at = self.owner.around.clock.now
+        self._take_at = self._send_at = self.clock.now
         self.work()
 
     def close(self) -> None:
         if not self.has_closed:
-            self.has_closed = True
-            self.inbox_when_closed = len(self.core.inbox)
-            self.core.close(self.owner.local_now())
+            self._close_core()
             self.left = 0
             self.work()
+
+    def _close_core(self) -> None:
+        self.has_closed = True
+        self.inbox_when_closed = len(self.core.inbox)
+        self.core.close(self.owner.local_now())
 
     # --- Being driven ---
 
     def work(self, _: None = None) -> None:
-        """Do everything that can be done; called after anything that may have changed
-        something.
-        """
+        """Do everything that can be done; called after anything that may matter to it."""
         if self._is_working or self.is_dead or self.node.is_frozen:
             return
         self._is_working = True
@@ -153,7 +159,7 @@ class SimEnd:
                 break
             now = self.owner.local_now()
             core.resume(now)
-            self.reads_since = min(self.reads_since, self.owner.around.clock.now)
+            self.reads_since = min(self.reads_since, self.clock.now)
             try:
                 data = self.socket.read(READ_BYTES)
             except ConnectionResetError as error:
@@ -173,11 +179,11 @@ class SimEnd:
 
     def _greet(self) -> bool:
         core = self.core
-        if self.call is not None and not self.is_accepted and core.state != OPENING:
+        if self.attempt is not None and not self.is_accepted and core.state != OPENING:
             self.is_accepted = True
-            self.call.answered(self)
+            self.attempt.answered(self)
             return True
-        if self.call is None and core.state == OPENING and core.hello is not None:
+        if self.attempt is None and core.state == OPENING and core.hello is not None:
             self.port = core.hello.port
             self.owner.answer(self)
             return True
@@ -187,7 +193,7 @@ class SimEnd:
         """Let the application act."""
         if not self.is_accepted:
             return False
-        core, habits, now = self.core, self.habits, self.owner.around.clock.now
+        core, habits, now = self.core, self.habits, self.clock.now
         has_acted = False
         while core.inbox and habits.take_s != inf and now >= self._take_at:
             self._take()
@@ -198,23 +204,19 @@ class SimEnd:
             has_acted = True
             self._send_at = self._pause(habits.send_s)
         if core.state == OPEN and habits.closes and not self.left:
-            self.has_closed = True
-            self.inbox_when_closed = len(core.inbox)
-            core.close(self.owner.local_now())
+            self._close_core()
             has_acted = True
         return has_acted
 
     def _take(self) -> None:
         item = self.core.take()
         assert item is not None
-        for took in self.owner.around.tell_took:
-            took(self, item)
+        self.owner.world.tell("took", self, item)
         self.taken += 1
         self._note_memory()
 
     def _send(self) -> None:
-        around = self.owner.around
-        size = around.dice.choice((*SMALL_BYTES, self.habits.bytes_max))
+        size = self.owner.world.dice.choice((*SMALL_BYTES, self.habits.bytes_max))
         self.core.send(BYTES, make_body(len(self.sent), size))
         self.sent.append(size)
         self.largest = max(self.largest, len(make_body(0, size)))
@@ -222,11 +224,10 @@ class SimEnd:
 
     def _pause(self, seconds: float) -> float:
         """Return until when an application pauses; it is called then."""
-        clock = self.owner.around.clock
         if not seconds:
-            return clock.now
-        at = clock.now + seconds * (0.5 + self.owner.around.dice.random())
-        clock.call_at(at, self.work)
+            return self.clock.now
+        at = self.clock.now + seconds * (0.5 + self.owner.world.dice.random())
+        self.clock.call_at(at, self.work)
         return at
 
     def _write(self) -> bool:
@@ -247,46 +248,32 @@ class SimEnd:
         return has_written
 
     def _settle(self) -> None:
-        around, core = self.owner.around, self.core
+        core, tell = self.core, self.owner.world.tell
         if core.state != self._state:
             self._state = core.state
             if self.was_opened:
-                self.opened_at = min(self.opened_at, around.clock.now)
+                self.opened_at = min(self.opened_at, self.clock.now)
             if core.is_over:
-                self.over_at = around.clock.now
+                self.over_at = self.clock.now
                 self.socket.close()
                 self.owner.ended(self)
-            for changed in around.tell_end_changed:
-                changed(self)
+            tell("endpoint_changed", self)
         self._note_memory()
         if core.is_over and not core.inbox:
             self.owner.forget(self)
-        for touched in around.tell_end_touched:
-            touched(self)
-        self._arm()
+        tell("endpoint_touched", self)
+        self._timer.arm()
 
     def _note_memory(self) -> bool:
         core = self.core
         partial = 0 if core.is_over else core.partial_bytes
         return self.owner.note_memory(self, core.inbox_bytes, partial)
 
-    def _arm(self) -> None:
-        at = self.core.timer_at() - self.node.clock_offset_s
-        if at < self._armed_at:
-            self._armed_at = max(at, self.owner.around.clock.now)
-            self.owner.around.clock.call_at(self._armed_at, self._wake)
+    def _timer_at(self) -> float:
+        return inf if self.is_dead else self.core.timer_at()
 
-    def _wake(self, _: None) -> None:
-        clock, core = self.owner.around.clock, self.core
-        if clock.now != self._armed_at:
-            return
-        self._armed_at = inf
-        if self.is_dead or self.node.is_frozen:
-            return
-        due_at = core.timer_at()
-        if due_at - self.node.clock_offset_s <= clock.now:
-            # Arrived bytes are examined first: after a sleep, the other end must not be blamed.
-            self._read()
-            core.handle_timer(self.node.local_when_due(clock.now, due_at))
+    def _handle_timer(self, due_at: float) -> None:
+        # Arrived bytes are examined first: after a sleep, the other end must not be blamed.
+        self._read()
+        self.core.handle_timer(self.node.local_when_due(self.clock.now, due_at))
         self.work()
-        self._arm()

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from jsonbus.sim.history import History
 from jsonbus.sim.plan import MODES, draw_plan
 from jsonbus.sim.report import Tally, Trace
-from jsonbus.sim.scenario import Chaos
 
 
 def test_a_plan_is_decided_by_seed_and_mode() -> None:
@@ -29,7 +29,7 @@ def test_the_same_plan_gives_the_same_history(mode: str) -> None:
     traces = []
     for _ in range(2):
         lines: list[str] = []
-        Chaos(draw_plan(1, mode), [Trace(lines.append)]).run()
+        History(draw_plan(1, mode), [Trace(lines.append)]).run()
         traces.append(lines)
     assert traces[0] == traces[1]
     assert len(traces[0]) > 100
@@ -41,7 +41,7 @@ def test_histories_contain_every_kind_of_trouble() -> None:
     kinds: set[str] = set()
     for seed in range(10, 22):
         tally = Tally()
-        Chaos(draw_plan(seed, "mixed"), [Trace(told.append), tally]).run()
+        History(draw_plan(seed, "mixed"), [Trace(told.append), tally]).run()
         kinds |= set(tally.datagrams)
     text = "\n".join(told)
     for what in (
