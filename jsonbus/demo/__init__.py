@@ -10,9 +10,8 @@ sensor.py          the program of one node: a sensor, the master or the late sub
 view.py            shows a scene to people: a live screen, or plain lines in a pipe
 stage.py           runs a show: its processes, its inbox, waiting, time
 bus_show.py        `--bus`: scene, stage and summary of the three modes
-pipeline_scene.py  the pipeline's state, and its screen
+pipeline_scene.py  the state of the pipeline, its screen, and what must be equal at its end
 script.py          what goes wrong in the pipeline, and when
-counts.py          what must be equal at the end of the pipeline
 pipeline_show.py   the pipeline: its stage, the commands of its processes, its verdict
 
 jsonbus.cli.commands.demo calls `show_bus` and `show_pipeline`. The demo uses the public names of

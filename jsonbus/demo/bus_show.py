@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
-from .sensor import Part, Report, TopicReport
+from .sensor import Report, TopicReport
 from .stage import Stage
 from .view import Scene, View, draw_events, draw_progress, figure, make_table
 
@@ -106,7 +106,6 @@ class BusScene(Scene):
 
     mode: str = "delayed"
     address: str = ""
-    pids: dict[str, int] = field(default_factory=dict)
     has_subscriber: bool = False
     #: The last reports of subscribers that have left.
     past: list[Report] = field(default_factory=list)
@@ -181,28 +180,17 @@ class BusScene(Scene):
 class BusStage(Stage[BusScene]):
     """Runs one mode."""
 
-    def __init__(
-        self,
-        mode: str,
-        seconds: float,
-        view: View,
-        check: Callable[[], None],
-        *,
-        is_forever: bool = False,
-    ) -> None:
-        super().__init__(BusScene(seconds, is_forever, mode=mode), view, check)
-        self.scene.address = f"{self.group}:{self.port}"
-
     def run(self) -> None:
         """Run the whole show. With `is_forever` the subscriber comes and goes until Ctrl-C."""
         scene = self.scene
+        scene.address = f"{self.group}:{self.port}"
         self.view.print("")
         self.view.log(scene, f"mode {scene.mode}, {scene.address}: {WHAT_MODES_DO[scene.mode]}")
         if scene.mode == "master":
-            self._start("master", is_master=True)
+            self.start_node("master", mode=scene.mode, is_master=True)
         for name in SENSORS:
             topics = {f"{name}/{quantity}": value for quantity, value in QUANTITIES.items()}
-            self._start(name, publishes=topics)
+            self.start_node(name, mode=scene.mode, publishes=topics)
         names = set(self.children)
         self.tell(f"{self.describe(list(self.children))} start")
         self.wait_for(lambda: scene.reports.keys() >= names, "the sensors are not ready")
@@ -224,7 +212,7 @@ class BusStage(Stage[BusScene]):
         scene = self.scene
         if SUBSCRIBER in scene.reports:
             scene.past.append(scene.reports.pop(SUBSCRIBER))
-        self._start(SUBSCRIBER, subscribes=(PATTERN,))
+        self.start_node(SUBSCRIBER, mode=scene.mode, subscribes=PATTERN)
         scene.has_subscriber = True
         self.tell(f"{self.describe([SUBSCRIBER])} starts and subscribes to {PATTERN}")
         self.wait_for(
@@ -233,25 +221,6 @@ class BusStage(Stage[BusScene]):
         )
         first_value_ms = scene.reports[SUBSCRIBER].first_value_ms
         self.tell(f"{SUBSCRIBER} has its first value, {first_value_ms:.0f} ms after joining")
-
-    def _start(
-        self,
-        name: str,
-        *,
-        is_master: bool = False,
-        publishes: dict[str, float] | None = None,
-        subscribes: tuple[str, ...] = (),
-    ) -> None:
-        part = Part(
-            name=name,
-            group=self.group,
-            port=self.port,
-            mode=self.scene.mode,
-            is_master=is_master,
-            publishes=publishes or {},
-            subscribes=subscribes,
-        )
-        self.scene.pids[name] = self.start_node(part).pid
 
 
 def show_bus(
@@ -265,13 +234,13 @@ def show_bus(
     tallies: list[Tally] = []
     try:
         for mode in modes:
-            stage = BusStage(mode, seconds, view, check, is_forever=is_forever)
+            scene = BusScene(seconds, is_forever, mode=mode)
             try:
-                with stage:
+                with BusStage(scene, view, check) as stage:
                     stage.run()
             finally:
-                view.end(stage.scene)
-                tallies.append(stage.scene.tally())
+                view.end(scene)
+                tallies.append(scene.tally())
     except KeyboardInterrupt:
         view.print("interrupted: these are the figures so far")
     summarize(tallies, view)

@@ -1,4 +1,4 @@
-"""The state of the pipeline while it runs, and how it is drawn."""
+"""The state of the pipeline while it runs, how it is drawn, and what must be equal at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from rich.table import Table
 from rich.text import Text
 
-from .counts import Counts
 from .sensor import Report, TopicReport
 from .view import Scene, draw_events, draw_progress, figure, make_table
 
@@ -33,6 +32,59 @@ DELAYS_KEPT = 1_000
 FIXED_LINES = 18
 ALERTS_SHOWN_MAX = 6
 EVENTS_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What each station counted by itself; None if it could not be asked."""
+
+    #: By the sensors.
+    published: int
+    anomalies: int
+    too_late: int
+    #: By the bridge.
+    recorded: int | None
+    #: By Spark: rows in Parquet and distinct messages among them, rows that were too late for
+    #: their window, alerts.
+    parquet_rows: int | None
+    parquet_messages: int | None
+    dropped: int | None
+    alerts_published: int | None
+    #: By a subscriber on the bus: alerts, and the readings in all windows together.
+    alerts_seen: int
+    in_windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Two counts from different stations that must be equal."""
+
+    what: str
+    count: int | None
+    other: str
+    other_count: int | None
+
+    @property
+    def holds(self) -> bool:
+        return self.count is not None and self.count == self.other_count
+
+
+def verify(counts: Counts) -> list[Check]:
+    """Return everything that must hold when all stations have handled all readings."""
+    in_windows = None if counts.dropped is None else counts.in_windows + counts.dropped
+    published = ("published by the sensors", counts.published)
+    recorded = ("recorded by the bridge", counts.recorded)
+    parquet_rows = ("rows in Parquet", counts.parquet_rows)
+    alerts = ("alerts by Spark", counts.alerts_published)
+    return [
+        Check(*published, *recorded),
+        Check(*recorded, *parquet_rows),
+        Check(*parquet_rows, "distinct messages", counts.parquet_messages),
+        Check(*published, "in windows, or too late", in_windows),
+        Check("sent too late", counts.too_late, "dropped by the watermark", counts.dropped),
+        Check("anomalies of the sensors", counts.anomalies, *alerts),
+        Check(*alerts, "alerts seen on the bus", counts.alerts_seen),
+    ]
 
 
 class Rate:
@@ -70,10 +122,8 @@ class Alert:
     def __str__(self) -> str:
         reason = "out of limits" if self.mean is None else f"its mean is {self.mean:.1f}"
         at = time.strftime("%H:%M:%S", time.localtime(self.received_at))
-        return (
-            f"{at} {self.topic}: {self.value:.1f}, {reason} ({self.delay_s:.1f} s after the "
-            "reading)"
-        )
+        delay = f"({self.delay_s:.1f} s after the reading)"
+        return f"{at} {self.topic}: {self.value:.1f}, {reason} {delay}"
 
 
 @dataclass(slots=True)
@@ -145,7 +195,6 @@ class PipelineScene(Scene):
         return Counts(
             published=self.published,
             anomalies=sum(each.anomalies for each in self.reports.values()),
-            late_in_time=self.late_in_time,
             too_late=self.too_late,
             recorded=self.recorded,
             parquet_rows=self.raw_rows,

@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,18 @@ from rich.text import Text
 from jsonbus import Bus, Message
 from spark_bridge import wire
 
-from .counts import Check, verify
-from .pipeline_scene import QUERIES, SENSORS, TOPIC_PREFIX, Alert, PipelineScene
+from .pipeline_scene import (
+    QUERIES,
+    SENSORS,
+    TOPIC_PREFIX,
+    Alert,
+    Check,
+    PipelineScene,
+    verify,
+)  # fmt: skip
 from .processes import LOOPBACK, TTL, Child, DemoError, kill_processes
 from .script import Script
-from .sensor import Part, Report, Wish
+from .sensor import BASELINE_READINGS_MIN, LATENESS_S, WINDOW_S, Report, Wish
 from .stage import Stage
 from .view import View
 
@@ -46,10 +53,6 @@ INTRODUCTION = (
 #: Seconds to wait for the last readings and alerts; the verdict then says what is missing.
 SETTLED_S_MAX = 60.0
 
-#: Windows and lateness of the pipeline; short, so that there is something to see.
-WINDOW_S = 5.0
-LATENESS_S = 10.0
-BASELINE_READINGS_MIN = 10
 #: What a thermometer can show, and how far it is from its mean when all is well.
 LOW, HIGH = -40.0, 85.0
 TOLERANCE = 5.0
@@ -115,7 +118,7 @@ class PipelineStage(Stage[PipelineScene]):
         is_over = threading.Event()
         thread = threading.Thread(
             target=poll_bridge,
-            args=(self.scene.bridge_address, self._post_stats, is_over),
+            args=(self.scene.bridge_address, self._hear_stats, is_over),
             name="jsonbus-demo-bridge-stats",
             daemon=True,
         )
@@ -146,19 +149,8 @@ class PipelineStage(Stage[PipelineScene]):
     def _start_sensors(self) -> None:
         self._phase("starting the sensors")
         for name, value in SENSORS.items():
-            self.start_node(
-                Part(
-                    name=name,
-                    group=self.group,
-                    port=self.port,
-                    is_reliable=True,
-                    publishes={TOPIC_PREFIX + name: value},
-                    per_s=self._per_s / len(SENSORS),
-                    window_s=WINDOW_S,
-                    lateness_s=LATENESS_S,
-                    baseline_readings_min=BASELINE_READINGS_MIN,
-                )
-            )
+            topics, per_s = {TOPIC_PREFIX + name: value}, self._per_s / len(SENSORS)
+            self.start_node(name, is_reliable=True, publishes=topics, per_s=per_s)
         self.tell(f"the sensors start: {self.describe(list(SENSORS))}")
         reports = self.scene.reports
         self.wait_for(
@@ -221,20 +213,17 @@ class PipelineStage(Stage[PipelineScene]):
 
     def _hear_bridge(self, line: str) -> bool:
         found = _SERVES.search(line)
-        if found is None:
-            return False
-        address = found[1]
-        self.post(lambda: setattr(self.scene, "bridge_address", address))
-        return True
+        if found is not None:
+            self.post(lambda: setattr(self.scene, "bridge_address", found[1]))
+        return found is not None
 
     def _hear_job(self, line: str) -> bool:
-        if not line.startswith('{"state"'):
-            return False
-        report = json.loads(line)
-        self.post(lambda: self._take_job(report))
-        return True
+        is_report = line.startswith('{"state"')
+        if is_report:
+            self.post(lambda: self._take_job(json.loads(line)))
+        return is_report
 
-    def _post_stats(self, stats: dict[str, Any]) -> None:
+    def _hear_stats(self, stats: dict[str, Any]) -> None:
         self.post(lambda: self._take_stats(stats))
 
     # Reports, in the thread of the stage.
@@ -296,27 +285,18 @@ def show_pipeline(
 def summarize(scene: PipelineScene, checks: Sequence[Check], view: View) -> None:
     """Print the counts that must be equal, and the verdict."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column()
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
+    for justify in ("left", "right", "left", "left", "right"):
+        table.add_column(no_wrap=True, justify=justify)
     for check in checks:
-        style = "green" if check.holds else "bold red"
         count, other_count = (
             "unknown" if each is None else f"{each:,}" for each in (check.count, check.other_count)
         )
-        table.add_row(
-            check.what,
-            Text(count, "bold"),
-            Text("=" if check.holds else "≠", style),
-            check.other,
-            Text(other_count, style),
-        )
+        sign, style = ("=", "green") if check.holds else ("≠", "bold red")
+        other = (check.other, Text(other_count, style))
+        table.add_row(check.what, Text(count, "bold"), Text(sign, style), *other)
     view.print("", table, "")
-    view.print(
-        *conclusions(scene, checks), style="" if all(each.holds for each in checks) else "bold red"
-    )
+    is_well = all(check.holds for check in checks)
+    view.print(*conclusions(scene, checks), style="" if is_well else "bold red")
 
 
 def conclusions(scene: PipelineScene, checks: Sequence[Check]) -> list[str]:
@@ -378,22 +358,20 @@ def poll_bridge(
     """Call `take` with the bridge's figures until `is_over`. Returns when the bridge has gone."""
     host, _, port = address.rpartition(":")
     hello = {"op": "hello", "version": wire.VERSION, "client": "jsonbus demo"}
-    try:
-        with (
-            socket.create_connection((host, int(port)), STATS_TIMEOUT_S) as connection,
-            connection.makefile("rb") as replies,
-        ):
+    with (
+        suppress(OSError, EOFError),
+        socket.create_connection((host, int(port)), STATS_TIMEOUT_S) as connection,
+        connection.makefile("rb") as replies,
+    ):
 
-            def ask(request: dict[str, Any]) -> dict[str, Any]:
-                connection.sendall(wire.encode(request))
-                head = replies.read(wire.LENGTH.size)
-                if len(head) < wire.LENGTH.size:
-                    raise EOFError
-                return wire.decode(replies.read(wire.LENGTH.unpack(head)[0]))
+        def ask(request: dict[str, Any]) -> dict[str, Any]:
+            connection.sendall(wire.encode(request))
+            head = replies.read(wire.LENGTH.size)
+            if len(head) < wire.LENGTH.size:
+                raise EOFError
+            return wire.decode(replies.read(wire.LENGTH.unpack(head)[0]))
 
-            connection.sendall(wire.MAGIC)
-            ask(hello)
-            while not is_over.wait(STATS_S):
-                take(ask({"op": "stats"}))
-    except (OSError, EOFError):
-        pass
+        connection.sendall(wire.MAGIC)
+        ask(hello)
+        while not is_over.wait(STATS_S):
+            take(ask({"op": "stats"}))

@@ -26,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from jsonbus.config import ENVIRONMENT_PREFIX
@@ -74,7 +75,7 @@ class Child:
         self.name = name
         self._hear = hear
         self._complaint: deque[str] = deque(maxlen=COMPLAINT_LINES_MAX)
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             # -P and PYTHONPATH: the same modules as here, whatever the current folder is.
             [sys.executable, "-P", "-m", *arguments],
             stdin=subprocess.PIPE,
@@ -87,6 +88,8 @@ class Child:
             cwd=folder,
             start_new_session=True,
         )
+        assert process.stdin is not None and process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
         self._reader = threading.Thread(target=self._read, name=f"jsonbus-demo-{name}", daemon=True)
         self._reader.start()
 
@@ -109,19 +112,13 @@ class Child:
 
     def write_line(self, line: str) -> None:
         """Write a line to its standard input."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            pass  # it has ended, which the stage notices
+        with suppress(OSError):  # it has ended, which the stage notices
+            self._input.write(line + "\n")
+            self._input.flush()
 
     def ask_to_end(self) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except OSError:
-            pass  # it has ended already
+        with suppress(OSError):  # it has ended already
+            self._input.close()
 
     def terminate(self) -> None:
         self._process.terminate()  # does nothing to a process that has ended
@@ -132,22 +129,18 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def wait(self, timeout_s: float | None = None) -> None:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            pass
 
     def release(self) -> None:
         """Read its last words and close the pipes, after its end."""
         self.ask_to_end()
-        assert self._process.stdout is not None
         self._reader.join(SILENT_S)
         if not self._reader.is_alive():
-            self._process.stdout.close()
+            self._output.close()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._output:
             if not self._hear(line) and line.strip():
                 self._complaint.append(line.strip())
 
@@ -179,11 +172,8 @@ def find_free_port() -> int:
     start = int.from_bytes(os.urandom(2), "big")
     for step in range(len(PORTS)):
         port = PORTS[(start + step) % len(PORTS)]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.bind(("", port))  # without SO_REUSEADDR: refused if any socket has it
-            except OSError:
-                continue
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind(("", port))  # without SO_REUSEADDR: refused if any socket has it
             return port
     raise DemoError("no UDP port is free")
 

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from jsonbus import Bus, Message
-from jsonbus.config import BusSettings, Mode
+from jsonbus.config import Mode
 
 from .processes import LOOPBACK, TTL
 
@@ -46,6 +46,12 @@ SUBSCRIBER_S = 60.0
 #: A sensor that needs no subscriber waits this long to learn who is there. Otherwise its first
 #: values would be held, and the demo shows only what is sent and what is suppressed.
 SURE_S = 10.0
+
+#: As in the pipeline. A sensor publishes a spike only when the pipeline has enough readings to
+#: compare it with, however slow the machine is: so an alert is certain to follow.
+WINDOW_S = 5.0
+LATENESS_S = 10.0
+BASELINE_READINGS_MIN = 10
 
 #: Degrees around the sensor's value: a slow wave, and noise that is cut at three deviations. A
 #: spike and a broken sensor are far beyond both.
@@ -73,20 +79,8 @@ class Part:
     publishes: dict[str, float] = field(default_factory=dict)
     #: Readings per second, of each topic.
     per_s: float = 10.0
-    subscribes: tuple[str, ...] = ()
-    #: As in the pipeline. A sensor publishes a spike only when the pipeline has enough readings to
-    #: compare it with, however slow the machine is: so an alert is certain to follow.
-    window_s: float = 5.0
-    lateness_s: float = 10.0
-    baseline_readings_min: int = 10
-
-    def to_line(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_line(cls, line: str) -> Part:
-        fields = json.loads(line)
-        return cls(**{**fields, "subscribes": tuple(fields["subscribes"])})
+    #: A pattern, or nothing.
+    subscribes: str = ""
 
 
 @dataclass(slots=True)
@@ -98,7 +92,7 @@ class TopicReport:
     sent: int = 0
     #: As in jsonbus.Explanation: sent, held or suppressed, and the names of the subscribers.
     verdict: str = ""
-    wanted_by: tuple[str, ...] = ()
+    wanted_by: list[str] = field(default_factory=list)
 
     @property
     def suppressed(self) -> int:
@@ -129,28 +123,26 @@ class Report:
     def sent(self) -> int:
         return sum(each.sent for each in self.topics.values())
 
-    def to_line(self) -> str:
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_line(cls, line: str) -> Report:
         """Raises ValueError if the line is not a report."""
         try:
             fields = json.loads(line)
-            topics = {
-                topic: TopicReport(**{**each, "wanted_by": tuple(each["wanted_by"])})
-                for topic, each in fields["topics"].items()
-            }
+            topics = {topic: TopicReport(**each) for topic, each in fields["topics"].items()}
             return cls(**{**fields, "topics": topics})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no report: {line!r}") from error
+
+
+def to_line(what: Part | Report) -> str:
+    return json.dumps(asdict(what))
 
 
 class Readings:
     """The readings of one topic, and which windows have enough of them to judge by."""
 
     def __init__(self, part: Part, topic: str) -> None:
-        self._part = part
+        self._step_s = 1 / part.per_s
         self._value = part.publishes[topic]
         self._dice = random.Random(topic)
         self._by_window: Counter[int] = Counter()
@@ -158,17 +150,17 @@ class Readings:
 
     def take(self, now: float) -> Iterator[tuple[float, float]]:
         """Yield the readings that are due, as (time, value)."""
-        step_s = 1 / self._part.per_s
+        step_s = self._step_s
         if self._taken_until is None:
             # Sensors that start together do not measure together.
             self._taken_until = now - step_s * self._dice.random()
         at = max(now - CATCH_UP_S, self._taken_until)
         while at + step_s <= now:
             at += step_s
-            self._by_window[int(at // self._part.window_s)] += 1
+            self._by_window[int(at // WINDOW_S)] += 1
             yield at, self.value_at(at)
         self._taken_until = at
-        for old in [each for each in self._by_window if each < now // self._part.window_s - 20]:
+        for old in [each for each in self._by_window if each < now // WINDOW_S - 20]:
             del self._by_window[old]
 
     def value_at(self, at: float) -> float:
@@ -178,10 +170,9 @@ class Readings:
 
     def can_be_judged(self, at: float) -> bool:
         """Return True if the window that a reading is compared with has enough readings."""
-        part = self._part
         # The window that ended between lateness and lateness plus a window before.
-        window = int((at - part.lateness_s) // part.window_s) - 1
-        return self._by_window[window] >= 2 * part.baseline_readings_min
+        window = int((at - LATENESS_S) // WINDOW_S) - 1
+        return self._by_window[window] >= 2 * BASELINE_READINGS_MIN
 
 
 class DemoNode:
@@ -199,43 +190,40 @@ class DemoNode:
     def run(self, heard: Wishes) -> None:
         """Run until None is heard."""
         part = self._part
-        settings: BusSettings = {
-            "group": part.group,
-            "port": part.port,
-            "interface": LOOPBACK,
-            "ttl": TTL,
-            "name": part.name,
-            "mode": cast(Mode, part.mode),
-            "master": part.is_master,
-            "reliable": part.is_reliable,
-        }
-        with Bus(**settings) as bus:
-            for pattern in part.subscribes:
-                bus.subscribe(pattern, self._take)
+        with Bus(
+            group=part.group,
+            port=part.port,
+            interface=LOOPBACK,
+            ttl=TTL,
+            name=part.name,
+            mode=cast(Mode, part.mode),
+            master=part.is_master,
+            reliable=part.is_reliable,
+        ) as bus:
+            if part.subscribes:
+                bus.subscribe(part.subscribes, self._take)
             if part.is_reliable:
                 bus.wait_for_subscribers(next(iter(part.publishes)), timeout=SUBSCRIBER_S)
             elif part.publishes:
                 bus.wait_until_sure(timeout=SURE_S)
             report_at = 0.0
-            while True:
-                try:
-                    wish = heard.get(timeout=BURST_S)
-                except queue.Empty:
-                    pass
-                else:
-                    if wish is None:
-                        break
-                    if wish["wish"] == "stop":
-                        bus.flush()
-                        self._report.has_stopped = True
-                        report_at = 0.0
-                    else:
-                        self._wishes.append(wish)
+            wish: Wish | None = {}
+            while wish is not None:
+                if wish.get("wish") == "stop":
+                    bus.flush()
+                    self._report.has_stopped = True
+                    report_at = 0.0
+                elif wish:
+                    self._wishes.append(wish)
                 if not self._report.has_stopped:
                     self._publish_due(bus, time.time())
                 if time.monotonic() >= report_at:
                     self._write_report(bus)
                     report_at = time.monotonic() + REPORT_S
+                try:
+                    wish = heard.get(timeout=BURST_S)
+                except queue.Empty:
+                    wish = {}
             bus.flush()
             self._write_report(bus)
 
@@ -279,12 +267,12 @@ class DemoNode:
     def _write_report(self, bus: Bus) -> None:
         for topic, report in self._report.topics.items():
             explanation = bus.explain(topic)
-            report.verdict, report.wanted_by = explanation.verdict, explanation.wanted_by
+            report.verdict, report.wanted_by = explanation.verdict, list(explanation.wanted_by)
         stats = bus.stats()
         self._report.lost = stats["messages_lost"]
         self._report.unwanted = stats["messages_unwanted"]
         self._report.shares = stats["list_shares_sent"]
-        sys.stdout.write(self._report.to_line() + "\n")
+        sys.stdout.write(to_line(self._report) + "\n")
         sys.stdout.flush()
 
 
@@ -292,7 +280,7 @@ def main() -> None:
     heard: Wishes = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(heard,), daemon=True).start()
     try:
-        DemoNode(Part.from_line(sys.argv[1])).run(heard)
+        DemoNode(Part(**json.loads(sys.argv[1]))).run(heard)
     except BrokenPipeError:
         # Nobody reads the reports any more. Python would try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,12 +10,13 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
 from jsonbus import BusConfig
 
 from .processes import Child, DemoError, end_processes, find_free_port, kill_processes
-from .sensor import Part, Report
+from .sensor import Part, Report, to_line
 from .view import Scene, View
 
 #: Seconds to wait for processes to start or finish; more than a busy machine takes.
@@ -66,18 +67,20 @@ class Stage(Generic[S]):
         child = self.children[name] = Child(name, arguments, hear, **where)
         return child
 
-    def start_node(self, part: Part) -> Child:
-        """Start a node of the demo; its reports go into the scene."""
+    def start_node(self, name: str, **what: Any) -> None:
+        """Start a node of the demo; its reports go into the scene. See `Part` for what it is."""
+        part = Part(name=name, group=self.group, port=self.port, **what)
 
         def hear(line: str) -> bool:
             try:
                 report = Report.from_line(line)
             except ValueError:
                 return False
-            self.post(lambda: self.take_report(part.name, report))
+            self.post(lambda: self.take_report(name, report))
             return True
 
-        return self.start(part.name, [f"{__package__}.sensor", part.to_line()], hear)
+        child = self.start(name, [f"{__package__}.sensor", to_line(part)], hear)
+        self.scene.pids[name] = child.pid
 
     def take_report(self, name: str, report: Report) -> None:
         self.scene.reports[name] = report
@@ -135,12 +138,10 @@ class Stage(Generic[S]):
 
     def _take(self, timeout_s: float) -> None:
         """Take in everything that was posted; wait for the first."""
-        try:
+        with suppress(queue.Empty):
             self._inbox.get(timeout=timeout_s)()
             while True:
                 self._inbox.get(block=False)()
-        except queue.Empty:
-            pass
 
     def _check_children(self) -> None:
         for each in self.children.values():

@@ -40,8 +40,9 @@ class Scene:
     shown_s: float = 0.0
     #: (elapsed seconds, text) of recent events.
     events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
-    #: The last report of each node, by name.
+    #: By the name of a node: its last report, and the id of its process.
     reports: dict[str, Report] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
 
     def draw(self, height: int) -> Table:
         """Return the screen, for a terminal with `height` lines."""

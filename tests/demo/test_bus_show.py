@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import queue
 import signal
@@ -20,7 +21,7 @@ from jsonbus.demo.bus_show import (
     summarize,
 )
 from jsonbus.demo.processes import Child, DemoError, end_processes
-from jsonbus.demo.sensor import Part, Report, TopicReport
+from jsonbus.demo.sensor import Part, Report, TopicReport, to_line
 from jsonbus.demo.view import View
 from tests.helpers import find_free_port, wait_until
 
@@ -44,7 +45,7 @@ def start(part: Part) -> tuple[Child, queue.SimpleQueue[Report]]:
             return False
         return True
 
-    return Child(part.name, ["jsonbus.demo.sensor", part.to_line()], hear), reports
+    return Child(part.name, ["jsonbus.demo.sensor", to_line(part)], hear), reports
 
 
 def sensor_part(**changes: object) -> Part:
@@ -68,10 +69,10 @@ def lines_of(renderable: object, width: int) -> list[str]:
 
 
 def test_parts_and_reports_survive_their_way_as_a_line() -> None:
-    part = sensor_part(subscribes=("*/temp", "door"), is_master=True)
-    assert Part.from_line(part.to_line()) == part
+    part = sensor_part(subscribes="*/temp", is_master=True)
+    assert Part(**json.loads(to_line(part))) == part
     report = Report(
-        topics={"attic/temp": TopicReport(20.5, 7, 3, "sent", (SUBSCRIBER,))},
+        topics={"attic/temp": TopicReport(20.5, 7, 3, "sent", [SUBSCRIBER])},
         seen={"bath/temp": 22.0},
         delivered=4,
         first_value_ms=8.5,
@@ -82,7 +83,7 @@ def test_parts_and_reports_survive_their_way_as_a_line() -> None:
         unwanted=2,
         shares=3,
     )
-    assert Report.from_line(report.to_line()) == report
+    assert Report.from_line(to_line(report)) == report
 
 
 @pytest.mark.parametrize("line", ["", "Traceback (most recent call last):", "{}", "[1]", "7"])
@@ -135,7 +136,7 @@ def test_the_last_words_of_a_process_that_fails_are_kept() -> None:
 @pytest.mark.parametrize("mode", ["basic", "delayed"])
 def test_a_stage_shows_what_is_sent_and_what_is_suppressed(mode: str) -> None:
     view, shown = make_view()
-    with BusStage(mode, 1.0, view, never) as stage:
+    with BusStage(BusScene(1.0, mode=mode), view, never) as stage:
         stage.run()
         processes = list(stage.children.values())
         assert {each.name for each in processes} == set(SENSORS)
@@ -157,8 +158,8 @@ def test_a_stage_shows_what_is_sent_and_what_is_suppressed(mode: str) -> None:
 
 def test_a_stage_whose_process_fails_says_which() -> None:
     with pytest.raises(DemoError, match="bath failed: exit code -9"):
-        with BusStage("basic", 1.0, make_view()[0], never) as stage:
-            stage._start("bath")
+        with BusStage(BusScene(1.0), make_view()[0], never) as stage:
+            stage.start_node("bath")
             os.kill(stage.children["bath"].pid, signal.SIGKILL)
             stage.wait_for(lambda: False, "never")
 
