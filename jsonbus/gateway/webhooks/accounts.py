@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jsonbus.errors import BacklogFullError
@@ -28,52 +29,28 @@ class SubscriberView(NamedTuple):
     created_at: float
 
 
+@dataclass(slots=True)
 class Account:
     """One subscriber. `backlog` counts messages in the store and on their way into it."""
 
-    __slots__ = (
-        "attempts_failed",
-        "backlog",
-        "created_at",
-        "delivered",
-        "dropped",
-        "has_warned",
-        "last_error",
-        "last_error_at",
-        "name",
-        "retry_at",
-        "url",
-    )
-
-    def __init__(
-        self, name: str, url: str, created_at: float, delivered: int = 0, backlog: int = 0
-    ) -> None:
-        self.name = name
-        self.url = url
-        self.created_at = created_at
-        self.delivered = delivered
-        self.backlog = backlog
-        self.dropped = 0
-        self.attempts_failed = 0
-        self.last_error: str | None = None
-        self.last_error_at: float | None = None
-        self.retry_at: float | None = None
-        self.has_warned = False  # of dropped messages, since it last had room
+    name: str
+    url: str
+    created_at: float
+    delivered: int = 0
+    backlog: int = 0
+    dropped: int = 0
+    attempts_failed: int = 0
+    last_error: str | None = None
+    last_error_at: float | None = None
+    retry_at: float | None = None
+    has_warned: bool = False  # of dropped messages, since it last had room
 
     def view(self, patterns: tuple[str, ...]) -> SubscriberView:
-        return SubscriberView(
-            name=self.name,
-            url=self.url,
-            patterns=patterns,
-            backlog=self.backlog,
-            delivered=self.delivered,
-            dropped=self.dropped,
-            attempts_failed=self.attempts_failed,
-            last_error=self.last_error,
-            last_error_at=self.last_error_at,
-            retry_at=self.retry_at,
-            created_at=self.created_at,
-        )
+        known = {name: getattr(self, name) for name in _VIEWED}
+        return SubscriberView(patterns=patterns, **known)
+
+
+_VIEWED = [name for name in SubscriberView._fields if name != "patterns"]
 
 
 class Accounts:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jsonbus.errors import StoreError
+
 
 @dataclass(slots=True)
 class Batch:
@@ -39,7 +41,7 @@ class Settle(NamedTuple):
 
 
 class Subscribe(NamedTuple):
-    """Store a subscription and the subscriber's url. The result is a Subscription."""
+    """Store a subscription and the subscriber's url. The result is Subscribed."""
 
     name: str
     pattern: str
@@ -66,10 +68,10 @@ Command = Accept | Settle | Subscribe | Unsubscribe | ReadBody
 FREEING = (Settle, Unsubscribe, ReadBody)
 
 
-class Subscription(NamedTuple):
+class Subscribed(NamedTuple):
     subscriber: int
-    is_new: bool
-    has_moved: bool
+    is_new: bool  # the pattern, for this subscriber
+    has_moved: bool  # a known subscriber, to another url
     created_at: float  # of the subscriber
 
 
@@ -80,8 +82,11 @@ class Ended(NamedTuple):
 
 
 class Committed(NamedTuple):
-    results: list[Any]  # one per command
+    """The result of a group of commands."""
+
+    results: list[Any]  # one per command; a StoreError for a command that was not executed
     batches: list[Batch]  # cut by this commit
+    error: StoreError | None = None  # the transaction failed, with or without a remedy
 
 
 class StoredSubscriber(NamedTuple):

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jsonbus.errors import ClosedError, StoreError
-from jsonbus.gateway.webhooks.commands import FREEING, Accept, Batch, Command, Contents
+from jsonbus.gateway.webhooks.commands import FREEING, Accept, Command, Committed, Contents
 from jsonbus.gateway.webhooks.store import WebhookStore
 
 log = logging.getLogger("jsonbus.gateway.store")
@@ -38,15 +38,7 @@ class Task(NamedTuple):
     future: asyncio.Future[Any]
 
 
-class Outcome(NamedTuple):
-    """The result of a group: a result or a StoreError per task, and the batches cut."""
-
-    results: list[Any]
-    batches: list[Batch]
-    error: StoreError | None  # the transaction failed, with or without a remedy
-
-
-OnCommit = Callable[[list[Task], Outcome], None]
+OnCommit = Callable[[list[Task], Committed], None]
 
 
 class CommitThread:
@@ -117,9 +109,8 @@ class CommitThread:
         except RuntimeError:
             log.debug("= the event loop ended before its store was closed", exc_info=True)
         finally:
-            self._store.close()
             try:
-                self._call(_resolve, self._closed, None)
+                self._call(resolve, self._closed, None)
             except RuntimeError:
                 pass  # the loop is gone, and nobody waits
 
@@ -127,11 +118,14 @@ class CommitThread:
         try:
             contents = self._store.open()
         except Exception as error:
-            self._call(_resolve, self._opened, _to_store_error(error))
+            self._call(resolve, self._opened, _to_store_error(error))
             return
-        self._call(_resolve, self._opened, contents)
-        while group := self._take():
-            self._call(self._on_commit, group, self._commit(group))
+        try:
+            self._call(resolve, self._opened, contents)
+            while group := self._take():
+                self._call(self._on_commit, group, self._commit(group))
+        finally:
+            self._store.close()
 
     def _take(self) -> list[Task]:
         """Wait for commands and take a group of them; empty once the store is closing."""
@@ -152,33 +146,33 @@ class CommitThread:
                     break
         return group
 
-    def _commit(self, group: list[Task]) -> Outcome:
+    def _commit(self, group: list[Task]) -> Committed:
         try:
-            return Outcome(*self._store.commit([task.command for task in group]), None)
+            return self._store.commit([task.command for task in group])
         except Exception as error:
             failure = _to_store_error(error)
         # Commands that free room must not fail because the others do.
         freeing = [task.command for task in group if isinstance(task.command, FREEING)]
-        if not freeing or len(freeing) == len(group):
-            return Outcome([failure] * len(group), [], failure)
-        try:
-            results, batches = self._store.commit(freeing)
-        except Exception as error:
-            failure = _to_store_error(error)
-            return Outcome([failure] * len(group), [], failure)
-        done = iter(results)
-        return Outcome(
-            [next(done) if isinstance(task.command, FREEING) else failure for task in group],
-            batches,
-            failure,
-        )
+        if freeing and len(freeing) < len(group):
+            try:
+                freed = self._store.commit(freeing)
+            except Exception as error:
+                failure = _to_store_error(error)
+            else:
+                done = iter(freed.results)
+                results = [
+                    next(done) if isinstance(task.command, FREEING) else failure for task in group
+                ]
+                return Committed(results, freed.batches, failure)
+        return Committed([failure] * len(group), [], failure)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+def resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Give a future its result, or its exception if the result is one."""
     if future.done():  # the caller was cancelled
         return
     if isinstance(result, Exception):

@@ -18,7 +18,8 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,8 @@ RESERVE_BYTES = 8 << 20
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_MISSING = object()
 
 
 class Database:
@@ -87,8 +90,9 @@ class Database:
             marks = ",".join("?" * len(part))
             self._connection.execute(f"DELETE FROM messages WHERE number IN ({marks})", part)
 
-    def begin(self, *, needs_room: bool) -> None:
-        """Begin a transaction.
+    @contextmanager
+    def transaction(self, *, needs_room: bool) -> Iterator[None]:
+        """Run a transaction, which is on disk when this ends, or is rolled back by an exception.
 
         With `needs_room`: raise OSError if there is no room for the reserve, and StoreError if the
         file was deleted or replaced, since everything stored would be gone at the next start.
@@ -98,15 +102,13 @@ class Database:
                 self._files.check()
             self._reserve.take()
         self._connection.execute("BEGIN IMMEDIATE")
-
-    def commit(self) -> None:
-        """Commit. The transaction is on disk when this returns."""
-        self._connection.execute("COMMIT")
-
-    def roll_back(self) -> None:
-        """Roll the transaction back, unless SQLite already did."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:  # SQLite may have rolled it back already
+                self._connection.execute("ROLLBACK")
+            raise
 
     def has_made_room(self, error: Exception) -> bool:
         """Free the reserve if the disk was full; return whether the transaction may succeed now."""
@@ -138,22 +140,17 @@ class UndoLog:
     __slots__ = ("_steps",)
 
     def __init__(self) -> None:
-        self._steps: list[Callable[[], object]] = []
+        #: Mapping, key, and the value before the change.
+        self._steps: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def set(self, mapping: dict[K, V], key: K, value: V) -> None:
         """Add or change an entry."""
-        if key in mapping:
-            old = mapping[key]
-            self._steps.append(lambda: mapping.__setitem__(key, old))
-        else:
-            self._steps.append(lambda: mapping.pop(key))
+        self._steps.append((mapping, key, mapping.get(key, _MISSING)))
         mapping[key] = value
 
     def forget(self, mapping: dict[K, V], key: K) -> None:
         """Remove an entry, if it is there."""
-        if key in mapping:
-            old = mapping.pop(key)
-            self._steps.append(lambda: mapping.__setitem__(key, old))
+        self._steps.append((mapping, key, mapping.pop(key, _MISSING)))
 
     def keep(self) -> None:
         """Forget the old entries: the transaction is on disk."""
@@ -161,8 +158,12 @@ class UndoLog:
 
     def undo(self) -> None:
         """Restore the old entries, the last change first: the transaction failed."""
-        while self._steps:
-            self._steps.pop()()
+        for mapping, key, value in reversed(self._steps):
+            if value is _MISSING:
+                mapping.pop(key, None)
+            else:
+                mapping[key] = value
+        self._steps.clear()
 
 
 class Reserve:

@@ -31,7 +31,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
 from urllib.parse import quote
 
 import jsonbus
@@ -40,7 +39,7 @@ from jsonbus.errors import ClosedError, StoreError
 from .backoff import retry_delay_s
 from .bodies import Bodies
 from .ledger import Batch, WebhookLedger
-from .post import NO_TLS, ConnectionCounts, Header, NotDeliveredError, PostConnection
+from .post import NO_TLS, Failure, Header, NotDeliveredError, PostConnection
 from .targets import Address, Targets, parse_url
 
 logger = logging.getLogger("jsonbus.gateway.webhooks.webhooks")
@@ -54,15 +53,13 @@ READ_AGAIN_S = 1.0
 CANCEL_S = 5.0
 
 
-@dataclass(slots=True)
-class Counts:
-    """Counts of all deliveries of a gateway."""
-
-    batches_delivered: int = 0
-    messages_delivered: int = 0
-    attempts: int = 0
-    attempts_failed: int = 0
-    connections: ConnectionCounts = field(default_factory=ConnectionCounts)
+COUNTED = (
+    "batches_delivered",
+    "messages_delivered",
+    "attempts",
+    "attempts_failed",
+    "connections_opened",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +75,11 @@ class DeliveryContext:
     random: Random
     timeout_s: float
     retry_s_max: float
-    counts: Counts = field(default_factory=Counts)
+    #: Since the start.
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
-
-class _Failure(NamedTuple):
-    """What is kept of an attempt's error: the error itself would keep the body in memory."""
-
-    reason: str
-    retry_after_s: float | None = None
-    is_stale: bool = False
+    def count(self, name: str, number: int = 1) -> None:
+        self.counts[name] += number
 
 
 class Delivery:
@@ -112,7 +105,7 @@ class Delivery:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a connection; the receiver may just have closed it."""
+        """True if it has a connection; the receiver may just have closed it."""
         return self._connection is not None
 
     def give(self, batch: Batch) -> None:
@@ -167,8 +160,8 @@ class Delivery:
                     self._context.bodies.drop(batch)
                 self._batch = None  # before settling, during which the next one is given
                 await self._context.ledger.settle(batch)
-                self._context.counts.batches_delivered += 1
-                self._context.counts.messages_delivered += batch.count
+                self._context.count("batches_delivered")
+                self._context.count("messages_delivered", batch.count)
         except ClosedError:
             pass  # the ledger is closed: the batch is delivered again after the next start
         except Exception:  # a bug
@@ -219,21 +212,21 @@ class Delivery:
                 failures = 0
         return False
 
-    async def _attempt(self, url: str, batch: Batch, number: int) -> _Failure | None:
+    async def _attempt(self, url: str, batch: Batch, number: int) -> Failure | None:
         """Post once, from the look-up to the end of the answer; return None if it was taken."""
         context = self._context
-        context.counts.attempts += 1
+        context.count("attempts")
         try:
             async with asyncio.timeout(context.timeout_s) as self._deadline:
                 await self._post(url, batch, number)
             return None
         except NotDeliveredError as error:
-            failure = _Failure(error.reason, error.retry_after_s, error.is_stale)
+            failure = error.failure  # not the error itself, which would keep the body in memory
         except TimeoutError:
-            failure = _Failure(f"no answer within {context.timeout_s:g} s")
+            failure = Failure(f"no answer within {context.timeout_s:g} s")
         except Exception:  # a bug must not block the batch for ever
             logger.exception("an attempt to deliver to %r failed", self._name)
-            failure = _Failure("the gateway failed: see its log")
+            failure = Failure("the gateway failed: see its log")
         finally:
             self._deadline = None
         # The connection may be in any state: begin the next attempt with a new one.
@@ -273,7 +266,9 @@ class Delivery:
             await self.disconnect()
         if self._connection is None:
             tls = self._context.tls() if address.scheme == "https" else NO_TLS
-            self._connection = PostConnection(address, tls, self._context.counts.connections)
+            self._connection = PostConnection(
+                address, tls, lambda: self._context.count("connections_opened")
+            )
         return self._connection
 
     async def _pause(self, delay_s: float) -> None:
@@ -293,7 +288,7 @@ class Delivery:
         self._context.ledger.note_attempt(self.subscriber, None, None)
 
     def _note_failure(self, url: str, reason: str, attempts: int, delay_s: float) -> None:
-        self._context.counts.attempts_failed += 1
+        self._context.count("attempts_failed")
         self._context.ledger.note_attempt(self.subscriber, reason, time.time() + delay_s)
         now = asyncio.get_running_loop().time()
         level = logging.DEBUG

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jsonbus import SubscriptionStore, check_pattern
 from jsonbus.errors import BacklogFullError, ClosedError, LocalError, StoreError
@@ -23,14 +23,16 @@ from jsonbus.gateway.webhooks.commands import (
     FREEING,
     Accept,
     Batch,
+    Command,
+    Committed,
     Ended,
     ReadBody,
     Settle,
     Subscribe,
-    Subscription,
+    Subscribed,
     Unsubscribe,
 )
-from jsonbus.gateway.webhooks.commits import CommitThread, Outcome, Task
+from jsonbus.gateway.webhooks.commits import CommitThread, Task, resolve
 from jsonbus.gateway.webhooks.store import WebhookStore
 
 __all__ = ["Batch", "Subscribed", "SubscriberView", "WebhookLedger"]
@@ -39,13 +41,6 @@ log = logging.getLogger("jsonbus.gateway.store")
 
 #: The pause before a delivered batch is settled again after the disk refused.
 SETTLE_AGAIN_S = 1.0
-
-
-class Subscribed(NamedTuple):
-    """What a call of `subscribe` changed."""
-
-    is_new: bool  # the pattern, for this subscriber
-    has_moved: bool  # a known subscriber, to another url
 
 
 class WebhookLedger:
@@ -74,9 +69,8 @@ class WebhookLedger:
         self._wanted: SubscriptionStore[int] = SubscriptionStore()
         self._accounts = Accounts(backlog_max, total_backlog_max)
         self._commits = CommitThread(WebhookStore(path), self._on_commit)
-        self._on_batch: Callable[[Batch], None] = _ignore
+        self._on_batch: Callable[[Batch], None] = lambda batch: None
         self._is_open = False
-        self._closing = asyncio.Event()
         self._error: StoreError | None = None  # of the last commit
         self._counts = {"accepted": 0, "delivered": 0, "commits": 0, "commits_failed": 0}
 
@@ -102,11 +96,10 @@ class WebhookLedger:
     async def close(self) -> None:
         """Commit what was accepted and close the store; a later `settle` raises ClosedError."""
         self._is_open = False
-        self._closing.set()
         await self._commits.close()
 
     def wants(self, topic: str) -> bool:
-        """Whether any webhook wants a topic."""
+        """Return whether any webhook wants a topic."""
         return bool(self._wanted.subscribers_of(topic))
 
     def patterns(self) -> list[str]:
@@ -124,11 +117,12 @@ class WebhookLedger:
         pattern = check_pattern(pattern)
         _check_text("the subscriber's name", name)
         _check_text("the url", url)
-        if pattern not in self._patterns_of(self._accounts.find(name)):
+        known = self._accounts.find(name)
+        if known is None or pattern not in self._wanted.patterns_of(known):
             self._check_room_to_subscribe()
         self._subscribing += 1
-        change: Subscription = await self._commits.submit(Subscribe(name, pattern, url))
-        return Subscribed(change.is_new, change.has_moved)
+        subscribed: Subscribed = await self._commits.submit(Subscribe(name, pattern, url))
+        return subscribed
 
     async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]:
         """End one subscription, or all; return the patterns that ended.
@@ -187,10 +181,7 @@ class WebhookLedger:
                 return
             except StoreError:
                 log.debug("! %s is delivered and not settled, trying again", batch.delivery_id)
-            try:
-                await asyncio.wait_for(self._closing.wait(), SETTLE_AGAIN_S)
-            except TimeoutError:
-                pass
+            await asyncio.sleep(SETTLE_AGAIN_S)
 
     async def body_of(self, batch: Batch) -> bytes | None:
         """Read the body of a batch again; None if it is no longer in flight.
@@ -231,49 +222,42 @@ class WebhookLedger:
 
     # ---- After a commit, in the loop
 
-    def _on_commit(self, tasks: list[Task], outcome: Outcome) -> None:
+    def _on_commit(self, tasks: list[Task], done: Committed) -> None:
         is_storing = not all(isinstance(task.command, FREEING) for task in tasks)
-        self._note_state(outcome.error, is_storing=is_storing)
-        for (command, future), result in zip(tasks, outcome.results, strict=True):
-            error = result if isinstance(result, StoreError) else None
-            if isinstance(command, Accept):
-                if error is None:
-                    self._counts["accepted"] += result
-                else:
-                    for _, _, subscribers in command.messages:
-                        self._accounts.give_back(subscribers, is_dropped=command.is_from_bus)
-            else:
-                if isinstance(command, Subscribe):
-                    self._subscribing -= 1
-                if error is None and not isinstance(command, ReadBody):
-                    self._apply(command, result)
-            if future.done():  # the caller was cancelled
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-        self._announce(outcome.batches)
+        self._note_state(done.error, is_storing=is_storing)
+        for (command, future), result in zip(tasks, done.results, strict=True):
+            if isinstance(command, Subscribe):
+                self._subscribing -= 1
+            if not isinstance(result, StoreError):
+                self._apply(command, result)
+            elif isinstance(command, Accept):
+                for _, _, subscribers in command.messages:
+                    self._accounts.give_back(subscribers, is_dropped=command.is_from_bus)
+            resolve(future, result)
+        self._announce(done.batches)
 
-    def _apply(self, command: Settle | Subscribe | Unsubscribe, result: Any) -> None:
+    def _apply(self, command: Command, result: Any) -> None:
         """Repeat in memory what is now on disk."""
-        if isinstance(command, Settle):
-            self._counts["delivered"] += result
-            self._accounts.note_delivered(command.subscriber, result)
-        elif isinstance(command, Subscribe):
-            self._apply_subscribe(command, result)
-        else:
-            self._apply_unsubscribe(result)
+        match command:
+            case Accept():
+                self._counts["accepted"] += result
+            case Settle():
+                self._counts["delivered"] += result
+                self._accounts.note_delivered(command.subscriber, result)
+            case Subscribe():
+                self._apply_subscribe(command, result)
+            case Unsubscribe():
+                self._apply_unsubscribe(result)
 
-    def _apply_subscribe(self, command: Subscribe, change: Subscription) -> None:
-        account = self._accounts.get(change.subscriber)
+    def _apply_subscribe(self, command: Subscribe, done: Subscribed) -> None:
+        account = self._accounts.get(done.subscriber)
         if account is None:
-            account = Account(command.name, command.url, change.created_at)
-            self._accounts.add(change.subscriber, account)
+            account = Account(command.name, command.url, done.created_at)
+            self._accounts.add(done.subscriber, account)
         account.url = command.url
-        if change.is_new:
+        if done.is_new:
             self._subscriptions += 1
-            self._wanted.subscribe(command.pattern, change.subscriber)
+            self._wanted.subscribe(command.pattern, done.subscriber)
 
     def _apply_unsubscribe(self, ended: Ended) -> None:
         self._subscriptions -= len(ended.patterns)
@@ -310,9 +294,6 @@ class WebhookLedger:
         if not self._is_open:
             raise ClosedError("the store of the webhooks is not open")
 
-    def _patterns_of(self, subscriber: int | None) -> tuple[str, ...]:
-        return () if subscriber is None else self._wanted.patterns_of(subscriber)
-
     def _check_room_to_subscribe(self) -> None:
         if self._subscriptions + self._subscribing >= self._subscriptions_max:
             raise BacklogFullError(
@@ -328,7 +309,3 @@ def _check_text(what: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise LocalError(f"{what} {text!r} is not valid Unicode: {error.reason}") from None
-
-
-def _ignore(_batch: Batch) -> None:
-    pass

@@ -15,9 +15,8 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import httpcore
 import httpx
@@ -41,40 +40,42 @@ _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutExce
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
+class Failure(NamedTuple):
+    """How an attempt failed. `reason` may be shown and logged: it has no part of url or body."""
+
+    reason: str
+    retry_after_s: float | None = None
+    #: The receiver closed an idle connection, as it may at any time: not a failure.
+    is_stale: bool = False
+
+
 class NotDeliveredError(Exception):
-    """An attempt failed. `reason` may be shown and logged: it has no part of the url or a body."""
+    """An attempt failed."""
 
     def __init__(
-        self, reason: str, *, retry_after_s: float | None = None, is_stale: bool = False
+        self, reason: str, retry_after_s: float | None = None, is_stale: bool = False
     ) -> None:
         super().__init__(reason)
-        self.reason = reason
-        self.retry_after_s = retry_after_s
-        #: The receiver closed an idle connection, as it may at any time: not a failure.
-        self.is_stale = is_stale
-
-
-@dataclass(slots=True)
-class ConnectionCounts:
-    """Counts of all connections of a gateway."""
-
-    opened: int = 0
+        self.failure = Failure(reason, retry_after_s, is_stale)
 
 
 class PostConnection:
     """Posts to one host and port, one request at a time; opens the connection when needed."""
 
-    def __init__(self, address: Address, tls: ssl.SSLContext, counts: ConnectionCounts) -> None:
+    def __init__(
+        self, address: Address, tls: ssl.SSLContext, on_open: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_open` is called whenever a connection was opened."""
         self._peer = _peer(address)
         self._tls = tls
-        self._counts = counts
+        self._on_open = on_open
         self._opened = 0
         self._connection: httpcore.AsyncHTTPConnection | None = None
         self._good: IpAddress | None = None
         self._url: tuple[Address, IpAddress, httpcore.URL] | None = None
 
     def is_for(self, address: Address) -> bool:
-        """Whether it may be used for this address: not for another name on the same machine."""
+        """Return whether it may be used for this address: not for another name on this machine."""
         return _peer(address) == self._peer
 
     async def post(
@@ -98,7 +99,7 @@ class PostConnection:
                     raise NotDeliveredError(_describe(error)) from error
             except _FAILURES as error:
                 is_stale = self._opened == opened_before and self._opened > 0
-                raise NotDeliveredError(_describe(error), is_stale=is_stale) from error
+                raise NotDeliveredError(_describe(error), None, is_stale) from error
             else:
                 self._good = ip
                 return
@@ -129,18 +130,11 @@ class PostConnection:
                 extensions["sni_hostname"] = address.host  # and what the certificate must name
             if connect_s is not None:
                 extensions["timeout"] = {"connect": connect_s}
-        request = httpcore.Request(
-            "POST",
-            url,
-            headers=[
-                (b"Host", address.authority.encode("ascii")),
-                (b"Content-Length", b"%d" % len(body)),
-                *headers,
-            ],
-            content=body,
-            extensions=extensions,
+        host = (b"Host", address.authority.encode("ascii"))
+        all_headers = [host, (b"Content-Length", b"%d" % len(body)), *headers]
+        response = await connection.handle_async_request(
+            httpcore.Request("POST", url, headers=all_headers, content=body, extensions=extensions)
         )
-        response = await connection.handle_async_request(request)
         try:
             await _read(response)
         except _FAILURES as error:
@@ -148,29 +142,23 @@ class PostConnection:
         finally:
             await response.aclose()
         if response.status != 200:
-            raise NotDeliveredError(
-                f"the answer was {response.status}, not 200",
-                retry_after_s=_retry_after_s(response),
-            )
+            reason = f"the answer was {response.status}, not 200"
+            raise NotDeliveredError(reason, _retry_after_s(response))
 
     def _make_url(self, ip: IpAddress, address: Address) -> httpcore.URL:
         """Return the url with the address in place of the name; cached while both stay the same."""
         known = self._url
         if known is not None and known[0] is address and known[1] is ip:
             return known[2]
-        url = httpcore.URL(
-            scheme=address.scheme,
-            host=str(ip),
-            port=address.port,
-            target=address.request_target,
-        )
+        scheme, target = address.scheme, address.request_target
+        url = httpcore.URL(scheme=scheme, host=str(ip), port=address.port, target=target)
         self._url = address, ip, url
         return url
 
     async def _trace(self, event: str, _: object) -> None:
         if event == "connection.connect_tcp.complete":
             self._opened += 1
-            self._counts.opened += 1
+            self._on_open()
 
 
 def make_tls_context() -> ssl.SSLContext:
@@ -185,7 +173,7 @@ def _peer(address: Address) -> tuple[str, str, int]:
 
 
 def _is_usable(connection: httpcore.AsyncHTTPConnection, url: httpcore.URL) -> bool:
-    """Whether it goes to that address, is between two requests, and is still open."""
+    """Return whether it goes to that address, is between two requests, and is still open."""
     return (
         connection.can_handle_request(url.origin)
         and connection.is_idle()

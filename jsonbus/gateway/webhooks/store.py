@@ -38,7 +38,7 @@ from jsonbus.gateway.webhooks.commands import (
     Settle,
     StoredSubscriber,
     Subscribe,
-    Subscription,
+    Subscribed,
 )
 from jsonbus.gateway.webhooks.database import Database, UndoLog
 from jsonbus.gateway.webhooks.schema import STEPS
@@ -75,7 +75,6 @@ class WebhookStore:
     def __init__(self, folder: Path | None, *, steps: Sequence[Sequence[str]] = STEPS) -> None:
         self._folder = folder
         self._steps = steps
-        self._opened: Database | None = None
         self._identity = ""
         self._names: dict[int, str] = {}
         self._in_flight: dict[int, tuple[int, ...]] = {}
@@ -91,22 +90,19 @@ class WebhookStore:
 
     def open(self) -> Contents:
         """Lock the folder, open or make the file, and return its contents. Raises StoreError."""
-        self._opened = Database(self._folder, self._steps)
+        self._database = Database(self._folder, self._steps)
+        self._execute = self._database.execute
         try:
             return self._load()
-        except sqlite3.Error as error:
-            failure = self._database.explain(error)
+        except BaseException as error:
             self.close()
-            raise failure from error
-        except BaseException:
-            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._database.explain(error) from error
             raise
 
     def close(self) -> None:
-        """Close the file and release the folder. Idempotent."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        """Close the file and release the folder; it must have been opened. Idempotent."""
+        self._database.close()
 
     def commit(self, commands: Sequence[Command]) -> Committed:
         """Execute commands in order, in one transaction that is on disk when this returns.
@@ -131,37 +127,32 @@ class WebhookStore:
 
     def _commit(self, commands: Sequence[Command], *, needs_room: bool = False) -> Committed:
         try:
-            self._database.begin(needs_room=needs_room)
-            self._now = time.time()
-            self._bodies_bytes = 0
-            results = [self._do(command) for command in commands]
-            self._write_messages()
-            batches = [batch for each in self._touched if (batch := self._cut(each)) is not None]
-            self._database.commit()
+            with self._database.transaction(needs_room=needs_room):
+                self._now = time.time()
+                self._bodies_bytes = 0
+                results = [self._do(command) for command in commands]
+                self._write_messages()
+                batches = [each for each in map(self._cut, self._touched) if each is not None]
         except BaseException:
-            self._roll_back()
+            self._undo.undo()
+            self._new_messages.clear()
+            self._new_deliveries.clear()
             raise
-        self._undo.keep()
-        self._touched.clear()
+        finally:
+            self._undo.keep()
+            self._touched.clear()
         return Committed(results, batches)
 
     def _do(self, command: Command) -> Any:
         if isinstance(command, Accept):
             return self._accept(command.messages)
         if isinstance(command, Settle):
-            return self._settle(command.subscriber, command.last)
+            return self._settle(*command)
         if isinstance(command, Subscribe):
-            return self._subscribe(command.name, command.pattern, command.url)
+            return self._subscribe(*command)
         if isinstance(command, ReadBody):
-            return self._read_body(command.subscriber, command.last)
-        return self._unsubscribe(command.name, command.pattern)
-
-    def _roll_back(self) -> None:
-        self._undo.undo()
-        self._new_messages.clear()
-        self._new_deliveries.clear()
-        self._touched.clear()
-        self._database.roll_back()
+            return self._read_body(*command)
+        return self._unsubscribe(*command)
 
     def _accept(self, messages: Iterable[tuple[str, bytes, Sequence[int]]]) -> int:
         in_flight = self._in_flight
@@ -188,8 +179,8 @@ class WebhookStore:
         insert("deliveries (subscriber, number)", 2, self._new_deliveries)
 
     def _settle(self, subscriber: int, last: int) -> int:
-        numbers = self._in_flight.get(subscriber)
-        if not numbers or numbers[-1] != last:
+        numbers = self._numbers_of(subscriber, last)
+        if not numbers:
             return 0
         self._execute(
             "DELETE FROM deliveries WHERE subscriber = ? AND number <= ?", (subscriber, last)
@@ -255,13 +246,12 @@ class WebhookStore:
         return b'{"message":[%b],"topic":[%b]}' % (payloads, b",".join(topics))
 
     def _read_body(self, subscriber: int, last: int) -> bytes | None:
-        numbers = self._in_flight.get(subscriber)
-        if not numbers or numbers[-1] != last:
+        if not self._numbers_of(subscriber, last):
             return None
         _, topics_hex, _ = self._execute(_LIST, (subscriber, last, -1)).fetchone()
         return self._make_body(subscriber, last, _read_topics(topics_hex))
 
-    def _subscribe(self, name: str, pattern: str, url: str) -> Subscription:
+    def _subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         row = self._execute(
             "SELECT id, url, created_at FROM subscribers WHERE name = ?", (name,)
         ).fetchone()
@@ -284,7 +274,7 @@ class WebhookStore:
             "INSERT OR IGNORE INTO subscriptions (subscriber, pattern) VALUES (?, ?)",
             (subscriber, pattern),
         ).rowcount
-        return Subscription(subscriber, bool(is_new), has_moved, created_at)
+        return Subscribed(subscriber, bool(is_new), has_moved, created_at)
 
     def _unsubscribe(self, name: str, pattern: str | None) -> Ended:
         row = self._execute("SELECT id FROM subscribers WHERE name = ?", (name,)).fetchone()
@@ -321,14 +311,9 @@ class WebhookStore:
         (self._identity,) = self._execute("SELECT id FROM identity").fetchone()
         row = self._execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
         self._last_number = row[0] if row else 0
-        self._left = dict(
-            self._execute(
-                "SELECT number, count(*) FROM deliveries GROUP BY number HAVING count(*) > 1"
-            )
-        )
-        backlogs = dict(
-            self._execute("SELECT subscriber, count(*) FROM deliveries GROUP BY subscriber")
-        )
+        counts = "SELECT {0}, count(*) FROM deliveries GROUP BY {0}"
+        self._left = dict(self._execute(counts.format("number") + " HAVING count(*) > 1"))
+        backlogs = dict(self._execute(counts.format("subscriber")))
         subscribers = []
         batches = []
         rows = self._execute(
@@ -354,19 +339,16 @@ class WebhookStore:
 
     # ---- Helpers
 
+    def _numbers_of(self, subscriber: int, last: int) -> tuple[int, ...]:
+        """Return the numbers of the batch that ends with `last`, empty if it is not in flight."""
+        numbers = self._in_flight.get(subscriber, ())
+        return numbers if numbers[-1:] == (last,) else ()
+
     def _patterns_of(self, subscriber: int) -> tuple[str, ...]:
         rows = self._execute(
             "SELECT pattern FROM subscriptions WHERE subscriber = ? ORDER BY id", (subscriber,)
         )
         return tuple(pattern for (pattern,) in rows)
-
-    @property
-    def _database(self) -> Database:
-        assert self._opened is not None, "the store is not open"
-        return self._opened
-
-    def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        return self._database.execute(statement, parameters)
 
 
 #: The first message and topic have no comma before them.

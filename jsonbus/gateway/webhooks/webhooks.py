@@ -125,9 +125,8 @@ class Webhooks:
         if delivery is None or delivery.subscriber != batch.subscriber:
             if delivery is not None:  # gone, and subscribed again under the same name
                 self._begin_change(delivery.stop())
-            delivery = self._deliveries[batch.name] = Delivery(
-                batch.subscriber, batch.name, self._context
-            )
+            delivery = Delivery(batch.subscriber, batch.name, self._context)
+            self._deliveries[batch.name] = delivery
         delivery.give(batch)
 
     def take(self, messages: list[jsonbus.Message]) -> Awaitable[None] | None:
@@ -193,14 +192,9 @@ class Webhooks:
 
     def stats(self) -> dict[str, int]:
         """Return gauges, and counts since the start."""
-        counts = self._context.counts
         deliveries = self._deliveries.values()
         return {
-            "batches_delivered": counts.batches_delivered,
-            "messages_delivered": counts.messages_delivered,
-            "attempts": counts.attempts,
-            "attempts_failed": counts.attempts_failed,
-            "connections_opened": counts.connections.opened,
+            **self._context.counts,
             "connections_kept": sum(delivery.is_open for delivery in deliveries),
             "delivering": sum(delivery.idle_at is None for delivery in deliveries),
             "messages_unwritable": self._unwritable,

@@ -12,7 +12,7 @@ import pytest
 from jsonbus.errors import ClosedError, StoreError
 from jsonbus.gateway.webhooks import commits as webhook_commits
 from jsonbus.gateway.webhooks.commands import Accept, Command, Committed, Subscribe, Unsubscribe
-from jsonbus.gateway.webhooks.commits import CommitThread, Outcome, Task
+from jsonbus.gateway.webhooks.commits import CommitThread, Task
 from jsonbus.gateway.webhooks.store import WebhookStore
 from tests.gateway.webhooks.ledgers import URL, wait_for
 
@@ -31,7 +31,7 @@ class HeldStore(WebhookStore):
         return super().commit(commands)
 
 
-def resolve(tasks: list[Task], outcome: Outcome) -> None:
+def resolve(tasks: list[Task], outcome: Committed) -> None:
     for task, result in zip(tasks, outcome.results, strict=True):
         if isinstance(result, StoreError):
             task.future.set_exception(result)

@@ -13,7 +13,6 @@ import pytest
 
 from jsonbus.gateway.webhooks.post import (
     NO_TLS,
-    ConnectionCounts,
     NotDeliveredError,
     PostConnection,
     make_tls_context,
@@ -65,7 +64,7 @@ def make_targets() -> Targets:
 
 async def post(url: str, tls: ssl.SSLContext) -> None:
     address = await make_targets().resolve(url)
-    connection = PostConnection(address, tls, ConnectionCounts())
+    connection = PostConnection(address, tls)
     try:
         async with asyncio.timeout(60):
             await connection.post(address, [], b"{}", 60.0)
@@ -167,7 +166,7 @@ def test_a_subscriber_that_moves_to_another_name_on_the_same_port_gets_a_new_con
 
 def test_a_connection_is_for_one_scheme_host_and_port() -> None:
     address = Address("https", "a.example", 443, "/x")
-    connection = PostConnection(address, NO_TLS, ConnectionCounts())
+    connection = PostConnection(address, NO_TLS)
     assert connection.is_for(Address("https", "a.example", 443, "/y"))
     assert not connection.is_for(Address("https", "b.example", 443, "/x"))
     assert not connection.is_for(Address("http", "a.example", 443, "/x"))
