@@ -6,7 +6,7 @@ the messages: no look for repeats, gaps or restarts, no frame. Everything else i
 and the frame returned for `Receiver`. tests/core/receiver/test_equivalence.py holds the two ways
 to one result.
 
-A large message for which no subscription asks is recognised before its payload is parsed: by its
+A large message for which no subscription asks is recognized before its payload is parsed: by its
 topic, which stands first; from the second one of a node on, by its first and last bytes alone.
 
 `deliver` takes messages to inboxes, whichever way they came. Its loop is the only code that runs

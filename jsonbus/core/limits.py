@@ -117,7 +117,7 @@ PLAIN_BYTES_MAX = 16_384
 
 # --- Receiving -----------------------------------------------------------------------------------
 
-#: Counters remembered per node to recognise repeats.
+#: Counters remembered per node to recognize repeats.
 DUPLICATE_WINDOW = 1024
 
 #: A counter this far ahead is believed only when a second datagram confirms it: otherwise a single
@@ -174,7 +174,7 @@ DIFFERENCE_GRACE_S = 0.1
 #: Differences that wait for this check; resolving a few resolves the rest as well.
 DIFFERENCES_PENDING_MAX = 16
 
-#: Earlier digests of this node that it recognises in datagrams of others: enough for a burst of
+#: Earlier digests of this node that it recognizes in datagrams of others: enough for a burst of
 #: changes, and for as long as a datagram may be under way on any LAN.
 DIGESTS_REMEMBERED = 32
 DIGESTS_REMEMBERED_S = 2.0
@@ -206,7 +206,7 @@ FRAGMENT_AGE_S = 10.0
 FRAGMENTS_OPEN_MAX = 64
 FRAGMENTS_SENDERS_MAX = 4096
 
-#: Complete messages per sender whose repeated slices are recognised.
+#: Complete messages per sender whose repeated slices are recognized.
 FRAGMENTS_DONE_MAX = 256
 
 #: Memory that a slice takes in addition to its text: two objects and a place in a dict.
@@ -364,7 +364,7 @@ GIVE_REPEAT_S = 0.3
 RETAINED_TOPICS_MAX = 100_000
 RETAINED_BYTES_MAX = 64 << 20
 
-#: Retained deliveries that are recognised when they are repeated.
+#: Retained deliveries that are recognized when they are repeated.
 RETAINED_SEEN_MAX = 100_000
 
 #: The most nodes that one datagram delivers retained values to; the rest get another datagram.

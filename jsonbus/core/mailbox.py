@@ -59,11 +59,6 @@ class Mailbox(Generic[M]):
         """The number of messages that fit without loss."""
         return 0 if self._lost else self.maxsize - len(self._messages)
 
-    @property
-    def has_overflowed(self) -> bool:
-        """Policy error: messages are missing after the pending ones; see `take_overflow`."""
-        return self._lost > 0
-
     def put_many(self, messages: Sequence[M]) -> int:
         """Add messages in order, all those of a datagram at once; return how many were kept.
 

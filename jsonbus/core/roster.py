@@ -1,6 +1,6 @@
-"""The other nodes that this node hears: recognises repeated datagrams and counts lost messages.
+"""The other nodes that this node hears: recognizes repeated datagrams and counts lost messages.
 
-There is one Peer per node id and incarnation. Its window recognises repeats among the last 1,024
+There is one Peer per node id and incarnation. Its window recognizes repeats among the last 1,024
 datagrams, because the same node may be heard on several interfaces. Message numbers show exactly
 how many messages were lost; a message that comes late is subtracted from the count.
 """

@@ -135,7 +135,7 @@ def test_who_says_more_than_hello_before_it_is_welcome_is_dropped(bus: jsonbus.B
 def test_the_one_that_is_silent_for_longest_makes_room_for_others(
     bus: jsonbus.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jsonbus.frontend.channels.listener.STRANGERS_MAX", 3)
+    monkeypatch.setattr("jsonbus.frontend.channels.listener.UNIDENTIFIED_MAX", 3)
     binding = bus.bind("p")
     with ExitStack() as stack:
         silent = [stack.enter_context(call(bus)) for _ in range(3)]

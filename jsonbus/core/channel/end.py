@@ -1,6 +1,6 @@
 """One end of a channel: bytes and time in, bytes and messages out. No socket, no clock.
 
-Theory of operation. Two ends share a connection: the *caller* has made it and says hello, the other
+Theory of operation. Two ends share a connection: the one that *connects* says hello, the other one
 *answers* with a welcome or a refusal (wire.py has the bytes). The owner of an end
 
 - passes on what was read and what failed: `receive`, `receive_end`, `fail`, `write_failed`;
@@ -71,7 +71,7 @@ class ChannelEnd:
     __slots__ = (
         "_greeting_until",
         "_heard_at",
-        "_is_caller",
+        "_connects",
         "_message_bytes_max",
         "_output",
         "_reader",
@@ -102,11 +102,11 @@ class ChannelEnd:
     )
 
     def __init__(self, message_bytes_max: int, now: float, *, hello: Hello | None = None) -> None:
-        """Make the end that calls, with `hello`, or the one that answers, without."""
+        """Make the end that connects, with `hello`, or the one that answers, without."""
         self.state = OPENING
         self.node = hello.to if hello else ""
         self.name = self.node
-        #: The greeting of the caller; None at the other end until it has come.
+        #: The greeting of the end that connects; None at the other end until it has come.
         self.hello = hello
         #: The answer of the other end, if it refused the channel.
         self.refusal: Refusal | None = None
@@ -126,7 +126,7 @@ class ChannelEnd:
         self.skipped = 0  # messages that were too large
         self.discarded = 0  # messages that came and were not taken
         self.unsent = 0  # messages that were not written before the channel ended
-        self._is_caller = hello is not None
+        self._connects = hello is not None
         self._message_bytes_max = message_bytes_max
         self._reader = FrameReader(GREETING_BYTES_MAX)
         self._output = OutputQueue()
@@ -233,7 +233,7 @@ class ChannelEnd:
             if self.state == OPENING and self._reader.is_skipping:
                 raise ValueError("its greeting is too long")
         except ValueError as error:
-            self.fail(f"what came from {self.name or 'a stranger'} is no channel ({error})")
+            self.fail(f"what came from {self.name or 'an unknown node'} is no channel ({error})")
         if self.state == CLOSING:
             self._settle()
 
@@ -330,7 +330,7 @@ class ChannelEnd:
 
     def _receive_greeting(self, kind: int, body: bytes) -> None:
         """Raises ValueError."""
-        greeting = decode_greeting(kind, body, is_answer=self._is_caller)
+        greeting = decode_greeting(kind, body, is_answer=self._connects)
         if isinstance(greeting, Welcome):
             self._open(greeting.node, greeting.name, greeting.message_bytes_max)
         elif isinstance(greeting, Refusal):

@@ -38,7 +38,7 @@ MEMORY_EACH_BYTES = 64 << 10
 
 #: Channels of one bus, and connections that have not said yet what they want.
 CHANNELS_MAX = 16_384
-STRANGERS_MAX = 1024
+UNIDENTIFIED_MAX = 1024
 
 #: Accepted channels that wait for a slow `accept`: as many as a listening socket usually has.
 ACCEPT_MAX = 128

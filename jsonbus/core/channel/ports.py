@@ -1,4 +1,4 @@
-"""The ports that a node has bound, and how it answers those who connect."""
+"""The ports that a node has bound, and how it answers nodes that connect to them."""
 
 from __future__ import annotations
 
@@ -58,11 +58,10 @@ class Ports(Generic[B]):
         return [binding for binding, _ in self._bound.values()]
 
     def judge(self, hello: Hello) -> B | Refusal:
-        """Return the owner of the port that a caller wants, or the refusal."""
+        """Return the owner of the port that is wanted, or the refusal."""
         if hello.version != VERSION:
-            return self._refusal(
-                "version", f"the caller speaks {hello.version}, this node {VERSION}"
-            )
+            detail = f"the caller speaks {hello.version}, this node {VERSION}"
+            return self._refusal("version", detail)
         if hello.to != self._own.node:
             # The node that was here has ended, and this one got its TCP port.
             return self._refusal("gone", f"this is {self._own.node}")
@@ -77,7 +76,7 @@ class Ports(Generic[B]):
         return binding
 
     def make_busy(self) -> Refusal:
-        """Make the refusal for a caller that would wait too long."""
+        """Make the refusal for a node that would wait too long."""
         return self._refusal("busy", "many wait to be accepted")
 
     def make_welcome(self) -> Welcome:
@@ -85,7 +84,7 @@ class Ports(Generic[B]):
         return Welcome(own.node, own.incarnation, own.name, MESSAGE_BYTES_MAX)
 
     def opened(self, port: str) -> None:
-        """Count a channel: a caller was welcomed."""
+        """Count a channel that was welcomed."""
         self._channels += 1
         self._open[port] = self._open.get(port, 0) + 1
 

@@ -94,7 +94,7 @@ class Refusal(NamedTuple):
 class FrameReader:
     """Parses frames from bytes that come in pieces of any size.
 
-    Its state is *length*, within a prefix, or *body*. A body longer than `body_bytes_max` is not
+    A body longer than `body_bytes_max` is not
     kept: a message is given out as SKIPPED, another frame without its body.
     """
 
@@ -102,7 +102,7 @@ class FrameReader:
 
     def __init__(self, body_bytes_max: int) -> None:
         self.body_bytes_max = body_bytes_max
-        self._kind = -1  # length of the body that is being read; -1: at a length
+        self._kind = -1  # of the frame whose body is being read; -1: within a prefix
         self._size = 0
         self._missing = PREFIX_BYTES
         #: True while a body is read that is not kept. Decided when it begins, because the limit may
@@ -110,16 +110,6 @@ class FrameReader:
         self.is_skipping = False
         # Not a list of pieces: for a sender of single bytes, each would be kept as an object.
         self._begun = bytearray()
-
-    @property
-    def state(self) -> str:
-        """length or body"""
-        return "length" if self._kind < 0 else "body"
-
-    @property
-    def is_between(self) -> bool:
-        """Whether the last frame is complete, and nothing of the next one came."""
-        return self._kind < 0 and not self._begun
 
     @property
     def held_bytes(self) -> int:

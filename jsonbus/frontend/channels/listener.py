@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.channel.end import OPENING, ChannelEnd
-from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX, STRANGERS_MAX
+from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX, UNIDENTIFIED_MAX
 from jsonbus.core.channel.ports import Ports
 from jsonbus.core.channel.wire import Refusal
 from jsonbus.core.settings import NodeSettings
@@ -104,7 +104,7 @@ class Listener:
                 return
             if tcp_connection is None:
                 return
-            if len(self._unidentified) >= STRANGERS_MAX:
+            if len(self._unidentified) >= UNIDENTIFIED_MAX:
                 # Drop the one that has been silent for longest: real nodes say hello at once.
                 self._manager.drop(
                     next(iter(self._unidentified)), "too many connections said nothing"

@@ -16,7 +16,7 @@ from jsonbus.core.channel.limits import (
     CHANNELS_MAX,
     MEMORY_BYTES_MAX,
     MEMORY_EACH_BYTES,
-    STRANGERS_MAX,
+    UNIDENTIFIED_MAX,
 )
 from jsonbus.core.channel.ports import Ports, make_hello
 from jsonbus.core.channel.wire import Refusal
@@ -154,7 +154,7 @@ class NodeChannels:
     # --- What endpoints need ---
 
     def answer(self, endpoint: Endpoint) -> None:
-        """Welcome a caller, or refuse it."""
+        """Welcome the node that connects, or refuse it."""
         assert endpoint.core.hello is not None
         verdict = self.ports.judge(endpoint.core.hello)
         if not isinstance(verdict, Refusal):
@@ -192,8 +192,8 @@ class NodeChannels:
 
     def _accept(self, socket: Socket) -> None:
         """Accept a connection, whose hello is still to come."""
-        strangers = sum(e.core.state == "opening" and e.attempt is None for e in self.endpoints)
-        if strangers >= STRANGERS_MAX:
+        unidentified = sum(e.core.state == "opening" and e.attempt is None for e in self.endpoints)
+        if unidentified >= UNIDENTIFIED_MAX:
             socket.close()
         else:
             self._add(Endpoint(self, socket)).work()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from jsonbus.core.channel.end import OPENING, ChannelEnd
 from jsonbus.core.channel.limits import MESSAGE_OVERHEAD_BYTES
 from jsonbus.core.channel.wire import (
+    BEAT,
     BYTES,
     JSON,
     MESSAGES,
@@ -17,6 +18,7 @@ from jsonbus.core.channel.wire import (
     Hello,
     Refusal,
     Welcome,
+    encode_frame,
 )
 
 START = 1000.0  # not 0, so that a forgotten `now` is noticed
@@ -204,6 +206,6 @@ class ChannelPair:
 def read_frames(data: bytes) -> list[FrameItem]:
     """The frames that these bytes are, to the last."""
     reader = FrameReader(1 << 40)
-    frames = list(reader.feed(memoryview(data)))
-    assert reader.is_between
+    *frames, last = reader.feed(memoryview(data + encode_frame(BEAT)))
+    assert last == (BEAT, b"")
     return frames

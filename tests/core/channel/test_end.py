@@ -250,7 +250,7 @@ def test_who_speaks_something_else_is_not_listened_to(data: bytes, how: str) -> 
     while pair.bob.arriving and end.wants_input:
         pair.bob.read(pair.now, CUTS[how](len(pair.bob.arriving)))
     assert end.is_over and end.is_lost
-    assert end.reason.startswith("what came from a stranger is no channel")
+    assert end.reason.startswith("what came from an unknown node is no channel")
     assert not end.inbox and end.partial_bytes == 0 and end.output_bytes == 0
     assert pair.bob.tally == Tally()
 

@@ -20,7 +20,7 @@ OLD = Digest(3, 7)
 OTHER = Digest(3, 8)
 
 
-def test_own_digest_of_a_moment_ago_is_recognised_for_a_while() -> None:
+def test_own_digest_of_a_moment_ago_is_recognized_for_a_while() -> None:
     differences = Differences()
     assert not differences.is_behind(OLD, NOW)
     differences.leave_behind(OLD, NOW)

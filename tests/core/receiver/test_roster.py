@@ -1,4 +1,4 @@
-"""Repeats recognised, gaps counted, forgeries survived."""
+"""Repeats recognized, gaps counted, forgeries survived."""
 
 from __future__ import annotations
 

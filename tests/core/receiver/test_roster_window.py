@@ -118,7 +118,7 @@ def test_messages_are_counted_alike_by_whichever_way_they_come(
         assert (peer.received, peer.lost) == (received, lost)
 
 
-# --- The next one, recognised by its last bytes --------------------------------------------------
+# --- The next one, recognized by its last bytes --------------------------------------------------
 
 
 @pytest.mark.parametrize("node", ["k3v9", "a%d", "%", "%%b%s", "50%,", "{}", "n" * 64])

@@ -17,7 +17,7 @@ from jsonbus.core.channel.limits import (
     GREETING_S,
     MEMORY_BYTES_MAX,
     MESSAGE_BYTES_MAX,
-    STRANGERS_MAX,
+    UNIDENTIFIED_MAX,
 )
 from jsonbus.core.channel.wire import BYTES, CLOSE, JSON, PREFIX, REFUSED, encode_frame
 from tests.end_to_end.channel.raw_channels import Server, echo, is_hung_up, raw_node, read_frame
@@ -54,7 +54,7 @@ def offer(unsent: dict[int, tuple[socket.socket, memoryview]], small: socket.soc
 def many_descriptors() -> Iterator[None]:
     """More than a process usually may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 3 * STRANGERS_MAX:
+    if hard < 3 * UNIDENTIFIED_MAX:
         pytest.skip(f"only {hard} open files are allowed (ulimit -Hn)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -91,7 +91,7 @@ def test_strangers_are_dropped_in_time_and_hinder_nobody(
     channel = calls.enter_context(server.connect(2, "echo"))
     began_at = time.monotonic()
     # More than may be silent at once: those that have been it for longest have to go.
-    crowd = [calls.enter_context(server.call()) for _ in range(STRANGERS_MAX + 76)]
+    crowd = [calls.enter_context(server.call()) for _ in range(UNIDENTIFIED_MAX + 76)]
     assert all(is_hung_up(sock) for sock in crowd[:76])
     hurried_s = time.monotonic() - began_at
     junk = make_junk(server)
