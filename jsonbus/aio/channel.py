@@ -16,16 +16,13 @@ from jsonbus.aio.signal import Signal
 from jsonbus.aio.workers import call_handler
 from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelError
-from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel
+from jsonbus.errors import ChannelClosedError
+from jsonbus.frontend.channels.channel import CLOSE_S, BaseChannel
 from jsonbus.frontend.checks import check_optional_seconds, check_seconds
 from jsonbus.frontend.limits import BATCH_MAX
 
 if TYPE_CHECKING:
     from jsonbus.aio.channels import Channels
-
-#: How long `close` waits for the other node to confirm, by default.
-CLOSE_S = 1.0
 
 
 class Channel(BaseChannel):
@@ -147,16 +144,9 @@ class Channel(BaseChannel):
             for _ in range(BATCH_MAX):
                 call = self._next_handler_call()
                 if call is None:
-                    self._changed.fire()
                     is_whole = True
                     return False
                 event, handler, argument = call
-                if event == MESSAGE:
-                    try:
-                        argument = self._read(argument)
-                    except ChannelError as error:  # the other node's failure, not the handler's
-                        self._log.warn_once(("unreadable", self.node), "%s", error)
-                        continue
                 await call_handler(handler, argument, self._fail_handler, event)
             is_whole = True
             return True
@@ -171,11 +161,6 @@ class Channel(BaseChannel):
     async def wait_until_handled(self, deadline: float) -> None:
         """Wait until the handlers that are due have run."""
         await self._wait(lambda: not self._is_scheduled, max(0.0, deadline - monotonic()))
-
-    def _fail_handler(self, event: str) -> None:
-        self._log.fail("%s of the channel to %r failed", event, self.name)
-        if event == ACCEPT:
-            self.begin_close()
 
     async def _wait_for_room(self, timeout_s: float | None) -> None:
         while not self._may_send():

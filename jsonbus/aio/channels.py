@@ -29,11 +29,6 @@ class Binding(BaseBinding[Channel]):
         self._arrived = Signal(channels.loop.event_loop)
 
     async def accept(self, timeout: float | None = None) -> Channel:
-        """Return the next channel that another node opened; wait at most `timeout` seconds.
-
-        Raises ChannelTimeoutError; ClosedError once the binding or the bus is closed; LocalError if
-        the port was bound with `on_accept`.
-        """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_acceptable()
         try:

@@ -46,11 +46,8 @@ class Requests(BaseRequests):
 
     async def ping(self, timeout_s: float) -> list[Pong]:
         """See `AsyncBus.ping`."""
-        ping_id = self._loop.call(self._start_ping)
-        try:
+        with self._pinging() as pongs:
             await self._loop.wait_for(lambda node: False, timeout_s)
-        finally:
-            pongs = self._answers.take_pongs(ping_id)
         return pongs
 
     async def _answer(self, handler: Handler, message: Message) -> None:

@@ -58,11 +58,6 @@ class Subscription(BaseSubscription[V_co]):
         self._turns = 1 if options.in_batches else HANDLED_MAX
 
     async def get(self, timeout: float | None = None) -> Message[V_co]:
-        """Return the next message; wait for one at most `timeout` seconds.
-
-        Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
-        with overflow="error", at the place where messages are missing.
-        """
         timeout_s = check_optional_seconds("timeout", timeout)
         self._check_readable()
         try:
@@ -76,11 +71,6 @@ class Subscription(BaseSubscription[V_co]):
             raise TimeoutError(f"no message to {self.pattern!r} came in time") from None
 
     async def get_many(self, count_max: int, timeout: float | None = None) -> list[Message[V_co]]:
-        """Return the pending messages, at most `count_max`; wait for the first as `get` does.
-
-        Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
-        raises. Messages that are not of the type asked for are left out.
-        """
         check_count(count_max)
         return self._fill([await self.get(timeout)], count_max)
 

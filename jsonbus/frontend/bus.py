@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from jsonbus.config import BusConfig, BusSettings, load
 from jsonbus.core.mailbox import Overflow
@@ -43,8 +43,8 @@ R = TypeVar("R")  # the result of a handler
 class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
     """The base of `Bus` and `AsyncBus`."""
 
-    _subscription_type: ClassVar[type[Any]]
-    _watch_type: ClassVar[type[Any]]
+    _subscription_type: type[S]
+    _watch_type: type[Any]
     _loop: BaseLoop[S, Any]
     _requests: Any
 
@@ -152,9 +152,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         options = SubscribeOptions(
             pattern, handler, maxsize, overflow, as_type, in_batches, passive
         )
-        subscription: S = self._subscription_type(options, self._loop, self)
-        self._loop.attach(subscription)
-        return subscription
+        return self._subscribe(options)
 
     @overload
     def on(
@@ -235,10 +233,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         """
         self._loop.prepare_handler(handler)
         answer = self._requests.make_service(handler)
-        options = SubscribeOptions(topic, answer, is_service=True)
-        service: S = self._subscription_type(options, self._loop, self)
-        self._loop.attach(service)
-        return service
+        return self._subscribe(SubscribeOptions(topic, answer, is_service=True))
 
     def bind(
         self,
@@ -369,6 +364,11 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         if self._is_entered:
             raise LocalError("this bus is in a with block already: open another one")
         self._is_entered = True
+
+    def _subscribe(self, options: SubscribeOptions) -> S:
+        subscription = self._subscription_type(options, self._loop, self)
+        self._loop.attach(subscription)
+        return subscription
 
     def _make_watch(self, subject: Any, handler: EventHandler[Any]) -> Any:
         self._loop.prepare_handler(handler)

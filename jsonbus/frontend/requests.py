@@ -158,11 +158,20 @@ class BaseRequests:
 
         return act
 
-    def _start_ping(self, node: Node, now: float) -> int:
-        """Send a ping and return its id."""
-        ping_id = node.ping(now)
-        self._answers.expect_pongs(ping_id)
-        return ping_id
+    @contextmanager
+    def _pinging(self) -> Iterator[list[Pong]]:
+        """Send a ping; give a list to which the pongs that came are added at the end."""
+
+        def act(node: Node, now: float) -> int:
+            ping_id = node.ping(now)
+            self._answers.expect_pongs(ping_id)
+            return ping_id
+
+        ping_id, pongs = self._loop.call(act), list[Pong]()
+        try:
+            yield pongs
+        finally:
+            pongs += self._answers.take_pongs(ping_id)
 
     @contextmanager
     def _waiting_for(self, topic: str, handler: Hashable | None) -> Iterator[None]:

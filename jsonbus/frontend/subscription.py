@@ -71,6 +71,20 @@ class BaseSubscription(ABC, Generic[V_co]):
         # on at the first free place would be too early: it would stop and go for every message.
         self._blocks_receiving = False
 
+    def get(self, timeout: float | None = None) -> Any:
+        """Return the next message; wait for one at most `timeout` seconds.
+
+        Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
+        with overflow="error", at the place where messages are missing.
+        """
+
+    def get_many(self, count_max: int, timeout: float | None = None) -> Any:
+        """Return the pending messages, at most `count_max`; wait for the first as `get` does.
+
+        Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
+        raises. Messages that are not of the type asked for are left out.
+        """
+
     def add_pattern(self, pattern: str) -> bool:
         """Subscribe to one more topic or pattern; False if it was subscribed to already.
 

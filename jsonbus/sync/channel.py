@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.channel.end import CLOSED, OPEN
 from jsonbus.core.channel.limits import OUTPUT_BYTES_MAX
-from jsonbus.errors import ChannelClosedError, ChannelError
-from jsonbus.frontend.channels.channel import ACCEPT, MESSAGE, BaseChannel
+from jsonbus.errors import ChannelClosedError
+from jsonbus.frontend.channels.channel import CLOSE_S, BaseChannel
 from jsonbus.frontend.channels.connection import DIRECT_BYTES_MAX, Connection
 from jsonbus.frontend.checks import check_optional_seconds, check_seconds
 from jsonbus.frontend.limits import BATCH_MAX
@@ -23,9 +23,6 @@ from jsonbus.sync.direct_receive import CAN_POLL, Poller
 
 if TYPE_CHECKING:
     from jsonbus.sync.channels import Channels
-
-#: How long `close` waits for the other node to confirm, by default.
-CLOSE_S = 1.0
 
 
 class Channel(BaseChannel):
@@ -147,25 +144,15 @@ class Channel(BaseChannel):
     def run_handler(self, batch: None = None) -> bool:
         """Run handlers that are due; return whether more are. Called by one worker at a time."""
         for _ in range(BATCH_MAX):
-            with self.lock:
-                call = self._next_handler_call()
-                if call is None:
-                    self.notify()
-                    return False
+            call = self._next_handler_call()
+            if call is None:
+                return False
             event, handler, argument = call
-            if event == MESSAGE:
-                try:
-                    argument = self._read(argument)
-                except ChannelError as error:  # the other node's failure, not the handler's
-                    self._log.warn_once(("unreadable", self.node), "%s", error)
-                    continue
             try:
                 handler(argument)
             except BaseException:
                 # SystemExit too: it would end the thread, and with it every other handler.
-                self._log.fail("%s of the channel to %r failed", event, self.name)
-                if event == ACCEPT:
-                    self.close(0.0)
+                self._fail_handler(event)
         return True
 
     def wait_until_handled(self, deadline: float) -> None:

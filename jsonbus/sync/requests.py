@@ -54,11 +54,8 @@ class Requests(BaseRequests):
 
     def ping(self, timeout_s: float) -> list[Pong]:
         """See `Bus.ping`."""
-        ping_id = self._loop.call(self._start_ping)
-        try:
+        with self._pinging() as pongs:
             self._loop.wait_for(lambda node: False, timeout_s)
-        finally:
-            pongs = self._answers.take_pongs(ping_id)
         return pongs
 
     def _answer(self, handler: Handler, message: Message) -> None:

@@ -65,11 +65,6 @@ class Subscription(BaseSubscription[V_co]):
         self._is_cut_off = False
 
     def get(self, timeout: float | None = None) -> Message[V_co]:
-        """Return the next message; wait for one at most `timeout` seconds.
-
-        Raises TimeoutError; ClosedError once the subscription or the bus is closed; QueueFullError,
-        with overflow="error", at the place where messages are missing.
-        """
         timeout_s = check_optional_seconds("timeout", timeout)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._check_readable()
@@ -80,11 +75,6 @@ class Subscription(BaseSubscription[V_co]):
                 return message
 
     def get_many(self, count_max: int, timeout: float | None = None) -> list[Message[V_co]]:
-        """Return the pending messages, at most `count_max`; wait for the first as `get` does.
-
-        Use it when handling a batch is cheaper than handling messages one by one. Raises what `get`
-        raises. Messages that are not of the type asked for are left out.
-        """
         check_count(count_max)
         timeout_s = check_optional_seconds("timeout", timeout)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

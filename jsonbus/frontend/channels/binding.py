@@ -55,6 +55,13 @@ class BaseBinding(ABC, Generic[C]):
         """Whether it takes no more channels."""
         return self._is_closed
 
+    def accept(self, timeout: float | None = None) -> Any:
+        """Return the next channel that another node opened; wait at most `timeout` seconds.
+
+        Raises ChannelTimeoutError; ClosedError once the binding or the bus is closed; LocalError if
+        the port was bound with `on_accept`.
+        """
+
     def close(self) -> None:
         """Take no more channels. Accepted ones stay open; waiting ones are closed. Idempotent."""
         if self._is_closed or self._manager.is_cut_off:

@@ -38,6 +38,13 @@ H = TypeVar("H", bound=Handler)
 #: The events a handler may be for.
 ACCEPT, REFUSED, MESSAGE, CLOSE = "on_accept", "on_refused", "on_message", "on_closed"
 
+#: How long `close` waits for the other node to confirm, by default.
+CLOSE_S = 1.0
+
+#: Why a channel fails if KeyboardInterrupt, say, left it unknown how many bytes the kernel took: to
+#: go on could send some bytes twice.
+INTERRUPTED = "it was interrupted while sending"
+
 #: Types that are sent as bytes.
 BINARY = (bytes, bytearray, memoryview)
 
@@ -155,17 +162,11 @@ class BaseChannel(ABC):
         """Have a worker run handlers if one is due and no worker does yet. Lock not held."""
         if self._handlers:
             with self.lock:
-                is_due = self._claim_handlers()
-            if is_due:
-                self._channels.loop.workers.schedule(self)
-
-    def _claim_handlers(self) -> bool:
-        """Return whether the caller has to schedule the handlers; then nobody else does."""
-        if self._is_scheduled or not self._handlers or self._due_event() is None:
-            return False
-        self._is_scheduled = True
-        self._manager.busy.add(self)
-        return True
+                if self._is_scheduled or self._due_event() is None:
+                    return
+                self._is_scheduled = True
+                self._manager.busy.add(self)
+            self._channels.loop.workers.schedule(self)
 
     def _release_handlers(self) -> None:
         """Note that no worker runs the handlers any more."""
@@ -188,18 +189,34 @@ class BaseChannel(ABC):
         return CLOSE if is_due else None
 
     def _next_handler_call(self) -> tuple[str, Handler, Any] | None:
-        """Return event, handler and argument of the next call; a message is still to be decoded."""
-        event = self._due_event()
-        if event is None:
-            self._release_handlers()
-            return None
-        handler = self._handlers[event]
-        if event == MESSAGE:
-            return event, handler, self._take()
-        self._reported.add(event)
-        if event == REFUSED:
-            return event, handler, self._failure
-        return event, handler, self if event == ACCEPT else self._closed_error()
+        """Return event, handler and argument of the next call, if one is due. Lock not held."""
+        while True:
+            with self.lock:
+                event = self._due_event()
+                if event is None:
+                    self._release_handlers()
+                    self.notify()
+                    return None
+                handler, item = self._handlers[event], None
+                if event == MESSAGE:
+                    item = self._take()
+                else:
+                    self._reported.add(event)
+            if item is not None:
+                try:
+                    return event, handler, self._read(item)
+                except ChannelError as error:  # the other node's failure, not the handler's
+                    self._log.warn_once(("unreadable", self.node), "%s", error)
+            elif event == REFUSED:
+                return event, handler, self._failure
+            else:
+                return event, handler, self if event == ACCEPT else self._closed_error()
+
+    def _fail_handler(self, event: str) -> None:
+        """Log that a handler failed. Lock not held."""
+        self._log.fail("%s of the channel to %r failed", event, self.name)
+        if event == ACCEPT:
+            self.begin_close()
 
     def _has_ended(self) -> bool:
         """Return whether no message waits, and none can arrive."""
@@ -244,7 +261,8 @@ class BaseChannel(ABC):
         try:
             return codec.loads(body)
         except ValueError as error:
-            self._fail(f"{self.name} sent a message that is not JSON ({error})")
+            with self.lock:
+                self._fail(f"{self.name} sent a message that is not JSON ({error})")
             raise self._closed_error() from None
 
     def _encode(self, value: Any) -> FrameItem:
@@ -282,7 +300,7 @@ class BaseChannel(ABC):
             end.send(*item)
             self._flush()
         except BaseException:
-            self._fail_amid_output()
+            self._fail(INTERRUPTED)
             raise
 
     def _flush(self) -> None:
@@ -292,21 +310,10 @@ class BaseChannel(ABC):
             if (self._end.output_bytes and not connection.interest[1]) or self._end.state != OPEN:
                 self._manager.request(connection)
 
-    def _fail_amid_output(self) -> None:
-        """Fail the channel: an exception left it unknown how many bytes the kernel took.
-
-        KeyboardInterrupt may come between any two steps. To go on could send some bytes twice.
-        """
-        if self._end is not None and self._connection is not None:
-            self._end.fail("it was interrupted while sending")
-            self._manager.request(self._connection)
-
     def _fail(self, reason: str) -> None:
-        """Fail the channel: the other node broke the protocol. Lock not held."""
-        with self.lock:
-            if self._end is not None and self._connection is not None:
-                self._end.fail(reason)
-                self._manager.request(self._connection)
+        if self._end is not None and self._connection is not None:
+            self._end.fail(reason)
+            self._manager.request(self._connection)
 
     # --- Opening and closing --------------------------------------------------------------------
 
@@ -343,20 +350,14 @@ class BaseChannel(ABC):
             self._end.close(now)
             self._flush()
         except BaseException:
-            self._fail_amid_output()
+            self._fail(INTERRUPTED)
             raise
 
     def _may_send(self) -> bool:
         """Return whether there is room for a message; raise if there never will be."""
-        if self.state != OPENING:
-            self._check_open()
-        return self._end is not None and self._end.has_room
-
-    def _check_open(self) -> None:
-        """Raise unless the channel is open."""
-        self._check_here()
-        if self._end is None or self._end.state != OPEN:
+        if self.is_closed:
             raise self._closed_error()
+        return self._end is not None and self._end.has_room
 
     def _check_unhandled(self) -> None:
         if MESSAGE in self._handlers:
