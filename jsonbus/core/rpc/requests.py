@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from jsonbus.core.counters import Counters
@@ -59,6 +60,17 @@ class Request(Message):
         self.timeout_s = timeout_s
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request of this node that waits for its reply."""
+
+    topic: str
+    payload: bytes
+    ends_at: float
+    repeat_s: float = REQUEST_REPEAT_S
+    repeat_at: float = math.inf  # not sent yet
+
+
 class Requests:
     """The requests of one node: asking, serving, and a node that asks itself.
 
@@ -81,34 +93,24 @@ class Requests:
         self._settings = settings
         self._router = router
         self._outbox = outbox
+        self._counters = counters
+        self._emit = emit
         self._state = state
         self._check_room = check_room
         self._announce = announce
-        self._asking = Asking(outbox, counters, emit)
-        self._serving = Serving(outbox, counters)
+        self._asked: dict[int, _Asked] = {}
+        self._last_id = 0
+        self._inboxes: dict[str, Inbox] = {}  # by topic that this node serves
+        self._under_way: dict[RequestKey, float] = {}  # until when somebody waits for the reply
+        self._replies: OrderedDict[RequestKey, tuple[bytes, str | None]] = OrderedDict()
+        self._replies_bytes = 0
         self._is_closed = False
 
-    def serve(self, topic: str, sink: object, now: float) -> None:
-        """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
-        self._check_open()
-        topic = check_topic(topic)
-        self._check_room((SERVED_PREFIX + topic,))
-        if topic in self._serving.inboxes:
-            raise LocalError(f"this node serves {topic!r} already: close that first")
-        self._serving.inboxes[topic] = Inbox(sink)
-        self._announce(now)
+    def close(self) -> None:
+        """Send no replies from now on, and accept no requests."""
+        self._is_closed = True
 
-    def unserve(self, topic: str, now: float) -> None:
-        """Stop serving the topic. Idempotent."""
-        if self._serving.inboxes.pop(topic, None) is not None:
-            self._announce(now)
-
-    def serves(self, topic: str) -> bool:
-        return topic in self._serving.inboxes
-
-    def patterns(self) -> list[str]:
-        """Return the patterns by which this node's entry names the topics it serves."""
-        return [SERVED_PREFIX + topic for topic in self._serving.inboxes]
+    # --- Asking ---------------------------------------------------------------------------------
 
     def request(self, topic: str, value: Any, timeout_s: float, now: float) -> int:
         """Ask the nodes that serve the topic; return the request's id.
@@ -120,222 +122,148 @@ class Requests:
         payload = codec.dumps(value)
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
-        request_id = self._asking.ask(topic, payload, timeout_s, now)
-        if topic not in self._serving.inboxes:
+        self._last_id = request_id = self._last_id + 1
+        self._asked[request_id] = _Asked(topic, payload, now + timeout_s)
+        if topic not in self._inboxes:
             self.review(now)
             return request_id
         own = self._settings
         wall = now + self._outbox.wall_offset_s
         origin = Origin(own.node, own.name, own.incarnation, wall, wall)
         key = (own.node, own.incarnation, request_id)
-        self._deliver(
-            self._serving.accept(topic, codec.loads(payload), origin, key, timeout_s, now)
-        )
+        self._accept(Request(topic, codec.loads(payload), origin, key, timeout_s), now)
         return request_id
 
     def cancel(self, request_id: int) -> None:
         """Forget a request of this node. Idempotent."""
-        self._asking.cancel(request_id)
-
-    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
-        """Answer a request; a value that cannot be sent becomes an error that the asker sees."""
-        key = request.request_key
-        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
-        if key[0] == self._settings.node:
-            if self._serving.finish(key):
-                node, name = self._settings.node, self._settings.name
-                self._asking.settle(key[2], codec.loads(payload), node, name, error)
-        elif not self._is_closed:
-            self._serving.reply(key, payload, error, now)
-
-    def receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
-        header = frame.header
-        wall, sent_at = now + self._outbox.wall_offset_s, header.sent_us / 1_000_000
-        origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
-        self._deliver(self._serving.receive(frame, origin, now))
+        self._asked.pop(request_id, None)
 
     def receive_reply(self, frame: ReplyFrame, peer: Peer, now: float) -> None:
         if frame.to == self._settings.node:
-            self._asking.receive(frame, peer.name)
+            self._settle(frame.request_id, frame.value, peer.node, peer.name, frame.error)
 
     def review(self, now: float) -> None:
         """Send what can be sent, and give up what cannot, after the state or the list changed."""
-        if not self._asking:
+        if not self._asked:
             return
         state = self._state()
         # Basic nodes do not announce what they serve: while one is here, only a timeout decides.
         is_certain = state == SURE and not self._router.has_basic_nodes
         is_certain = is_certain and self._settings.mode != "basic"
-        self._asking.look(self._is_served, may_ask=state != JOINING, is_certain=is_certain, now=now)
-
-    def close(self) -> None:
-        """Send no replies from now on, and accept no requests."""
-        self._is_closed = True
-
-    def timer_at(self) -> float:
-        return self._asking.timer_at()
-
-    def handle_timer(self, due: float, now: float) -> None:
-        if self._asking:
-            self._asking.handle_timer(due, now)
-
-    def _is_served(self, topic: str) -> bool:
-        return self.serves(topic) or self._router.is_served_elsewhere(topic)
-
-    def _deliver(self, request: Request | None) -> None:
-        if request is not None:
-            self._router.deliveries.add(self._serving.inboxes[request.topic], request)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError("the bus is closed")
-
-
-class _Asked:
-    __slots__ = ("ends_at", "payload", "repeat_at", "repeat_s", "timeout_s", "topic")
-
-    def __init__(self, topic: str, payload: bytes, timeout_s: float, now: float) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.timeout_s = timeout_s
-        self.ends_at = now + timeout_s
-        self.repeat_s = REQUEST_REPEAT_S
-        self.repeat_at = math.inf  # not sent yet
-
-
-class Asking:
-    """This node's open requests."""
-
-    def __init__(self, outbox: Outbox, counters: Counters, emit: Callable[[Event], None]) -> None:
-        self._outbox = outbox
-        self._counters = counters
-        self._emit = emit
-        self._open: dict[int, _Asked] = {}
-        self._last_id = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
-
-    def ask(self, topic: str, payload: bytes, timeout_s: float, now: float) -> int:
-        """Note a request; `look` sends it when its topic is served."""
-        self._last_id += 1
-        self._open[self._last_id] = _Asked(topic, payload, timeout_s, now)
-        return self._last_id
-
-    def cancel(self, request_id: int) -> None:
-        self._open.pop(request_id, None)
-
-    def look(
-        self, is_served: Callable[[str], bool], *, may_ask: bool, is_certain: bool, now: float
-    ) -> None:
-        """Send what can be sent by now; give up what certainly nobody serves."""
-        for request_id, asked in list(self._open.items()):
-            if is_served(asked.topic) or (may_ask and not is_certain):
+        may_ask = state != JOINING and not is_certain
+        for request_id, asked in list(self._asked.items()):
+            if may_ask or self._is_served(asked.topic):
                 if asked.repeat_at == math.inf:
                     self._counters.requests_sent += 1
-                    self._send(request_id, asked, now)
+                    self._ask(request_id, asked, now)
             elif is_certain:
-                del self._open[request_id]
+                del self._asked[request_id]
                 self._emit(RequestUnserved(request_id))
 
     def timer_at(self) -> float:
-        return min((asked.repeat_at for asked in self._open.values()), default=math.inf)
+        return min((asked.repeat_at for asked in self._asked.values()), default=math.inf)
 
     def handle_timer(self, due: float, now: float) -> None:
-        for request_id, asked in list(self._open.items()):
+        for request_id, asked in list(self._asked.items()):
             if asked.ends_at <= due:
-                del self._open[request_id]  # the front end keeps its own deadline, and is there
+                del self._asked[request_id]  # the front end keeps its own deadline, and is there
             elif asked.repeat_at <= due:
                 self._counters.requests_repeated += 1
-                self._send(request_id, asked, now)
+                self._ask(request_id, asked, now)
 
-    def receive(self, frame: ReplyFrame, name: str) -> None:
-        self.settle(frame.request_id, frame.value, frame.header.node, name, frame.error)
+    def _is_served(self, topic: str) -> bool:
+        return topic in self._inboxes or self._router.is_served_elsewhere(topic)
 
-    def settle(self, request_id: int, value: Any, node: str, name: str, error: str | None) -> None:
-        if self._open.pop(request_id, None) is None:
-            self._counters.replies_too_late += 1
-            return
-        self._emit(ReplyReceived(request_id, value, node, name, error))
-
-    def _send(self, request_id: int, asked: _Asked, now: float) -> None:
+    def _ask(self, request_id: int, asked: _Asked, now: float) -> None:
         asked.repeat_at = min(now + asked.repeat_s, asked.ends_at)
         asked.repeat_s *= 2
         timeout_ms = int(max(0.0, asked.ends_at - now) * 1000)
         control = encode_request(asked.topic, asked.payload, request_id, timeout_ms)
         self._outbox.put_control(control, now)
 
+    def _settle(self, request_id: int, value: Any, node: str, name: str, error: str | None) -> None:
+        """Report the first reply to a request of this node."""
+        if self._asked.pop(request_id, None) is None:
+            self._counters.replies_too_late += 1
+        else:
+            self._emit(ReplyReceived(request_id, value, node, name, error))
 
-class Serving:
-    """Topics this node serves, requests being served, and the latest replies."""
+    # --- Serving --------------------------------------------------------------------------------
 
-    def __init__(self, outbox: Outbox, counters: Counters) -> None:
-        self._outbox = outbox
-        self._counters = counters
-        self.inboxes: dict[str, Inbox] = {}
-        self._under_way: dict[RequestKey, float] = {}  # until when somebody waits for the reply
-        self._replies: OrderedDict[RequestKey, tuple[bytes, str | None]] = OrderedDict()
-        self._replies_bytes = 0
+    def serve(self, topic: str, sink: object, now: float) -> None:
+        """Deliver requests for the topic to `sink`, as Request objects; answer with `reply`."""
+        self._check_open()
+        topic = check_topic(topic)
+        self._check_room((SERVED_PREFIX + topic,))
+        if topic in self._inboxes:
+            raise LocalError(f"this node serves {topic!r} already: close that first")
+        self._inboxes[topic] = Inbox(sink)
+        self._announce(now)
 
-    def receive(self, frame: RequestFrame, origin: Origin, now: float) -> Request | None:
-        """The request, if it is to be handed to the inbox of its topic."""
+    def unserve(self, topic: str, now: float) -> None:
+        """Stop serving the topic. Idempotent."""
+        if self._inboxes.pop(topic, None) is not None:
+            self._announce(now)
+
+    def patterns(self) -> list[str]:
+        """Return the patterns by which this node's entry names the topics it serves."""
+        return [SERVED_PREFIX + topic for topic in self._inboxes]
+
+    def receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
         header = frame.header
         key = (header.node, header.incarnation, frame.request_id)
-        kept = self._replies.get(key)
-        if kept is not None:
-            self._send(key, *kept, now)
-            return None
-        if frame.topic not in self.inboxes or key in self._under_way:
-            return None
-        return self.accept(frame.topic, frame.value, origin, key, frame.timeout_ms / 1000, now)
+        if key in self._replies:
+            self._send_reply(key, now)
+        elif frame.topic in self._inboxes and key not in self._under_way:
+            wall, sent_at = now + self._outbox.wall_offset_s, header.sent_us / 1_000_000
+            origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
+            timeout_s = frame.timeout_ms / 1000
+            self._accept(Request(frame.topic, frame.value, origin, key, timeout_s), now)
 
-    def accept(
-        self,
-        topic: str,
-        value: Any,
-        origin: Origin,
-        key: RequestKey,
-        timeout_s: float,
-        now: float,
-    ) -> Request | None:
-        if len(self._under_way) >= REQUESTS_SERVED_MAX:
-            self._forget_ended(now)
-        if len(self._under_way) >= REQUESTS_SERVED_MAX:
-            self._counters.requests_refused += 1
-            return None
-        self._under_way[key] = now + timeout_s
-        return Request(topic, value, origin, key, timeout_s)
+    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
+        """Answer a request; a value that cannot be sent becomes an error that the asker sees.
 
-    def reply(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
-        """Send the answer to another node's request, and keep it for repeats."""
-        if not self.finish(key):
-            return  # answered before, or so late that it was given up
+        A second answer, or one so late that the request was forgotten, is ignored.
+        """
+        key, own = request.request_key, self._settings
+        is_own = key[0] == own.node
+        if (self._is_closed and not is_own) or self._under_way.pop(key, None) is None:
+            return
+        self._counters.requests_served += 1
+        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
+        if is_own:
+            self._settle(key[2], codec.loads(payload), own.node, own.name, error)
+            return
         self._replies[key] = (payload, error)
         self._replies_bytes += len(payload)
-        while (
+        while len(self._replies) > 1 and (
             len(self._replies) > REPLIES_KEPT_MAX or self._replies_bytes > REPLIES_KEPT_BYTES_MAX
-        ) and len(self._replies) > 1:
+        ):
             _, (oldest, _) = self._replies.popitem(last=False)
             self._replies_bytes -= len(oldest)
-        self._send(key, payload, error, now)
+        self._send_reply(key, now)
 
-    def finish(self, key: RequestKey) -> bool:
-        """The request was answered; False if it was not under way."""
-        if self._under_way.pop(key, None) is None:
-            return False
-        self._counters.requests_served += 1
-        return True
+    def _accept(self, request: Request, now: float) -> None:
+        """Hand a request to the inbox of its topic, unless too many are under way."""
+        if len(self._under_way) >= REQUESTS_SERVED_MAX:
+            # Handlers that never answer must not use up the room for good.
+            self._under_way = {key: end for key, end in self._under_way.items() if end > now}
+        if len(self._under_way) >= REQUESTS_SERVED_MAX:
+            self._counters.requests_refused += 1
+            return
+        self._under_way[request.request_key] = now + request.timeout_s
+        self._router.deliveries.add(self._inboxes[request.topic], request)
 
-    def _forget_ended(self, now: float) -> None:
-        """Handlers that never answer must not use up the room for good."""
-        self._under_way = {key: end for key, end in self._under_way.items() if end > now}
+    def _send_reply(self, key: RequestKey, now: float) -> None:
+        self._outbox.put_control(encode_reply(key[0], key[2], *self._replies[key]), now)
 
-    def _send(self, key: RequestKey, payload: bytes, error: str | None, now: float) -> None:
-        self._outbox.put_control(encode_reply(key[0], key[2], payload, error), now)
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the bus is closed")
 
 
 def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes, str | None]:
-    """The reply's payload; a value that cannot be sent becomes an error the asker sees."""
+    """Return the reply's payload, and the error; a value that cannot be sent becomes an error."""
     if error is None:
         try:
             payload = codec.dumps(value)
