@@ -1,4 +1,4 @@
-"""The long way of a publish: a value goes to the outbox, to the join queue, or nowhere.
+"""The long way of a publish: a message goes to the outbox, to the join queue, or nowhere.
 
 It leaves prefixes for the short way (fast_publish.py), which most messages of a flood take.
 """
@@ -71,24 +71,37 @@ class Publisher:
             route = self._router.current[topic]
         except (KeyError, TypeError):
             route = self._router.route(topic)
-        if not (route.is_wanted_elsewhere or self._sends_everything):
-            return self._publish_unwanted(route, value, now, is_reliable, is_retained)
         if self._is_closed:
             raise ClosedError("the bus is closed")
-        payload = self._encode(route, value)
-        if is_retained:
-            self._check_retained(route, value, payload)
-        number = self._put(route, payload, now, is_reliable, is_retained)
+        is_sent = route.is_wanted_elsewhere or self._sends_everything
+        is_held = not is_sent and self._state == JOINING
+        if not (is_sent or is_held or route.subscribers or is_retained):
+            self._counters.messages_suppressed += 1
+            self._fast_publish.prefixes[route.topic] = b""
+            return False
+        payload = codec.dumps(value)
+        if len(payload) > self._settings.value_bytes_max:
+            raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
+        if is_retained and value is not None:
+            self._retained.check_room(route.topic, len(payload))
+        number = self._put(route, payload, now, is_reliable, is_retained) if is_sent else 0
         if is_retained:
             self._retain(route, value, payload, number, now)
-        if route.inboxes:
-            self._deliver_own(route.inboxes, route.topic, payload, number, now)
-        elif self._outbox.shares(now) and b"\\" not in route.prefix:
+        # Passive subscriptions see only what is sent.
+        inboxes = route.inboxes if is_sent else route.subscribers
+        if inboxes:
+            self._deliver_own(inboxes, route.topic, payload, number or None, now)
+        elif is_sent and self._outbox.shares(now) and b"\\" not in route.prefix:
             self._fast_publish.prefixes[route.topic] = route.prefix
+        if is_held:
+            self._counters.messages_held += 1
+            self._send_held(self._queue.put((route.topic, payload, is_reliable, is_retained)), now)
+        elif not is_sent:
+            self._counters.messages_local += 1
         return True
 
     def look_again(self, state: str, now: float) -> None:
-        """The state, or somebody's subscriptions, changed: decide about what is held."""
+        """Decide about held messages, after the state or somebody's subscriptions changed."""
         self._state = state
         self._sends_everything = self._settings.mode == "basic" or state == DOUBTING
         self._fast_publish.forget()
@@ -102,39 +115,15 @@ class Publisher:
             self._counters.held_suppressed += len(self._queue.take_all())
 
     def close(self, now: float) -> None:
-        """Send what is held: nobody will be asked any more who wants it."""
+        """Send what is held: this node will not learn any more who wants it."""
         self._send_held(self._queue.take_all(), now)
         self._is_closed = True
         self._fast_publish.forget()
 
-    def _publish_unwanted(
-        self, route: Route, value: Any, now: float, is_reliable: bool, is_retained: bool
-    ) -> bool:
-        """Publish what no other node is known to want."""
-        if self._is_closed:
-            raise ClosedError("the bus is closed")
-        is_joining = self._state == JOINING
-        if not is_joining and not route.subscribers and not is_retained:
-            self._counters.messages_suppressed += 1
-            self._fast_publish.prefixes[route.topic] = b""
-            return False
-        payload = self._encode(route, value)
-        if is_retained:
-            self._check_retained(route, value, payload)
-            self._retain(route, value, payload, 0, now)
-        if route.subscribers:
-            self._deliver_own(route.subscribers, route.topic, payload, None, now)
-        if is_joining:
-            self._counters.messages_held += 1
-            self._send_held(self._queue.put(route.topic, payload, is_reliable, is_retained), now)
-        else:
-            self._counters.messages_local += 1
-        return True
-
     def _deliver_own(
         self, inboxes: tuple[Inbox, ...], topic: str, payload: bytes, number: int | None, now: float
     ) -> None:
-        """Own subscriptions get what the others get: the value as JSON carries it."""
+        """Deliver to subscriptions of this node what others get: the value as JSON carries it."""
         wall = now + self._outbox.wall_offset_s
         settings = self._settings
         origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
@@ -152,28 +141,18 @@ class Publisher:
     def _put(
         self, route: Route, payload: bytes, now: float, is_reliable: bool, is_retained: bool
     ) -> int:
-        """Into the outbox; the message's number."""
+        """Put a message into the outbox; return its number."""
         if is_reliable:
             return self._reliable.publish(route, payload, now, is_retained=is_retained)
         return self._outbox.put_message(route.prefix, payload, now, is_retained=is_retained)
 
-    def _check_retained(self, route: Route, value: Any, payload: bytes) -> None:
-        if value is not None:
-            self._retained.check_room(route.topic, len(payload))
-
     def _retain(self, route: Route, value: Any, payload: bytes, number: int, now: float) -> None:
-        """The last value for who comes later; None ends it."""
+        """Keep the value for nodes that want it later; None ends that."""
         if value is None:
             self._retained.end(route.topic)
         else:
             sent_us = int((now + self._outbox.wall_offset_s) * 1_000_000)
             self._retained.keep(route.topic, RetainedValue(payload, number, sent_us))
-
-    def _encode(self, route: Route, value: Any) -> bytes:
-        payload = codec.dumps(value)
-        if len(payload) > self._settings.value_bytes_max:
-            raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
-        return payload
 
 
 class JoinQueue:
@@ -184,8 +163,6 @@ class JoinQueue:
     queued ones of a topic before any other.
     """
 
-    __slots__ = ("_bytes", "_messages")
-
     def __init__(self) -> None:
         self._messages: deque[Held] = deque()
         self._bytes = 0
@@ -193,12 +170,10 @@ class JoinQueue:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def put(
-        self, topic: str, payload: bytes, is_reliable: bool = False, is_retained: bool = False
-    ) -> list[Held]:
-        """Hold a message; what has to be sent instead, oldest first."""
-        self._messages.append((topic, payload, is_reliable, is_retained))
-        self._bytes += len(payload)
+    def put(self, message: Held) -> list[Held]:
+        """Hold a message; return those that must be sent instead, oldest first."""
+        self._messages.append(message)
+        self._bytes += len(message[1])
         overflow: list[Held] = []
         while len(self._messages) > HOLD_MESSAGES_MAX or self._bytes > HOLD_BYTES_MAX:
             oldest = self._messages.popleft()
@@ -213,10 +188,9 @@ class JoinQueue:
         return held
 
     def take_where(self, is_wanted: Callable[[str], bool]) -> list[Held]:
-        """Messages of topics that are wanted by now, in order."""
-        held = self.take_all()
+        """Return the messages of topics that are wanted by now, in order."""
         wanted = []
-        for message in held:
+        for message in self.take_all():
             if is_wanted(message[0]):
                 wanted.append(message)
             else:

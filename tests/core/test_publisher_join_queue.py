@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
-from jsonbus.core.publisher import JoinQueue
+from jsonbus.core.publisher import Held, JoinQueue
+
+
+def put(hold: JoinQueue, topic: str, payload: bytes) -> list[Held]:
+    return hold.put((topic, payload, False, False))
 
 
 def test_messages_wait_in_order() -> None:
     hold = JoinQueue()
     for number in range(3):
-        assert hold.put("t", b"%d" % number) == []
+        assert put(hold, "t", b"%d" % number) == []
     assert len(hold) == 3
     assert hold.take_all() == [
         ("t", b"0", False, False),
@@ -22,25 +26,25 @@ def test_messages_wait_in_order() -> None:
 def test_overflow_of_messages_pushes_out_the_oldest() -> None:
     hold = JoinQueue()
     for number in range(HOLD_MESSAGES_MAX):
-        assert hold.put("t", b"%d" % number) == []
-    assert hold.put("u", b"x") == [("t", b"0", False, False)]
-    assert hold.put("u", b"y") == [("t", b"1", False, False)]
+        assert put(hold, "t", b"%d" % number) == []
+    assert put(hold, "u", b"x") == [("t", b"0", False, False)]
+    assert put(hold, "u", b"y") == [("t", b"1", False, False)]
     assert len(hold) == HOLD_MESSAGES_MAX
 
 
 def test_overflow_of_bytes_pushes_out_as_many_as_it_takes() -> None:
     hold = JoinQueue()
     for _ in range(4):
-        assert hold.put("small", bytes(HOLD_BYTES_MAX // 4)) == []
-    pushed = hold.put("large", bytes(HOLD_BYTES_MAX // 2))
+        assert put(hold, "small", bytes(HOLD_BYTES_MAX // 4)) == []
+    pushed = put(hold, "large", bytes(HOLD_BYTES_MAX // 2))
     assert [topic for topic, *_ in pushed] == ["small", "small"]
     assert len(hold) == 3
 
 
 def test_message_larger_than_the_queue_is_not_held_at_all() -> None:
     hold = JoinQueue()
-    hold.put("t", b"1")
-    assert [topic for topic, *_ in hold.put("huge", bytes(HOLD_BYTES_MAX + 1))] == ["t", "huge"]
+    put(hold, "t", b"1")
+    assert [topic for topic, *_ in put(hold, "huge", bytes(HOLD_BYTES_MAX + 1))] == ["t", "huge"]
     assert len(hold) == 0
 
 
@@ -53,24 +57,24 @@ def test_what_is_wanted_leaves_and_the_rest_stays_in_order() -> None:
         ("c", b"4", True, True),
     ]
     for message in held:
-        hold.put(*message)
+        hold.put(message)
     assert hold.take_where(lambda topic: topic == "a") == [held[0], held[2]]
     assert hold.take_all() == [held[1], held[3]]
 
 
 def test_room_is_free_again_after_taking() -> None:
     hold = JoinQueue()
-    hold.put("a", bytes(HOLD_BYTES_MAX))
+    put(hold, "a", bytes(HOLD_BYTES_MAX))
     hold.take_where(lambda topic: True)
-    assert hold.put("b", bytes(HOLD_BYTES_MAX)) == []
+    assert put(hold, "b", bytes(HOLD_BYTES_MAX)) == []
     hold.take_all()
-    assert hold.put("c", bytes(HOLD_BYTES_MAX)) == []
+    assert put(hold, "c", bytes(HOLD_BYTES_MAX)) == []
 
 
 def test_what_stays_keeps_its_weight() -> None:
     hold = JoinQueue()
-    hold.put("stays", bytes(HOLD_BYTES_MAX // 2))
-    hold.put("leaves", bytes(HOLD_BYTES_MAX // 2))
+    put(hold, "stays", bytes(HOLD_BYTES_MAX // 2))
+    put(hold, "leaves", bytes(HOLD_BYTES_MAX // 2))
     hold.take_where(lambda topic: topic == "leaves")
-    assert hold.put("fits", bytes(HOLD_BYTES_MAX // 2)) == []
-    assert [topic for topic, *_ in hold.put("too much", b"x")] == ["stays"]
+    assert put(hold, "fits", bytes(HOLD_BYTES_MAX // 2)) == []
+    assert [topic for topic, *_ in put(hold, "too much", b"x")] == ["stays"]
