@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from jsonbus.core.limits import (
     BEAT_MAX_S,
@@ -42,7 +43,7 @@ from jsonbus.core.limits import (
     REPAIRS_PER_NAK,
     TIMER_SLACK_S,
 )
-from jsonbus.core.reliable.pace import KeepTime, PublishPace, RepairCredit
+from jsonbus.core.reliable.pace import Pace, RepairCredit
 from jsonbus.core.timers import Deadlines
 
 Range = tuple[int, int]  # first and last sequence
@@ -51,31 +52,18 @@ Beat = tuple[str, int, int]  # topic, its last sequence, the first one that is s
 _EXPIRY_INTERVAL_S = 1.0  # looking for expired records with every message would be a waste
 
 
+@dataclass(slots=True, eq=False)
 class HistoryRecord:
     """A kept message. `number`, `text` and `mark` belong to the caller."""
 
-    __slots__ = (
-        "is_asked",
-        "kept_at",
-        "mark",
-        "number",
-        "repaired_at",
-        "sequence",
-        "text",
-        "topic",
-    )
-
-    def __init__(
-        self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
-    ) -> None:
-        self.topic = topic
-        self.sequence = sequence
-        self.number = number
-        self.text = text
-        self.mark = mark
-        self.kept_at = now
-        self.repaired_at = -math.inf
-        self.is_asked = False  # and will be sent again
+    topic: str
+    sequence: int
+    number: int
+    text: bytes
+    kept_at: float
+    mark: bytes = b""
+    repaired_at: float = -math.inf
+    is_asked: bool = False  # and will be sent again
 
     def free_at(self, keep_s: float) -> float:
         """When it may be pushed out."""
@@ -104,22 +92,6 @@ class _Topic:
 class History:
     """The reliable topics that one node publishes."""
 
-    __slots__ = (
-        "_asked",
-        "_beats",
-        "_credit",
-        "_expiry_at",
-        "_floor",
-        "_keep_time",
-        "_order",
-        "_pace",
-        "topics",
-        "pushed_out",
-        "repaired",
-        "size_bytes",
-        "unavailable",
-    )
-
     def __init__(self) -> None:
         self.topics: dict[str, _Topic] = {}
         #: All records, oldest first. An OrderedDict, as those of one topic leave from the middle.
@@ -129,8 +101,7 @@ class History:
         #: again, its messages would be taken for repeats.
         self._floor = 0
         self._expiry_at = -math.inf
-        self._keep_time = KeepTime()
-        self._pace = PublishPace()
+        self.pace = Pace()
         self._asked: deque[HistoryRecord] = deque()
         self._credit = RepairCredit()
         #: Bytes of all records, with the overhead of keeping them.
@@ -152,13 +123,7 @@ class History:
         return (self.topics.get(topic) or self._begin(topic)).last + 1
 
     def keep(
-        self,
-        topic: str,
-        sequence: int,
-        number: int,
-        text: bytes,
-        now: float,
-        mark: bytes = b"",
+        self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
     ) -> None:
         """Keep a message that is sent with the `next_sequence` of its topic."""
         state = self.topics[topic]
@@ -172,8 +137,8 @@ class History:
         self.size_bytes += size
         state.beat_s = BEAT_MIN_S
         self._beats.set(state, now + BEAT_MIN_S)
-        if self._keep_time.peak_s > HISTORY_KEEP_MIN_S:
-            self._pace.count(size, self._keep_time.at(now), now)
+        if self.pace.peak_s > HISTORY_KEEP_MIN_S:
+            self.pace.count(size, now)
         if (
             self.size_bytes > HISTORY_BYTES_MAX
             or state.size_bytes > HISTORY_TOPIC_BYTES_MAX
@@ -188,7 +153,7 @@ class History:
         """When a message of that size may be published on that topic; `now` if at once."""
         state = self.topics.get(topic)
         size = size_bytes + RECORD_OVERHEAD_BYTES
-        at = now if self._keep_time.peak_s == HISTORY_KEEP_MIN_S else self._pace.free_at(now)
+        at = now if self.pace.peak_s == HISTORY_KEEP_MIN_S else self.pace.free_at(now)
         over = self.size_bytes + size - HISTORY_BYTES_MAX
         count = len(self._order) + 1 - HISTORY_MESSAGES_MAX
         if over > 0 or count > 0:
@@ -200,13 +165,6 @@ class History:
         if over > 0 or count > 0:
             at = self._free_at(state.in_order(), over, count, at)
         return at
-
-    def is_full(self, topic: str, size_bytes: int, now: float) -> bool:
-        return self.room_at(topic, size_bytes, now) > now
-
-    def keep_s(self, now: float) -> float:
-        """The keep time as of now."""
-        return self._keep_time.at(now)
 
     # --- Repairing -------------------------------------------------------------------------------
 
@@ -233,7 +191,7 @@ class History:
                     age_s = max(age_s, now - record.kept_at)
                     self._asked.append(record)
         if gone or age_s >= 0:
-            self._keep_time.lengthen(age_s, now)
+            self.pace.lengthen(age_s, now)
             state.beat_s = BEAT_MIN_S
             at = now + BEAT_MIN_S
             if gone:  # a beat answers soon, but only once for all who ask
@@ -248,7 +206,7 @@ class History:
             return []
         records: list[HistoryRecord] = []
         credit = self._credit
-        credit.earn(self._keep_time.at(now), now)
+        credit.earn(self.pace.keep_s(now), now)
         while self._asked:
             record = self._asked[0]
             if record in self._order:
@@ -306,7 +264,7 @@ class History:
 
     def _free_at(self, records: Iterable[HistoryRecord], over: int, count: int, at: float) -> float:
         """When so many bytes and messages of them may be pushed out."""
-        keep_s = self._keep_time.at(at)
+        keep_s = self.pace.keep_s(at)
         for record in records:
             if over <= 0 and count <= 0:
                 break
@@ -317,7 +275,7 @@ class History:
 
     def _push_out(self, state: _Topic, now: float) -> None:
         """Make room. The message that was kept last stays, however large it is."""
-        keep_s = self._keep_time.at(now)
+        keep_s = self.pace.keep_s(now)
         while len(state.records) > 1 and (
             state.size_bytes > HISTORY_TOPIC_BYTES_MAX
             or len(state.records) > HISTORY_TOPIC_MESSAGES_MAX

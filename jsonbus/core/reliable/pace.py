@@ -21,17 +21,17 @@ from jsonbus.core.limits import (
 )
 
 
-class KeepTime:
-    """How long a message is not pushed out of the history."""
+class Pace:
+    """The keep time of a history, and the rate at which a publisher may publish because of it."""
 
-    __slots__ = ("_doubled_at", "_nak_at", "peak_s")
+    __slots__ = ("_ahead_at", "_doubled_at", "_nak_at", "peak_s")
 
     def __init__(self) -> None:
-        self.peak_s = HISTORY_KEEP_MIN_S  # as of the last NAK
-        self._nak_at = self._doubled_at = -math.inf
+        self.peak_s = HISTORY_KEEP_MIN_S  # the keep time as of the last NAK
+        self._nak_at = self._doubled_at = self._ahead_at = -math.inf
 
-    def at(self, now: float) -> float:
-        """Return the keep time as of now: it halves while no NAKs come."""
+    def keep_s(self, now: float) -> float:
+        """Return how long a message is not pushed out: it halves while no NAKs come."""
         if self.peak_s == HISTORY_KEEP_MIN_S:
             return HISTORY_KEEP_MIN_S
         halvings = int((now - self._nak_at) / HISTORY_KEEP_FALL_S)
@@ -47,32 +47,23 @@ class KeepTime:
         The keep time doubles while NAKs keep coming. One burst of losses causes several NAKs at
         once, which count as one.
         """
-        keep_s = self.at(now)
+        keep_s = self.keep_s(now)
         if now - self._doubled_at >= REPAIR_IGNORE_S:
             self._doubled_at = now
             keep_s *= 2
         self.peak_s = min(max(keep_s, 2 * age_s), HISTORY_KEEP_MAX_S)
         self._nak_at = now
 
+    def count(self, size_bytes: int, now: float) -> None:
+        """Count a message, which takes its part of one full history per keep time.
 
-class PublishPace:
-    """Spreads messages evenly while the keep time is long.
-
-    The keep time alone would let a flood come in bursts, as fast as ever, with long pauses.
-    """
-
-    __slots__ = ("_ahead_at",)
-
-    def __init__(self) -> None:
-        self._ahead_at = -math.inf
-
-    def count(self, size_bytes: int, keep_s: float, now: float) -> None:
-        """Count a message, which takes its part of one full history per keep time."""
+        The keep time alone would let a flood come in bursts, as fast as ever, with long pauses.
+        """
         part = max(size_bytes / HISTORY_TOPIC_BYTES_MAX, 1 / HISTORY_TOPIC_MESSAGES_MAX)
-        self._ahead_at = max(self._ahead_at, now) + part * keep_s
+        self._ahead_at = max(self._ahead_at, now) + part * self.keep_s(now)
 
     def free_at(self, now: float) -> float:
-        """When the next message may be sent."""
+        """Return when the next message may be sent."""
         return max(now, self._ahead_at - PUBLISH_BURST_S)
 
 

@@ -178,7 +178,7 @@ def test_requests_for_unknown_topics_and_for_the_future_are_nothing() -> None:
     publish_many(history, "a", 3)
     assert history.take_nak("b", [(1, 3)], NOW) == []
     assert history.take_nak("a", [(4, 2**53), (9, 2)], NOW) == []
-    assert (history.unavailable, history.keep_s(NOW)) == (0, HISTORY_KEEP_MIN_S)
+    assert (history.unavailable, history.pace.keep_s(NOW)) == (0, HISTORY_KEEP_MIN_S)
 
 
 def test_request_for_what_is_gone_is_answered_by_a_beat_at_once() -> None:
@@ -361,12 +361,12 @@ def fill(history: History, now: float = NOW) -> None:
 def test_there_is_room_until_the_history_is_full() -> None:
     history = History()
     publish_many(history, "a", HISTORY_TOPIC_MESSAGES_MAX - 1)
-    assert not history.is_full("a", 1, NOW)
+    assert history.room_at("a", 1, NOW) == NOW
     publish(history, "a")
-    assert history.is_full("a", 1, NOW)
+    assert history.room_at("a", 1, NOW) > NOW
     assert history.room_at("a", 1, NOW) == approx(NOW + HISTORY_KEEP_MIN_S)
-    assert not history.is_full("a", 1, NOW + HISTORY_KEEP_MIN_S)
-    assert not history.is_full("b", 1, NOW)
+    assert history.room_at("a", 1, NOW + HISTORY_KEEP_MIN_S) == NOW + HISTORY_KEEP_MIN_S
+    assert history.room_at("b", 1, NOW) == NOW
 
 
 def test_room_in_all_counts_too() -> None:
@@ -411,7 +411,7 @@ def test_messages_are_held_for_longer_while_requests_keep_coming() -> None:
         now = NOW + 0.06 * (number + 1)
         publish_many(history, "a", 100, now)
         history.take_nak("a", [(100 * number + 101, 100 * number + 101)], now)
-        holds.append(round(history.keep_s(now), 3))
+        holds.append(round(history.pace.keep_s(now), 3))
     assert holds == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
 
 
@@ -420,21 +420,21 @@ def test_requests_of_one_burst_count_as_one() -> None:
     publish_many(history, "a", 100)
     for sequence in range(1, 50):
         history.take_nak("a", [(sequence, sequence)], NOW + 0.01)
-    assert history.keep_s(NOW + 0.01) == 2 * HISTORY_KEEP_MIN_S
+    assert history.pace.keep_s(NOW + 0.01) == 2 * HISTORY_KEEP_MIN_S
 
 
 def test_messages_are_held_for_twice_the_age_at_which_they_are_asked_for() -> None:
     history = History()
     publish(history, "a")
     history.take_nak("a", [(1, 1)], NOW + 0.4)
-    assert history.keep_s(NOW + 0.4) == approx(0.8)
+    assert history.pace.keep_s(NOW + 0.4) == approx(0.8)
 
 
 def test_hold_time_falls_back_without_requests() -> None:
     history = History()
     publish(history, "a")
     history.take_nak("a", [(1, 1)], NOW + 5)
-    holds = [history.keep_s(NOW + 5 + second) for second in (0, 0.9, 1, 2, 3, 4, 5, 5000)]
+    holds = [history.pace.keep_s(NOW + 5 + second) for second in (0, 0.9, 1, 2, 3, 4, 5, 5000)]
     assert holds == [HISTORY_KEEP_MAX_S, 2.0, 1.0, 0.5, 0.25, 0.125, 0.1, HISTORY_KEEP_MIN_S]
 
 
