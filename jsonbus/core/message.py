@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ else:
     V_co = TypeVar("V_co", covariant=True)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Origin:
     """The facts that all messages of one datagram have in common. Made once per datagram.
 
@@ -22,23 +24,12 @@ class Origin:
     handles very many messages may read them here, once for all messages with the same `origin`.
     """
 
-    __slots__ = ("incarnation", "is_retained", "name", "node", "received_at", "sent_at")
-
-    def __init__(
-        self,
-        node: str,
-        name: str,
-        incarnation: int,
-        sent_at: float,
-        received_at: float,
-        is_retained: bool = False,
-    ) -> None:
-        self.node = node
-        self.name = name
-        self.incarnation = incarnation
-        self.sent_at = sent_at
-        self.received_at = received_at
-        self.is_retained = is_retained
+    node: str
+    name: str
+    incarnation: int
+    sent_at: float
+    received_at: float
+    is_retained: bool = False
 
 
 class Message(Generic[V_co]):

@@ -64,7 +64,8 @@ class Outbox:
         self.allow_bytes(datagram_bytes_max)
         self._queued = fast_publish.queued
         self._measured = self._measured_bytes = 0  # measured part of the queue: messages, bytes
-        self._typical = BATCH_MESSAGES_MAX  # messages per datagram, judged by the last datagram
+        #: The number of messages like the last ones that fill a datagram.
+        self.typical_count = BATCH_MESSAGES_MAX
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._unbatched_until = -math.inf if batching else math.inf
@@ -85,14 +86,9 @@ class Outbox:
         count = len(self._queued)
         return (
             bool(self._ready)
-            or count >= self._typical
+            or count >= self.typical_count
             or (count > 1 and self._measure() * (count + 1) > self.room_bytes * count)
         )
-
-    @property
-    def typical_count(self) -> int:
-        """The number of messages like the last ones that fill a datagram."""
-        return self._typical
 
     @property
     def size_bytes(self) -> int:
@@ -252,7 +248,7 @@ class Outbox:
             self._add_messages(items, now)
         else:
             self._pack_parts(items, now, keeps_rest=keeps_rest)
-        self._typical = max(1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // size))
+        self.typical_count = max(1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // size))
 
     def _pack_parts(self, items: list[bytes], now: float, *, keeps_rest: bool) -> None:
         """Pack messages that do not fit into one datagram."""

@@ -104,23 +104,6 @@ class Fill(NamedTuple):
 class Pacer:
     """Limits the rate of one sender. Not thread-safe; `now` is in seconds of a monotonic clock."""
 
-    __slots__ = (
-        "_answer",
-        "_asked_at",
-        "_blind_until",
-        "_mark",
-        "_mark_at",
-        "_rate",
-        "_tokens",
-        "backlog_bytes_max",
-        "burst_bytes",
-        "given_up",
-        "per_byte",
-        "per_datagram",
-        "retry_s",
-        "waits",
-    )
-
     def __init__(self, rate_limit_bytes_s: float | None) -> None:
         #: How often it allowed nothing.
         self.waits = 0

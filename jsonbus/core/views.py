@@ -24,9 +24,8 @@ class NodeInfo:
     name: str
     host: str | None  # name of its machine; None until the node itself was heard
     version: str | None  # of its software; None until then
-    channel_port: (
-        int | None
-    )  # TCP port on which it accepts channels; None if none, or not known yet
+    #: TCP port on which it accepts channels; None if none, or not known yet.
+    channel_port: int | None
     incarnation: int  # when it started, milliseconds since 1970
     entry_version: int  # of its entry in the subscription list
     mode: str
@@ -75,8 +74,6 @@ class Explanation:
 class BusView:
     """The bus as one node knows it. `stats` and `totals` return what the node has counted."""
 
-    __slots__ = ("_membership", "_own", "_roster", "_router", "_totals", "stats")
-
     def __init__(
         self,
         own: NodeSettings,
@@ -121,15 +118,29 @@ class BusView:
         """Return why a publish would be sent or not. Raises InvalidTopicError, ClosedError."""
         if self._membership.is_closed:
             raise ClosedError("the bus is closed")
-        own = self._own
-        return _explain(
-            topic,
-            mode=own.mode,
-            state=self._membership.state,
-            state_reason=self.state_reason,
-            local=len(self._router.route(topic).subscribers),
-            others=[entry for entry in self._membership.list if entry.node != own.node],
-        )
+        local = len(self._router.route(topic).subscribers)
+        state = self._membership.state
+        wanting = [
+            entry
+            for entry in self._membership.list
+            if entry.node != self._own.node and any(matches(p, topic) for p in entry.patterns)
+        ]
+        wanted_by = tuple(sorted(entry.name for entry in wanting))
+        if self._own.mode == "basic":
+            verdict, reason = "sent", "mode basic sends everything"
+        elif wanting and all(map(_gets_everything, wanting)):
+            verdict, reason = "sent", f"{_join(wanted_by)} gets everything (mode basic, or plain)"
+        elif wanting:
+            verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
+        elif state == DOUBTING:
+            verdict, reason = "sent", f"this node is not sure who is here ({self.state_reason})"
+        elif state == JOINING:
+            verdict, reason = "held", f"this node is still joining ({self.state_reason})"
+        elif local:
+            verdict, reason = "local", "only this node's own subscriptions want it"
+        else:
+            verdict, reason = "suppressed", "no node subscribes to it"
+        return Explanation(topic, verdict, reason, state, wanted_by, local)
 
     def _describe(self, entry: Entry, now: float) -> NodeInfo:
         node = entry.node
@@ -161,37 +172,9 @@ class BusView:
         )
 
 
-def _explain(
-    topic: str, *, mode: str, state: str, state_reason: str, local: int, others: list[Entry]
-) -> Explanation:
-    # Nodes that get everything: basic nodes, and plain peers whose list is too long.
-    greedy = {
-        entry.name
-        for entry in others
-        if entry.patterns == ("**",) and (entry.mode == "basic" or entry.is_plain)
-    }
-    wanted_by = tuple(
-        sorted(
-            entry.name
-            for entry in others
-            if any(matches(pattern, topic) for pattern in entry.patterns)
-        )
-    )
-    if mode == "basic":
-        verdict, reason = "sent", "mode basic sends everything"
-    elif wanted_by and set(wanted_by) <= greedy:
-        verdict, reason = "sent", f"{_join(wanted_by)} gets everything (mode basic, or plain)"
-    elif wanted_by:
-        verdict, reason = "sent", f"wanted by {_join(wanted_by)}"
-    elif state == DOUBTING:
-        verdict, reason = "sent", f"this node is not sure who is here ({state_reason})"
-    elif state == JOINING:
-        verdict, reason = "held", f"this node is still joining ({state_reason})"
-    elif local:
-        verdict, reason = "local", "only this node's own subscriptions want it"
-    else:
-        verdict, reason = "suppressed", "no node subscribes to it"
-    return Explanation(topic, verdict, reason, state, wanted_by, local)
+def _gets_everything(entry: Entry) -> bool:
+    """Return whether all messages are sent to the node: it is basic, or plain with a long list."""
+    return entry.patterns == ("**",) and (entry.mode == "basic" or entry.is_plain)
 
 
 def _join(names: tuple[str, ...]) -> str:

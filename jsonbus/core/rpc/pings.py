@@ -20,19 +20,6 @@ class Pings:
     A pong tells about this node: whoever pings wants to know who is there.
     """
 
-    __slots__ = (
-        "_about",
-        "_emit",
-        "_known_nodes",
-        "_last_id",
-        "_outbox",
-        "_own_node",
-        "_pongs",
-        "_rng",
-        "_sent_at",
-        "_totals",
-    )
-
     def __init__(
         self,
         own_node: str,

@@ -1,6 +1,6 @@
-"""JSON text and back: the only module of the core that imports orjson.
+"""Values to JSON text and back: the only module of the core that imports orjson.
 
-What may be published is what orjson writes: the JSON types, dataclasses, datetimes (ISO 8601),
+A value can be published if orjson writes it: the JSON types, dataclasses, datetimes (ISO 8601),
 enums (their value) and UUIDs. NaN and the infinities, which JSON lacks, are written as null.
 """
 
@@ -14,35 +14,35 @@ import orjson
 from jsonbus.core.wire.names import NESTING_LEVELS_MAX
 from jsonbus.errors import PayloadError
 
-# UTF-8 JSON text to a value; ValueError if it is none. The bare function, since a wrapper would
-# cost a tenth of the time that a small datagram takes to decode. A repeated key's last value
-# counts; a number beyond 64 bits becomes a float; at most 1,024 levels.
+# UTF-8 JSON text to a value; raises ValueError. The bare function, because a wrapper would cost a
+# tenth of the time that a small datagram takes to decode. The last value of a repeated key counts;
+# a number beyond 64 bits becomes a float; at most 1,024 levels.
 loads: Callable[[bytes | str], Any] = orjson.loads
 
-# A value to JSON text, or TypeError: for who goes on to `dumps` in that case.
+# A value to JSON text; raises TypeError. Callers then try `dumps`.
 dumps_plain: Callable[[Any], bytes] = orjson.dumps
 
 
 def dumps(value: object) -> bytes:
-    """The value as compact UTF-8 JSON; PayloadError, with what to do about it, if it has none.
+    """Return the value as compact UTF-8 JSON; raise PayloadError, with a remedy, if it has none.
 
     Keys that are not strings (integers, enums, datetimes, None, …) are written as their text. Two
-    keys of one dict with the same text, as in {1: …, "1": …}, are both written: receivers of
-    ours then see the later one.
+    keys of one dict with the same text, as in {1: …, "1": …}, are both written: nodes of jsonbus
+    then see the later one.
     """
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Most likely a key that is no string. The option that allows those makes each dict half
+        # Most likely a key that is not a string. The option that allows those makes each dict half
         # as slow again, so it is tried only now.
         return _dumps_any_key(value)
 
 
 def nests_too_deeply(value: object) -> bool:
-    """Whether a value that was loaded is nested too deeply to be dumped again.
+    """Return whether a value that was loaded is nested too deeply to be dumped again.
 
-    Writing it is the fastest way to know: depth is all that a loaded value can fail on, and
-    orjson writes several times faster than a walk in Python visits.
+    Dumping it is the fastest test: a loaded value can fail for no other reason, and orjson is
+    several times faster than a loop in Python.
     """
     try:
         orjson.dumps(value)
@@ -59,7 +59,7 @@ def _dumps_any_key(value: object) -> bytes:
 
 
 def _explain(reason: str) -> str:
-    """One sentence for what orjson's says, with what to do."""
+    """Return one sentence for orjson's message, with a remedy."""
     for words, sentence in _SENTENCES.items():
         if words in reason:
             return sentence
@@ -72,7 +72,7 @@ def _explain(reason: str) -> str:
     return f"the value cannot be written as JSON ({reason}): publish plain JSON types"
 
 
-# By words of orjson's own messages; one that changes falls through to the general sentence.
+# By words of orjson's messages; for any other message there is the general sentence.
 _SENTENCES = {
     "surrogates": (
         "a string has a lone surrogate, which UTF-8 cannot carry: "

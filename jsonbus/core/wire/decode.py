@@ -51,7 +51,7 @@ DEEP_BYTES_MIN = 2 * (NESTING_LEVELS_MAX + 1)
 
 
 def decode(data: bytes) -> Frame:
-    """What the datagram says; DatagramError with one of CAUSES if that cannot be understood."""
+    """Return the frame of a datagram; raise DatagramError with one of CAUSES if it has none."""
     return decode_body(parse(data), data)
 
 
@@ -68,17 +68,17 @@ def parse(data: bytes) -> Any:
 
 
 def may_be_deep(data: bytes) -> bool:
-    """Whether the datagram has brackets enough to be nested too deeply, if not side by side."""
+    """Return whether the datagram has enough brackets to be nested too deeply."""
     if len(data) < DEEP_BYTES_MIN:
         return False
     return data.count(b"[") + data.count(b"{") > NESTING_LEVELS_MAX
 
 
 def decode_body(body: Any, data: bytes) -> Frame:
-    """What the datagram says that was parsed to `body`.
+    """Return the frame of a datagram that was parsed to `body`.
 
-    The topics of messages are not checked beyond being strings, nor are the items of a batch:
-    the node looks every topic up anyway, and checks those it does not find.
+    Topics of messages need only be strings, and the items of a batch are not checked: the node
+    looks every topic up anyway, and checks those it does not find.
     """
     try:
         topic = body["topic"]
@@ -114,7 +114,7 @@ def decode_body(body: Any, data: bytes) -> Frame:
 
 
 def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
-    """The message of a datagram with a single one, as it would stand in a batch."""
+    """Return the message of a datagram with a single one in the form of a batch's item."""
     if KEY_RETAINED in jb:
         return [topic, payload, jb.get(KEY_SEQUENCE), jb[KEY_RETAINED]]
     if KEY_SEQUENCE in jb:
@@ -123,10 +123,10 @@ def single_item(topic: str, payload: Any, jb: dict[str, Any]) -> list[Any]:
 
 
 def peek_topic(data: bytes) -> bytes | None:
-    """The topic of a datagram without parsing the rest, or None when only `decode` can tell.
+    """Return the topic of a datagram without parsing the rest; None if that is not possible.
 
-    Of a datagram that `decode` understands, this is the topic that `decode` finds. It may also
-    answer for one that `decode` would refuse: the rest has not been looked at.
+    Of a datagram that `decode` accepts, this is the topic that `decode` finds. It may also return
+    the topic of one that `decode` would refuse, because the rest was not read.
     """
     if not data.startswith(_TOPIC_START):
         return None
@@ -146,12 +146,12 @@ def peek_topic(data: bytes) -> bytes | None:
 
 
 def peek_header(data: bytes) -> Header | None:
-    """The header of a datagram without parsing the rest, or None when only `decode` can tell.
+    """Return the header of a datagram without parsing the rest; None if that is not possible.
 
-    It is found only where our messages have it: at the end, without further fields of any size.
+    It is found only where nodes of jsonbus write it: at the end, without further large fields.
     In JSON text the bytes `,"jb":{` are always a key of some object; if what follows is one whole
     object up to the last brace, that last brace closes the object with this key, and no later key
-    can replace it. So a payload that holds a "jb" of its own deceives nobody.
+    can replace it. So a "jb" inside of a payload is never taken for the header.
     """
     start = data.rfind(b',"jb":{', -HEADER_PEEK_BYTES)
     if start < 0 or not data.endswith(b"}}"):
@@ -197,7 +197,7 @@ def _missing_key(body: Any) -> DatagramError:
 
 
 def _refuse_deep(topic: str, payload: Any) -> None:
-    """Called when there are enough brackets for it; they may as well stand side by side."""
+    """Raise DatagramError if the payload is nested too deeply; most brackets are side by side."""
     if not codec.nests_too_deeply(payload):
         return
     if topic == BATCH and type(payload) is list:

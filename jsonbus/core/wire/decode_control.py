@@ -53,10 +53,10 @@ from jsonbus.errors import DatagramError
 
 
 def decode_plain_list(payload: Any) -> ListFrame:
-    """A list without `jb`: just topics, as the first implementation's nodes send it.
+    """Return the frame of a list without `jb`: just topics, as the first implementation sends it.
 
-    Names that no node of ours can publish under are left out instead of refusing the list: its
-    sender misses nothing by it, and keeps the rest.
+    Topics that no node of jsonbus can publish are left out instead of refusing the list: the
+    sender misses nothing, and the rest counts.
     """
     if type(payload) is not list or not all(type(topic) is str for topic in payload):
         raise DatagramError("bad_list", "the payload of a list must be an array of strings")
@@ -90,7 +90,7 @@ def _decode_list(header: Header, payload: Any, jb: dict[str, Any]) -> ListFrame:
 
 
 def _entry(node: str, fields: Any, patterns: list[str]) -> tuple[Entry, float]:
-    """One entry of a list, and the seconds since its node was heard."""
+    """Return an entry of a list, and the seconds since its node was heard."""
     if not names.is_listed_id(node):
         raise ValueError("an entry's node id is not valid")
     incarnation, version, age_ms, name, flags, indexes = read_items(fields, 6, "an entry")
@@ -120,7 +120,7 @@ def _entry(node: str, fields: Any, patterns: list[str]) -> tuple[Entry, float]:
 
 
 def _indexed(indexes: Any, patterns: list[str]) -> tuple[str, ...]:
-    """The patterns at the indexes, in their order: a plain entry's hash depends on it."""
+    """Return the patterns at the indexes, in that order, on which a plain entry's hash depends."""
     if not all(type(index) is int for index in read_array(indexes, "an entry's indexes")):
         raise ValueError("an entry's indexes must be integers")
     if indexes and not 1 <= min(indexes) <= max(indexes) < len(patterns):
@@ -226,7 +226,7 @@ def _decode_beat(header: Header, payload: Any, jb: dict[str, Any]) -> BeatFrame:
 def _missing_slices(value: Any) -> MissingSlices:
     sequence, start, text = read_items(value, 3, "slices")
     if type(text) is not str or len(text) > 2 * names.NAK_SLICES_MAX // 8:
-        raise ValueError("slices must be told in base64")
+        raise ValueError("slices must be in base64")
     bits = int.from_bytes(a2b_base64(text, strict_mode=True), "big")
     return MissingSlices(read_integer(sequence, "sequence"), read_integer(start, "start"), bits)
 
@@ -256,7 +256,7 @@ def _decode_pong(header: Header, payload: Any, jb: dict[str, Any]) -> PongFrame:
 def _decode_where(header: Header, payload: Any, jb: dict[str, Any]) -> WhereFrame:
     who = read_name(jb.get(names.KEY_WHO))
     if not who:
-        raise ValueError("nobody is asked for")
+        raise ValueError("no node is asked for")
     return WhereFrame(header, who)
 
 

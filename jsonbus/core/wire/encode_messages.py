@@ -1,7 +1,7 @@
 """From messages to datagram bytes: the hot path; format.py describes them.
 
-Datagrams are put together from ready JSON bytes with one `%`, as fast as joining them, a quarter
-faster than adding them up, and the format stays readable.
+A datagram is made from JSON bytes with one `%`: as fast as a join, a quarter faster than adding
+them up, and the format stays readable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Fields of control datagrams: each function returns what it was given if that is right.
+"""Fields of control datagrams: each function returns a field, or raises ValueError with the fault.
 
-Else it raises ValueError with what is wrong. Arrays may be longer than expected, as objects may
-have more keys: both are room for later versions.
+Arrays may be longer than expected, and objects may have more keys: later versions need the room.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def read_integer(value: Any, what: str) -> int:
 
 
 def read_flag(jb: dict[str, Any], key: str) -> bool:
-    """Flags are 1 or absent; 0 is understood too."""
+    """Return a flag, which is 1 or absent; 0 is accepted, too."""
     value = jb.get(key, 0)
     if type(value) is int and value in (0, 1):
         return bool(value)
@@ -34,7 +33,7 @@ def read_array(value: Any, what: str) -> list[Any]:
 
 
 def read_items(value: Any, count: int, what: str) -> list[Any]:
-    """The first items of an array that must have at least that many."""
+    """Return the first items of an array that must have at least that many."""
     if type(value) is list and len(value) >= count:
         return value[:count]
     raise ValueError(f"{what} must be an array of {count}")

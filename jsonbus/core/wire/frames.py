@@ -1,7 +1,7 @@
-"""What datagrams decode to: one small class per kind of datagram.
+"""Frames, which datagrams are decoded to: one small class per kind of datagram.
 
-The classes are slotted but not frozen: a frozen dataclass takes three times as long to make,
-and frames are made for every datagram. Nobody changes a frame after it was made.
+The classes are slotted but not frozen: a frozen dataclass takes three times as long to make, and
+a frame is made for every datagram. Nothing changes a frame after it was made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 try:
-    # Where hashlib has it from. hashlib itself loads OpenSSL, which no start should wait for.
+    # hashlib takes it from there, too, but loads OpenSSL, which would delay every start.
     from _blake2 import blake2b
 except ImportError:  # an interpreter that keeps it elsewhere
     from hashlib import blake2b
@@ -25,38 +25,41 @@ PLAIN_PREFIX = "plain:"  # pseudo-node ids of plain (classic) peers: "plain:ADDR
 
 @dataclass(slots=True)
 class Header:
-    """Who sent the datagram: the part of `jb` that every datagram of ours has."""
+    """The part of `jb` that every datagram of a node has: its sender and its numbers."""
 
     node: str
     incarnation: int  # when the node started, milliseconds since 1970
     counter: int  # this incarnation's datagrams, from 1
-    # Number of the first message inside; in a datagram without messages, of the next one to be
-    # sent: so that a loss at the end of a burst is seen without waiting for the next message.
+    # The number of the first message inside; in a datagram without messages, that of the next one
+    # to be sent, which reveals a loss at the end of a burst before the next message.
     first_message: int
     sent_us: int
 
 
 class About(NamedTuple):
-    """Where a node runs, and what: told by itself alone, in no list, which would grow by it."""
+    """Host, software version and channel port of a node.
 
-    host: str | None = None  # what its machine is called
+    Sent only by the node itself; kept out of lists to keep them small.
+    """
+
+    host: str | None = None  # the name of its machine
     version: str | None = None  # of its software
-    channel_port: int | None = None  # the TCP port at which it takes channels, if it does
+    channel_port: int | None = None  # the TCP port on which it accepts channels, if it does
 
 
-#: Of a node that did not tell.
+#: Of a node that has not reported it.
 UNTOLD = About()
 
 
 class Totals(NamedTuple):
-    """What a node has counted since it started, in messages; told with where it runs."""
+    """Messages that a node has counted since it started; sent together with About."""
 
     sent: int = 0
     suppressed: int = 0  # published, and wanted by nobody
     received: int = 0  # from others, whether wanted or not
     lost: int = 0  # of others, and never came
-    repaired: int = 0  # sent again for who had missed them
-    shares: int = 0  # not messages: full lists sent, which is how late joiners are answered
+    repaired: int = 0  # sent again for nodes that had missed them
+    shares: int = 0  # full lists sent, not messages: the answers to late joiners
 
 
 class Digest(NamedTuple):
@@ -81,7 +84,7 @@ class Entry:
     mode: str = "delayed"  # basic, master or delayed
     is_master: bool = False  # it answers in mode master
     left: bool = False  # said goodbye: its last version
-    gone: bool = False  # not heard for longer than its lease, and asked for in vain
+    gone: bool = False  # not heard for longer than its lease, and did not answer
 
     @property
     def is_plain(self) -> bool:
@@ -92,15 +95,15 @@ class Entry:
         return not (self.left or self.gone)
 
     def hash64(self) -> int:
-        """The entry's share of the digest."""
+        """Return the hash of the entry, of which the digest is the XOR."""
         text = f"{self.node}|{self.incarnation}|{self.version}"
-        if self.is_plain:  # nobody numbers a plain list's versions: its content has to tell
+        if self.is_plain:  # a plain list has no version, so its content is hashed
             text += "|" + "|".join(self.patterns)
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def bucket_of(node: str) -> int:
-    """The bucket that a node's entry is in, the same on every node."""
+    """Return the bucket of a node's entry; it is the same on every node."""
     return zlib.crc32(node.encode()) % BUCKETS
 
 
@@ -109,8 +112,8 @@ class MessagesFrame:
     """One message or a batch.
 
     `items` should be lists [topic, value], with the sequence third if the topic is reliable, and 1
-    fourth if the value is retained. Those of a batch are as they came: the node looks each topic up
-    anyway, and checks shape and name only where that look-up fails.
+    fourth if the value is retained. The items of a batch are not checked: the receiver looks every
+    topic up anyway, and checks an item only if that fails.
     """
 
     header: Header | None  # None: a plain datagram
@@ -131,7 +134,7 @@ class FragmentFrame:
 
 @dataclass(slots=True)
 class ListFrame:
-    """(Part of) a subscription list: an announcement, a share, or what differs."""
+    """A subscription list or a part of it: an announcement, a share, or what differs."""
 
     header: Header | None  # None: a plain list
     topics: list[str]  # the plain union, without "jsonbus.topics" itself
@@ -143,7 +146,7 @@ class ListFrame:
     covers: int | None
     part: tuple[int, int]  # index, count
     settled: bool  # the sender was past joining
-    # How much may wait for the sender, as its kernel counts it. In announcements, where known.
+    # The size of the sender's receive buffer, as its kernel counts. In announcements, where known.
     receive_buffer_bytes: int | None = None
     about: About = UNTOLD  # of the sender; in announcements
 
@@ -153,7 +156,7 @@ ALL_BUCKETS = (1 << BUCKETS) - 1
 
 @dataclass(slots=True)
 class PresenceFrame:
-    """I am here; this is my digest; (suspects) has anybody heard of these?"""
+    """A sign of life with the sender's digest; asks whether anybody has heard of the suspects."""
 
     header: Header
     version: int
@@ -166,7 +169,7 @@ class PresenceFrame:
     suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
     receive_buffer_bytes: int | None = None  # as in an announcement
     about: About = UNTOLD
-    is_answer: bool = False  # somebody asked where the sender is
+    is_answer: bool = False  # to the question where the sender is
     totals: Totals | None = None
 
 
@@ -180,7 +183,7 @@ class ByeFrame:
 
 @dataclass(slots=True)
 class RequestFrame:
-    """A value for whoever serves `topic`."""
+    """A value for a node that serves `topic`."""
 
     header: Header
     topic: str
@@ -213,7 +216,7 @@ class MissingOfTopic(NamedTuple):
 
     topic: str
     ranges: list[tuple[int, int]]  # of sequences, first and last
-    slices: list[MissingSlices] = []  # of some of them nothing else is missing
+    slices: list[MissingSlices] = []  # the only parts of those messages that are missing
 
 
 @dataclass(slots=True)
@@ -228,18 +231,18 @@ class NakFrame:
 
 @dataclass(slots=True)
 class BeatFrame:
-    """How far the sender's reliable topics are."""
+    """The last sequence of reliable topics of the sender, and what it still keeps."""
 
     header: Header
-    beats: list[tuple[str, int, int]]  # topic, last sequence, first that can be had again
+    beats: list[tuple[str, int, int]]  # topic, last sequence, first that can be repaired
 
 
 @dataclass(slots=True)
 class RepairFrame:
-    """Messages of reliable topics, sent again because somebody missed them.
+    """Messages of reliable topics, sent again because a subscriber missed them.
 
-    `items` should be lists [topic, value, sequence, number], with 1 fifth if the value is retained,
-    but are as they came.
+    `items` should be lists [topic, value, sequence, number], with 1 fifth if the value is retained;
+    they are not checked yet.
     """
 
     header: Header
@@ -248,9 +251,9 @@ class RepairFrame:
 
 @dataclass(slots=True)
 class RetainedFrame:
-    """Last values of topics, for nodes that began to want them only now.
+    """Last values of topics, for nodes that have just subscribed.
 
-    `items` should be lists [topic, value, number, sent_us], but are as they came.
+    `items` should be lists [topic, value, number, sent_us]; they are not checked yet.
     """
 
     header: Header
@@ -260,7 +263,7 @@ class RetainedFrame:
 
 @dataclass(slots=True)
 class PingFrame:
-    """Whoever hears this, answer."""
+    """Asks every node for an answer."""
 
     header: Header
     ping_id: int
@@ -279,7 +282,7 @@ class PongFrame:
 
 @dataclass(slots=True)
 class WhereFrame:
-    """Whoever has this id or this name, tell where you are."""
+    """Asks the nodes with this id or name for their address."""
 
     header: Header
     who: str
@@ -287,7 +290,7 @@ class WhereFrame:
 
 @dataclass(slots=True)
 class EchoFrame:
-    """Whoever answers echoes, answer in the same size. For `jsonbus doctor`, not for nodes."""
+    """Asks for an answer of the same size. Only `jsonbus doctor` sends and answers it."""
 
     header: Header
     echo_id: int
@@ -295,14 +298,14 @@ class EchoFrame:
 
 @dataclass(slots=True)
 class EchoedFrame:
-    """The answer to node `to`'s echo, or, to nobody's, the news that the sender answers echoes."""
+    """The answer to an echo of node `to`, or the announcement that the sender answers echoes."""
 
     header: Header
-    to: str  # the sender itself: nobody asked
+    to: str  # the sender itself in an announcement
     echo_id: int
-    heard: int  # echoes of `to` that have come so far, each counted once
-    repeated: int  # and how many came again
-    name: str  # of the sender; only where nobody asked, since an answer may have no room for it
+    heard: int  # echoes of `to` received so far, each counted once
+    repeated: int  # of them, received more than once
+    name: str  # of the sender; only in an announcement, because an answer may have no room for it
 
 
 Frame = (
