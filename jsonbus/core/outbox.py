@@ -243,12 +243,14 @@ class Outbox:
         items = queued[:count]
         del queued[:count]
         self._measured = self._measured_bytes = 0
-        size = sum(map(len, items)) + _SEPARATOR_BYTES * count
-        if size <= self.room_bytes + 1 and count <= BATCH_MESSAGES_MAX:
-            self._add_messages(items, now)
+        body = _join(items)
+        if len(body) <= self.room_bytes and count <= BATCH_MESSAGES_MAX:
+            self._add_messages(items, body, now)
         else:
             self._pack_parts(items, now, keeps_rest=keeps_rest)
-        self.typical_count = max(1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // size))
+        self.typical_count = max(
+            1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // (len(body) + 1))
+        )
 
     def _pack_parts(self, items: list[bytes], now: float, *, keeps_rest: bool) -> None:
         """Pack messages that do not fit into one datagram."""
@@ -256,22 +258,22 @@ class Outbox:
         for place, item in enumerate(items):
             size = len(item) + _SEPARATOR_BYTES
             if place > start and (size > room or place - start == BATCH_MESSAGES_MAX):
-                self._add_messages(items[start:place], now)
+                part = items[start:place]
+                self._add_messages(part, _join(part), now)
                 start, room = place, self.room_bytes
             room -= size
+        rest = items[start:]
         if keeps_rest and start:
-            self._queued[:0] = items[start:]
+            self._queued[:0] = rest
         else:
-            self._add_messages(items[start:], now)
+            self._add_messages(rest, _join(rest), now)
 
-    def _add_messages(self, items: list[bytes], now: float) -> None:
+    def _add_messages(self, items: list[bytes], body: bytes, now: float) -> None:
         """Make a datagram of messages."""
         first = self.messages_sent + 1
         self.messages_sent += len(items)
         sent_us = self._sent_us(now)
         if len(items) > 1:
-            # The separator adds the closing bracket that each item lacks.
-            body = b"],".join(items) + b"]"
             self._add(encode_batch(self._stamp, body, first, sent_us))
             return
         item = items[0]
@@ -302,3 +304,8 @@ def group_items(items: Iterable[T], size_of: Callable[[T], int], room_bytes: int
         groups[-1].append(item)
         room -= size
     return groups
+
+
+def _join(items: list[bytes]) -> bytes:
+    """Return the body of a batch; the separator adds the closing bracket that each item lacks."""
+    return b"],".join(items) + b"]"
