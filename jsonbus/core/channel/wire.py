@@ -28,7 +28,8 @@ ignored; `v` grows when a node of an older version would misunderstand.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from jsonbus.core.channel.limits import (
@@ -138,9 +139,7 @@ class FrameReader:
                 yield frame
 
     def _take(self, piece: memoryview) -> FrameItem | None:
-        """Continue with the prefix or body that has begun; return the frame if that completes
-        it.
-        """
+        """Continue the prefix or body that has begun; return the frame if it is complete."""
         self._missing -= len(piece)
         if self._missing:
             if not self.is_skipping:
@@ -177,38 +176,23 @@ def encode_frame(kind: int, body: bytes = b"") -> bytes:
 
 
 def encode_hello(hello: Hello) -> bytes:
-    fields = {
-        "v": hello.version,
-        "n": hello.node,
-        "i": hello.incarnation,
-        "name": hello.name,
-        "to": hello.to,
-        "port": hello.port,
-        "max": hello.message_bytes_max,
-    }
-    return encode_frame(HELLO, codec.dumps(fields))
+    return _encode_greeting(HELLO, hello.version, _HELLO_KEYS, hello[:-1])
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
-    fields = {
-        "v": VERSION,
-        "n": welcome.node,
-        "i": welcome.incarnation,
-        "name": welcome.name,
-        "max": welcome.message_bytes_max,
-    }
-    return encode_frame(WELCOME, codec.dumps(fields))
+    return _encode_greeting(WELCOME, VERSION, _WELCOME_KEYS, welcome)
 
 
 def encode_refusal(refusal: Refusal) -> bytes:
-    fields = {
-        "v": VERSION,
-        "n": refusal.node,
-        "name": refusal.name,
-        "why": refusal.reason,
-        "text": refusal.detail[:DETAIL_CHARACTERS_MAX],
-    }
-    return encode_frame(REFUSED, codec.dumps(fields))
+    cut = refusal._replace(detail=refusal.detail[:DETAIL_CHARACTERS_MAX])
+    return _encode_greeting(REFUSED, VERSION, _REFUSAL_KEYS, cut)
+
+
+def _encode_greeting(
+    kind: int, version: int, keys: tuple[str, ...], values: tuple[object, ...]
+) -> bytes:
+    fields = {"v": version} | dict(zip(keys, values, strict=True))
+    return encode_frame(kind, codec.dumps(fields))
 
 
 def decode_greeting(kind: int, body: bytes, *, is_answer: bool) -> Hello | Welcome | Refusal:
@@ -223,36 +207,20 @@ def decode_greeting(kind: int, body: bytes, *, is_answer: bool) -> Hello | Welco
 
 
 def decode_hello(body: bytes) -> Hello:
-    """Parse a hello; raises ValueError. In another version, everything but the version may be
-    missing.
-    """
+    """Parse a hello; raises ValueError. Another version may lack everything but its number."""
     fields = _read_fields(body)
     version = read_integer(fields.get("v"), "v")
     if version != VERSION:
         return Hello("", 0, "", "", "", 0, version)
-    return Hello(
-        read_node(fields.get("n")),
-        read_integer(fields.get("i"), "i"),
-        read_name(fields.get("name")),
-        read_node(fields.get("to")),
-        read_port(fields.get("port")),
-        read_integer(fields.get("max"), "max"),
-    )
+    return Hello(*[_READERS[key](fields.get(key)) for key in _HELLO_KEYS])
 
 
 def decode_welcome(body: bytes) -> Welcome:
-    """Parse a welcome; raises ValueError, also for another version: such a node should have
-    refused.
-    """
+    """Parse a welcome; raises ValueError, also for another version, which should have refused."""
     fields = _read_fields(body)
     if read_integer(fields.get("v"), "v") != VERSION:
         raise ValueError("a welcome is in another version than the hello")
-    return Welcome(
-        read_node(fields.get("n")),
-        read_integer(fields.get("i"), "i"),
-        read_name(fields.get("name")),
-        read_integer(fields.get("max"), "max"),
-    )
+    return Welcome(*[_READERS[key](fields.get(key)) for key in _WELCOME_KEYS])
 
 
 def decode_refusal(body: bytes) -> Refusal:
@@ -282,3 +250,18 @@ def _read_fields(body: bytes) -> dict[str, Any]:
     if type(fields) is not dict:
         raise ValueError("a greeting must be an object")
     return fields
+
+
+# The keys of greetings, in the order of the fields of Hello, Welcome and Refusal.
+_HELLO_KEYS = ("n", "i", "name", "to", "port", "max")
+_WELCOME_KEYS = ("n", "i", "name", "max")
+_REFUSAL_KEYS = ("n", "name", "why", "text")
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "n": read_node,
+    "i": partial(read_integer, what="i"),
+    "name": read_name,
+    "to": read_node,
+    "port": read_port,
+    "max": partial(read_integer, what="max"),
+}
