@@ -22,7 +22,8 @@ from typing import Any
 from jsonbus.core.limits import PEEK_BYTES_MIN, PEERS_MAX, REPAIR_SIZE_BYTES
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.reliable.reliable import IN_TURN, Reliable
+from jsonbus.core.reliable.reliable import Reliable
+from jsonbus.core.reliable.streams import IN_TURN
 from jsonbus.core.roster import Address, Arrivals, Peer, Roster
 from jsonbus.core.routing.router import Inbox, Route, Router
 from jsonbus.core.values.fragments import Fragments, LargeValues, Slice

@@ -214,9 +214,8 @@ class Stream(Generic[T]):
             self.gaps.insert(index + 1, gap.split_after(sequence))
         gap.ready_at = max(gap.ready_at, until)
 
-    def hear_nak(self, ranges: Iterable[Range], now: float) -> bool:
-        """Count a round for gaps that another subscriber asked for; False if there are none."""
-        was_spared = False
+    def hear_nak(self, ranges: Iterable[Range], now: float) -> None:
+        """Count a round for gaps that another subscriber asked for."""
         for first, last in ranges:
             index = bisect_left(self.gaps, first, key=_first_of)
             while index < len(self.gaps) and self.gaps[index].last <= last:
@@ -224,8 +223,6 @@ class Stream(Generic[T]):
                 index += 1
                 if now - gap.asked_at >= gap.wait_s / 2:
                     gap.count_round(self.heard_at, now)
-                    was_spared = True
-        return was_spared
 
     def ask(self, now: float, due: float) -> tuple[list[Range], list[Range]]:
         """Return what to ask for now, and what to give up, of the gaps that are ready."""

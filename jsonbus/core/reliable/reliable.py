@@ -36,7 +36,7 @@ from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox, group_items
 from jsonbus.core.reliable.gaps import Key, Stream
 from jsonbus.core.reliable.history import Beat, History, HistoryRecord
-from jsonbus.core.reliable.streams import Nak, Streams
+from jsonbus.core.reliable.streams import IN_TURN, REFUSED, Nak, Streams
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.matching import matches
 from jsonbus.core.routing.router import Route, Router
@@ -52,9 +52,6 @@ from jsonbus.core.wire.frames import (
     RepairFrame,
 )
 from jsonbus.core.wire.names import NAK_SLICES_MAX
-
-#: What became of a message.
-IN_TURN, OUT_OF_TURN, REPEATED = "in turn", "out of turn", "repeated"
 
 
 class Reliable:
@@ -189,23 +186,21 @@ class Reliable:
     def receive(
         self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
     ) -> str:
-        """Take a message with a local subscriber: it was IN_TURN, OUT_OF_TURN or REPEATED."""
+        """Take a message with a local subscriber; return what `Streams.receive` says of it."""
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
         stream = streams.by_key.get(key) or self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
-        refused = streams.repeated + streams.dropped
         number: Any = message.sequence
         item = message if number >= stream.floor else None
-        if streams.receive(stream, sequence, item, size_bytes, now):
-            if item is not None and route.inboxes:
-                self._deliveries.add_to_all(route.inboxes, item)
-                self._counters.messages_delivered += 1
-            return IN_TURN
-        if streams.ready:
-            self._deliver_ready(route)
-        is_new = streams.repeated + streams.dropped == refused
-        return OUT_OF_TURN if is_new else REPEATED
+        outcome = streams.receive(stream, sequence, item, size_bytes, now)
+        if outcome is not IN_TURN:
+            if streams.ready:
+                self._deliver_ready(route)
+        elif item is not None and route.inboxes:
+            self._deliveries.add_to_all(route.inboxes, item)
+            self._counters.messages_delivered += 1
+        return outcome
 
     def receive_beat(self, frame: BeatFrame, peer: Peer, now: float) -> None:
         for topic, last, first in frame.beats:
@@ -238,7 +233,7 @@ class Reliable:
                 # A repair must not begin a stream: it would begin with an old message.
                 message = make_message(route.topic, value, number, origin)
                 size = REPAIR_SIZE_BYTES
-                if self.receive(peer, route, message, sequence, size, now) is not REPEATED:
+                if self.receive(peer, route, message, sequence, size, now) is not REFUSED:
                     missed.append((message, len(item) > 4 and item[4] == 1))
         return missed
 

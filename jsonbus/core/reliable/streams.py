@@ -50,6 +50,10 @@ T = TypeVar("T")
 
 _ready_at_of = attrgetter("ready_at")
 
+#: What became of a message: deliver it now; it waits or is ready; it came again, found no room, or
+#: was not believed.
+IN_TURN, OUT_OF_TURN, REFUSED = "in turn", "out of turn", "refused"
+
 _CHANCES = 16  # streams in use that are passed over when one must make room
 
 
@@ -74,8 +78,8 @@ class Nak(NamedTuple):
 class Streams(Generic[T]):
     """All streams of one node. `subscribers` returns how many nodes may miss the same message.
 
-    Messages to deliver come out of `receive`, or out of `take_ready`, which the caller must call
-    whenever `ready` is not empty. The order holds even if that is late.
+    A message that is IN_TURN is to be delivered at once; others come out of `take_ready`, which the
+    caller must call whenever `ready` is not empty. The order holds even if that is late.
     """
 
     def __init__(
@@ -97,10 +101,8 @@ class Streams(Generic[T]):
         self.ready: list[T] = []
         #: Ranges that were given up and are still to be reported.
         self.lost: list[LostRange] = []
-        #: Messages that came again; that found no room, or were not believed; that were given up.
-        self.repeated = self.dropped = self.given_up = 0
-        #: Times that this node asked, and that another one asked first.
-        self.naks_sent = self.naks_spared = 0
+        self.given_up = 0  # messages
+        self.naks_sent = 0  # one for each stream in a NAK
 
     # --- Receiving -------------------------------------------------------------------------------
 
@@ -117,45 +119,40 @@ class Streams(Generic[T]):
         self._by_node.setdefault(key[0], {})[key] = stream
         return stream
 
-    def receive(self, stream: Stream[T], sequence: int, item: T, size: int, now: float) -> bool:
-        """Take a message. True: deliver it, there is nothing else. False: see what is `ready`."""
+    def receive(self, stream: Stream[T], sequence: int, item: T, size: int, now: float) -> str:
+        """Take a message; return IN_TURN, OUT_OF_TURN or REFUSED."""
         gaps = stream.gaps
         if sequence == stream.top and not gaps and not self.ready:
             stream.top = sequence + 1
             stream.heard_at = now
-            return True
+            return IN_TURN
         distance = sequence - (gaps[0].first if gaps else stream.top)
         if abs(distance) >= STREAM_JUMP:
             if not self._jump(stream, sequence, stream.far, now):
-                self.dropped += 1
-                return False
+                return REFUSED
             distance = sequence - stream.next
         stream.heard_at = now
         if distance == 0:
             self.ready.append(item)
             if not gaps:
                 stream.top += 1
-                return False
+                return OUT_OF_TURN
             stream.fill(0, sequence)
             stream.release(sequence + 1, self.ready)
             if not gaps:
                 self._timers.remove(stream)
         elif sequence >= stream.top:
             if not stream.add(sequence, item, size):
-                self.dropped += 1
-                return False
+                return REFUSED
             if sequence > stream.top:
                 self._miss(stream, sequence - 1, now)
             stream.top = sequence + 1
         else:
             index = stream.find(sequence)
-            if index < 0:
-                self.repeated += 1
-            elif not stream.add(sequence, item, size):
-                self.dropped += 1
-            else:
-                stream.fill(index, sequence)
-        return False
+            if index < 0 or not stream.add(sequence, item, size):
+                return REFUSED
+            stream.fill(index, sequence)
+        return OUT_OF_TURN
 
     def hear_beat(self, stream: Stream[T], last: int, first: int, now: float) -> None:
         """The publisher's last message was `last`; `first` and later ones can still be repaired."""
@@ -193,8 +190,8 @@ class Streams(Generic[T]):
         """Another subscriber asked for these: this node need not."""
         stream = self.by_key.get(key)
         # The timer stays: when it ends there is nothing to ask for yet, and it is set again.
-        if stream is not None and stream.hear_nak(ranges, now):
-            self.naks_spared += 1
+        if stream is not None:
+            stream.hear_nak(ranges, now)
 
     def timer_at(self) -> float:
         return self._timers.next_at()

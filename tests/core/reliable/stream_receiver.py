@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from jsonbus.core.reliable.gaps import Key, Stream
-from jsonbus.core.reliable.streams import Nak, Streams
+from jsonbus.core.reliable.streams import IN_TURN, REFUSED, Nak, Streams
 
 T = TypeVar("T")
 
@@ -27,14 +27,17 @@ class Receiver:
         self.streams: Streams[int] = Streams(lambda: subscribers, random.Random(seed))
         self.now = NOW
         self.delivered: list[int] = []
+        self.refused = 0
         self.naks: list[tuple[float, list[tuple[int, int]]]] = []
         self.gaps: list[tuple[float, int, int]] = []
 
     def receive(self, *sequences: int, key: tuple[str, int, str] = KEY, size: int = 1) -> None:
         for sequence in sequences:
             stream = find_or_open(self.streams, key, sequence, self.now)
-            if self.streams.receive(stream, sequence, sequence, size, self.now):
+            outcome = self.streams.receive(stream, sequence, sequence, size, self.now)
+            if outcome is IN_TURN:
                 self.delivered.append(sequence)
+            self.refused += outcome is REFUSED
             self.collect()
 
     def beat(self, last: int, first: int) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jsonbus.core.limits import HISTORY_KEEP_MIN_S
 from jsonbus.core.reliable.history import History
-from jsonbus.core.reliable.streams import Streams
+from jsonbus.core.reliable.streams import IN_TURN, Streams
 from tests.core.generated import unhurried
 from tests.core.reliable.stream_receiver import find_or_open
 
@@ -35,7 +35,7 @@ class Subscriber:
 
     def receive(self, topic: str, sequence: int, now: float) -> None:
         stream = find_or_open(self.streams, ("p", 1, topic), sequence, now)
-        if self.streams.receive(stream, sequence, (topic, sequence), 1, now):
+        if self.streams.receive(stream, sequence, (topic, sequence), 1, now) is IN_TURN:
             self.delivered[topic].append(sequence)
         self.collect()
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from jsonbus.core.reliable.history import History
-from jsonbus.core.reliable.streams import Nak, Streams
+from jsonbus.core.reliable.streams import IN_TURN, Nak, Streams
 from tests.core.reliable.stream_receiver import find_or_open
 
 KEY = ("publisher", 1, "a")
@@ -60,7 +60,7 @@ class Crowd:
     def receive(self, number: int, sequence: int) -> None:
         streams = self.subscribers[number]
         stream = find_or_open(streams, KEY, sequence, self.now)
-        if streams.receive(stream, sequence, sequence, 1, self.now):
+        if streams.receive(stream, sequence, sequence, 1, self.now) is IN_TURN:
             self.delivered[number].append(sequence)
         self.after(number)
 

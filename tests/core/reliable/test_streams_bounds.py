@@ -22,7 +22,7 @@ def test_what_finds_no_room_is_asked_for_later() -> None:
     receiver = Receiver()
     receiver.receive(1)
     receiver.receive(3, 4, 5, size=STREAM_BYTES_MAX // 2)
-    assert receiver.streams.dropped == 1
+    assert receiver.refused == 1
     assert receiver.streams.waiting.size_bytes == STREAM_BYTES_MAX
     receiver.receive(2)
     receiver.beat(5, 1)
@@ -46,7 +46,7 @@ def test_waiting_messages_of_all_streams_are_bounded(monkeypatch: pytest.MonkeyP
     for number in range(20):
         receiver.receive(1, 3, key=("n", 7, f"t{number}"))
     assert receiver.streams.waiting.messages == 10
-    assert receiver.streams.dropped == 10
+    assert receiver.refused == 10
     receiver.receive(2, key=("n", 7, "t0"))
     assert receiver.streams.waiting.messages == 9
 
@@ -112,7 +112,7 @@ def test_streams_are_bounded_and_those_in_use_stay(monkeypatch: pytest.MonkeyPat
         receiver.receive(1, key=(f"forged{number}", 1, "a"))
         assert len(receiver.streams.by_key) <= 10
     assert KEY in receiver.streams.by_key
-    assert receiver.streams.repeated == 0
+    assert receiver.refused == 0
 
 
 def test_idle_streams_are_dropped() -> None:
