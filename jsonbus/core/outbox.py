@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, FastPublish
+from jsonbus.core.fast_publish import BATCH_MESSAGES_MAX, ESCAPE, FastPublish
 from jsonbus.core.values.fragments import cut
 from jsonbus.core.wire.encode import LIST_OVERHEAD_BYTES, Control
 from jsonbus.core.wire.encode_messages import (
@@ -42,7 +42,7 @@ _SEPARATOR_BYTES = 2  # between messages of a batch: a bracket and a comma
 
 
 class _Item(bytes):
-    """An item of a batch that knows its parts, should it be alone in a datagram."""
+    """An item of a batch, with marks or an escaped topic, that knows its parts."""
 
     parts: tuple[bytes, bytes, bytes]  # topic and payload, as JSON, and the marks of a header
 
@@ -135,13 +135,17 @@ class Outbox:
 
         `sequence` is that of a reliable topic.
         """
-        in_batch, in_header = encode_marks(sequence, is_retained)
-        item = _Item(prefix + payload + in_batch)
-        size = len(item) + _SEPARATOR_BYTES
+        in_batch = in_header = b""
+        if is_retained or sequence is not None:
+            in_batch, in_header = encode_marks(sequence, is_retained)
+        size = len(prefix) + len(payload) + len(in_batch) + _SEPARATOR_BYTES
         if size > self._whole_room and (size > _WHOLE_ROOM_MAX or self.shares(now)):
-            self.put_text(item + b"]", now, sequence)
+            self.put_text(b"".join((prefix, payload, in_batch, b"]")), now, sequence)
             return self.messages_sent
-        item.parts = (prefix[1:-1], payload, in_header)
+        item = prefix + payload + in_batch
+        if in_batch or ESCAPE in prefix:
+            item = _Item(item)
+            item.parts = (prefix[1:-1], payload, in_header)
         if self._measure() + size > self.room_bytes or now < self._unbatched_until:
             self._pack(now)
         queued = self._queued
@@ -279,7 +283,7 @@ class Outbox:
         item = items[0]
         if isinstance(item, _Item):
             topic, payload, marks = item.parts
-        else:  # from the fast path: `["topic",payload`, the topic without escapes
+        else:  # `["topic",payload`, with a topic without escapes
             end = item.index(b'"', 2) + 1
             topic, payload, marks = item[1:end], item[end + 1 :], b""
         self._add(encode_message(self._stamp, topic, payload, first, sent_us, marks))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.counters import Counters
-from jsonbus.core.fast_publish import FastPublish
+from jsonbus.core.fast_publish import ESCAPE, FastPublish
 from jsonbus.core.limits import HOLD_BYTES_MAX, HOLD_MESSAGES_MAX
 from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE
 from jsonbus.core.message import Origin, make_message
@@ -91,7 +91,7 @@ class Publisher:
         inboxes = route.inboxes if is_sent else route.subscribers
         if inboxes:
             self._deliver_own(inboxes, route.topic, payload, number or None, now)
-        elif is_sent and self._outbox.shares(now) and b"\\" not in route.prefix:
+        elif is_sent and self._outbox.shares(now) and ESCAPE not in route.prefix:
             self._fast_publish.prefixes[route.topic] = route.prefix
         if is_held:
             self._counters.messages_held += 1

@@ -70,7 +70,7 @@ class Gap:
         self.silent_rounds = self.silent_rounds + 1 if is_silent else 1
         self.rounds += 1
         self.asked_at = now
-        self.ready_at = now + NAK_WAITS_S[min(self.rounds, _ROUNDS_MAX) - 1]
+        self.ready_at = now + self.wait_s
 
 
 _first_of = attrgetter("first")

@@ -85,8 +85,6 @@ def encode_message(
 
 def encode_marks(sequence: int | None, is_retained: bool) -> tuple[bytes, bytes]:
     """Return what marks a message as reliable or retained: in a batch, and in a header."""
-    if sequence is None and not is_retained:
-        return b"", b""
     in_batch = b",null" if sequence is None else b",%d" % sequence
     in_header = b"" if sequence is None else _SEQUENCE_MARK % sequence
     if is_retained:

@@ -323,8 +323,7 @@ def encode_frame(frame: Frame) -> bytes:
     first, sent_us = header.first_message, header.sent_us
     match frame:
         case MessagesFrame(_, [[topic, value, *marks]]):
-            sequence = marks[0] if marks else None
-            _, in_header = encode_marks(sequence, marks[1:] == [1])
+            in_header = encode_marks(marks[0], marks[1:] == [1])[1] if marks else b""
             parts = (codec.dumps(topic), codec.dumps(value))
             return encode_message(stamp, *parts, first, sent_us, in_header)
         case MessagesFrame(_, items):
