@@ -19,6 +19,7 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jsonbus
@@ -75,23 +76,21 @@ class IntervalView(NamedTuple):
     last_at: float
 
 
+@dataclass(slots=True)
 class Running:
     """A spread of values that are not kept (Welford's method)."""
 
-    __slots__ = ("_squares", "count", "least", "mean", "most")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean = 0.0
-        self._squares = 0.0
-        self.least = math.inf
-        self.most = -math.inf
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
 
     def add(self, value: float) -> None:
         self.count += 1
         change = value - self.mean
         self.mean += change / self.count
-        self._squares += change * (value - self.mean)
+        self.squares += change * (value - self.mean)
         if value < self.least:
             self.least = value
         if value > self.most:
@@ -100,7 +99,7 @@ class Running:
     def spread(self) -> Spread:
         if not self.count:
             return _NOTHING
-        deviation = math.sqrt(max(0.0, self._squares) / self.count)
+        deviation = math.sqrt(max(0.0, self.squares) / self.count)
         return Spread(self.count, self.mean, deviation, self.least, self.most)
 
 

@@ -22,13 +22,13 @@ SILENT_FACTOR = 1.5
 
 
 class Rates(NamedTuple):
-    """What a node does per second."""
+    """What a node does per second; None if that is not known."""
 
-    sent: float
-    suppressed: float
-    received: float
-    lost: float
-    repaired: float
+    sent: float | None = None
+    received: float | None = None
+    suppressed: float | None = None
+    lost: float | None = None
+    repaired: float | None = None
 
 
 class NodeRates:
@@ -54,26 +54,22 @@ class NodeRates:
             told[key] = changes
         self._told = told
 
-    def of(self, now: float, info: jsonbus.NodeInfo) -> Rates | None:
-        """Return the rates; None until its totals changed once. An idle node is recognized by
-        its silence.
-        """
+    def of(self, now: float, info: jsonbus.NodeInfo) -> Rates:
+        """Return the rates; they are known once its totals changed, or it was silent for long."""
         changes = self._told.get((info.node, info.incarnation))
         if changes is None:
-            return None
+            return Rates()
         (since, before), (until, after) = changes[0], changes[-1]
         pause_s = until - changes[-2][0] if len(changes) > 1 else 0.0
         if now - until >= max(SILENT_S, pause_s * SILENT_FACTOR):
             return Rates(0.0, 0.0, 0.0, 0.0, 0.0)
         if len(changes) == 1:
-            return None
-        span_s = until - since
+            return Rates()
         return Rates(
-            per_second(after.sent - before.sent, span_s),
-            per_second(after.suppressed - before.suppressed, span_s),
-            per_second(after.received - before.received, span_s),
-            per_second(after.lost - before.lost, span_s),
-            per_second(after.repaired - before.repaired, span_s),
+            *(
+                per_second(getattr(after, name) - getattr(before, name), until - since)
+                for name in Rates._fields
+            )
         )
 
 

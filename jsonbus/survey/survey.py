@@ -108,7 +108,7 @@ class Survey:
                         self._late += 1
                         is_newest = False
                     publisher.recent.append(sequence)
-                publisher.heard_in = topic.heard_in = sample
+                publisher.heard_in = sample
                 topic.messages += 1
                 self._messages += 1
                 if is_newest:
@@ -200,19 +200,9 @@ class Survey:
         views = []
         for info in nodes:
             before = base.counts.get((info.node, info.incarnation), 0)
-            rates = self._rates.of(now, info)
-            views.append(
-                NodeView(
-                    info,
-                    per_second(info.received - before, span_s),
-                    loss_of(info.received, info.lost),
-                    rates.sent if rates else None,
-                    rates.received if rates else None,
-                    rates.suppressed if rates else None,
-                    rates.lost if rates else None,
-                    rates.repaired if rates else None,
-                )
-            )
+            heard_per_s = per_second(info.received - before, span_s)
+            loss = loss_of(info.received, info.lost)
+            views.append(NodeView(info, heard_per_s, loss, *self._rates.of(now, info)))
         return views
 
     def _view_all(self, now: float, nodes: list[NodeView], stats: Mapping[str, int]) -> Overview:
@@ -220,10 +210,7 @@ class Survey:
         span_s = now - base.at
         messages_before, bytes_before, _ = base.counts
         told = [view.info.totals for view in nodes if view.info.totals is not None]
-        sent = sum(each.sent for each in told)
-        suppressed = sum(each.suppressed for each in told)
-        received = sum(each.received for each in told)
-        lost = sum(each.lost for each in told)
+        total = jsonbus.Totals(*map(sum, zip(*told, strict=True)))
         lost_here = sum(view.info.lost for view in nodes)
         return Overview(
             nodes=len(nodes),
@@ -233,14 +220,9 @@ class Survey:
             bytes_per_s=per_second(self._bytes - bytes_before, span_s),
             messages=self._messages,
             bytes=self._bytes,
-            sent=sent,
-            suppressed=suppressed,
-            suppressed_share=loss_of(sent, suppressed),
-            received=received,
-            lost=lost,
-            loss=loss_of(received, lost),
-            repaired=sum(each.repaired for each in told),
-            shares=sum(each.shares for each in told),
+            **total._asdict(),
+            suppressed_share=loss_of(total.sent, total.suppressed),
+            loss=loss_of(total.received, total.lost),
             sent_per_s=sum(view.sent_per_s or 0.0 for view in nodes),
             suppressed_per_s=sum(view.suppressed_per_s or 0.0 for view in nodes),
             lost_here=lost_here,
@@ -259,7 +241,7 @@ class Survey:
     def _add_topic(self, message: jsonbus.Message) -> Topic:
         if len(self._topics) >= self._topics_max:
             self._forget_topics()
-        topic = self._topics[message.topic] = Topic(message)
+        topic = self._topics[message.topic] = Topic(message.topic, message)
         return topic
 
     def _forget_topics(self) -> None:
@@ -284,7 +266,8 @@ class Survey:
             del topic.publishers[silent.node]
             self._publishers -= 1
             self._publishers_forgotten += 1
-        publisher = topic.publishers[origin.node] = Publisher(origin)
+        publisher = Publisher(origin.node, origin.name, origin.incarnation)
+        topic.publishers[origin.node] = publisher
         self._publishers += 1
         return publisher
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -18,69 +19,53 @@ PLAIN_PREFIX = "plain:"
 PLAIN_SAMPLES = 60
 
 
+@dataclass(slots=True, eq=False)
 class Publisher:
     """A node as a publisher of one topic."""
 
-    __slots__ = ("grace", "heard_in", "incarnation", "name", "node", "recent", "sequence")
+    node: str
+    name: str
+    incarnation: int
+    #: The number of the sample after which it was last heard.
+    heard_in: int = 0
+    sequence: int = -1
+    recent: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
 
-    def __init__(self, origin: jsonbus.Origin) -> None:
-        self.node = origin.node
-        self.name = origin.name
-        #: The number of the sample after which it was last heard, and for how many more it is
-        #: considered present.
-        self.heard_in = 0
-        self.grace = PLAIN_SAMPLES if origin.node.startswith(PLAIN_PREFIX) else 1
-        self.start(origin.incarnation)
+    @property
+    def grace(self) -> int:
+        """For how many more samples it is considered present."""
+        return PLAIN_SAMPLES if self.node.startswith(PLAIN_PREFIX) else 1
 
     def start(self, incarnation: int) -> None:
-        """Handle a (re)start: its sequence begins again."""
+        """Handle a restart: its sequence begins again."""
         self.incarnation = incarnation
         self.sequence = -1
-        self.recent: deque[int] = deque(maxlen=RECENT)
+        self.recent.clear()
 
 
+@dataclass(slots=True, eq=False)
 class Topic:
     """One topic. Compared by identity: forgotten and seen again, it is another one."""
 
-    __slots__ = (
-        "bytes",
-        "duplicates",
-        "generation",
-        "heard_in",
-        "held",
-        "late",
-        "message",
-        "messages",
-        "name",
-        "publishers",
-        "size",
-        "stride",
-        "subscribers",
-        "unmeasured",
-    )
-
-    def __init__(self, message: jsonbus.Message) -> None:
-        self.name = message.topic
-        #: The last message; if its value was too large to be kept, a copy without it.
-        self.message = message
-        self.messages = 0
-        #: Bytes as JSON, of the messages measured so far and those they stand for.
-        self.bytes = 0
-        #: Bytes of the last message measured.
-        self.size = 0
-        #: One message in so many is measured; the others count as the same size.
-        self.stride = 1
-        self.unmeasured = 0
-        #: What the last value takes of the room for large values; -1 if it found none.
-        self.held = 0
-        self.publishers: dict[str, Publisher] = {}
-        self.duplicates = 0
-        self.late = 0
-        #: The number of the sample after which it was last heard.
-        self.heard_in = 0
-        #: Who wants it, as of this generation of subscription lists.
-        self.subscribers: tuple[str, ...] = ()
-        self.generation = -1
+    name: str
+    #: The last message; if its value was too large to be kept, a copy without it.
+    message: jsonbus.Message
+    messages: int = 0
+    #: Bytes as JSON, of the messages measured so far and those they stand for.
+    bytes: int = 0
+    #: Bytes of the last message measured.
+    size: int = 0
+    #: One message in so many is measured; the others count as the same size.
+    stride: int = 1
+    unmeasured: int = 0
+    #: What the last value takes of the room for large values; -1 if it found none.
+    held: int = 0
+    publishers: dict[str, Publisher] = field(default_factory=dict)
+    duplicates: int = 0
+    late: int = 0
+    #: Who wants it, as of this generation of subscription lists.
+    subscribers: tuple[str, ...] = ()
+    generation: int = -1
 
 
 def without_value(message: jsonbus.Message) -> jsonbus.Message:
