@@ -194,10 +194,10 @@ class Gateway:
             make_app(self._services()),
             config.host,
             config.http_port,
-            on_close=self.events.close,
             has_websockets=self.dashboard is not None,
         )
         stack.push_async_callback(self._http.close)
+        stack.callback(self.events.close)  # first: the server waits for answers
         await self._http.start()
         self.http_address = self._http.address
 

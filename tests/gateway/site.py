@@ -145,7 +145,7 @@ async def site(
                 room=room or BodyRoom(),
             )
         )
-        server = HttpServer(app, on_close=streams.close, **(server_options or {}))
+        server = HttpServer(app, **(server_options or {}))
         await ledger.open(webhooks.begin)
         await webhooks.start()
         await server.start()
@@ -157,6 +157,7 @@ async def site(
                     bus, other, hub, ledger, streams, observer, bridges, app, server, http, trouble
                 )
         finally:
+            streams.close()
             await server.close()
             metrics_observer.close()
             observer.close()

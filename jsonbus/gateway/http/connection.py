@@ -17,7 +17,9 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from ..values import to_json_line
 
@@ -73,23 +75,27 @@ class _OneWrite:
 class GuardedConnection(HttpToolsProtocol):
     """One connection: uvicorn's protocol with the limits that are listed above.
 
-    uvicorn takes a protocol class as `Config.http`, but has no hooks for what this one adds: it
-    neither measures a head nor lets anybody set a time for it, and keeps its transport to itself.
+    uvicorn has no hooks for what this one adds: it neither measures a head nor lets anybody set a
+    time for it, and keeps its transport to itself.
     """
 
-    # uvicorn declares neither: `_OneWrite` is no Transport, and `_Server` adds the time of a head.
-    transport: Any
-    server_state: Any
-    _head_timer: asyncio.TimerHandle | None = None
-    _is_head_too_large = False
-    # Bytes of the message under way that are not content: its head and the framing of its body,
-    # with whatever came before it in the same piece. httptools itself has no limit.
-    _bytes_given = 0
-    _is_in_head = False
-    _is_in_message = False
+    transport: Any  # uvicorn declares a Transport, which `_OneWrite` is not
+
+    def __init__(
+        self, config: uvicorn.Config, server_state: ServerState, head_s_max: float
+    ) -> None:
+        super().__init__(config, server_state, {})
+        self._head_s_max = head_s_max
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._is_head_too_large = False
+        # Bytes of the message under way that are not content: its head and the framing of its
+        # body, with whatever came before it in the same piece. httptools itself has no limit.
+        self._bytes_given = 0
+        self._is_in_head = False
+        self._is_in_message = False
 
     def connection_made(self, transport: Any) -> None:
-        self.app_state = {**self.app_state, "connection": transport}
+        self.app_state = {"connection": transport}
         one_write: Any = _OneWrite(transport)
         super().connection_made(one_write)
         self._await_head()
@@ -124,9 +130,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         if self._head_timer is None:
-            self._head_timer = self.loop.call_later(
-                self.server_state.head_s_max, self._give_up_head
-            )
+            self._head_timer = self.loop.call_later(self._head_s_max, self._give_up_head)
 
     def _give_up_head(self) -> None:
         self._head_timer = None

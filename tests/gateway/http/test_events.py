@@ -252,6 +252,7 @@ async def test_closing_sends_what_waits_and_ends_streams_properly() -> None:
     async with site() as here, listening(here, "a") as source:
         await here.hub.publish("a", 1)
         assert await until(lambda: here.streams.stats()["events_sent"] == 1)
+        here.streams.close()
         await here.server.close()
         assert await source.messages(1) == [("a", 1)]
         with pytest.raises(EOFError):

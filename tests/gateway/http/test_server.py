@@ -103,7 +103,7 @@ async def test_accepted_connections_do_not_wait_to_fill_packets() -> None:
     async with site() as here:
         _, writer = await here.connect()
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        state: Any = here.server._server.server_state  # type: ignore[union-attr]
+        state: Any = here.server._state
         assert await until(lambda: state.connections)
         [connection] = state.connections
         accepted = connection.transport.get_extra_info("socket")
