@@ -31,14 +31,15 @@ GAUGES = frozenset(
 MISNAMED = frozenset({"channels_open"})
 
 
-class Metrics:
+class Metrics(Collector):
     """Serves the values of `stats` under /metrics until `stop`; raises BridgeError if it
     cannot.
     """
 
     def __init__(self, stats: Callable[[], dict[str, Any]], host: str, port: int) -> None:
+        self._stats = stats
         registry = CollectorRegistry()
-        registry.register(_BridgeCollector(stats))
+        registry.register(self)
         try:
             self._server, self._thread = start_http_server(port, addr=host, registry=registry)
         except OSError as error:
@@ -53,12 +54,8 @@ class Metrics:
         self._server.server_close()
         self._thread.join()
 
-
-class _BridgeCollector(Collector):
-    def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
-        self._stats = stats
-
     def collect(self) -> Iterator[Metric]:
+        """Called by the library for each page."""
         stats = self._stats()
         groups = stats.pop("groups")
         for part, figures in stats.items():

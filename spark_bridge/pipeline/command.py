@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..spark import JavaNotFoundError, session
+from ..spark.supervisor import first_line
 from .job import Pipeline
 from .progress import QueryProgress
 from .raw import count_raw
@@ -81,8 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(
     options: argparse.Namespace, settings: PipelineSettings, wishes: queue.SimpleQueue[str]
 ) -> int:
-    from ..spark import JavaNotFoundError, session  # takes a second, and help needs none of it
-
     teller = _Teller(is_attached=options.attached)
     teller.tell(Report("starting"))
     try:
@@ -107,7 +107,7 @@ def _run(
             report.raw_rows, report.raw_messages = count_raw(spark, settings.output)
         teller.tell(report)
     except Exception as error:  # Spark's errors have no common base, and contain a Java trace
-        return _complain(_first_line(error), 1)
+        return _complain(first_line(error), 1)
     finally:
         pipeline.stop()
         spark.stop()
@@ -250,10 +250,6 @@ def _read_setting(text: str) -> tuple[str, str]:
     if not key or not separator:
         raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
     return key, value
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _complain(text: str, code: int) -> int:

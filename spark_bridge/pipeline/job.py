@@ -36,9 +36,7 @@ class Pipeline:
         self._settings = settings
         self._once = once
         self._supervisors: dict[str, Supervisor] = {}
-        self._lock = (
-            threading.Lock()
-        )  # guards what follows: supervisors restart in their own threads
+        self._lock = threading.Lock()  # guards what follows: supervisors restart in their threads
         self._queries: dict[str, StreamingQuery] = {}
         self._progress = {
             "raw": QueryProgress(),
@@ -119,9 +117,7 @@ class Pipeline:
     def _start_alerts(self) -> StreamingQuery:
         found = anomalies.find_anomalies(self._readings("alerts"), self._settings)
         writer = _counted(anomalies.as_messages(found, self._settings)).writeStream
-        writer = writer.format("jsonbus").option("bridge", self._settings.bridge)
-        if self._settings.token is not None:
-            writer = writer.option("token", self._settings.token)
+        writer = writer.format("jsonbus").options(**self._settings.bridge_options)
         # A topic that is too long for its alert must not stop the alerts of all others.
         return self._start("alerts", writer.option("onBadRow", "skip"))
 

@@ -19,14 +19,12 @@ from .settings import PipelineSettings
 def read_rows(spark: SparkSession, settings: PipelineSettings, query: str) -> DataFrame:
     """Read the stream of rows for one query of the pipeline."""
     options = {
-        "bridge": settings.bridge,
+        **settings.bridge_options,
         "topics": settings.topics,
         "group": f"{settings.name}-{query}",
         "startingOffsets": settings.starting,
         "maxRowsPerTrigger": str(settings.rows_per_batch_max),
     }
-    if settings.token is not None:
-        options["token"] = settings.token
     rows = spark.readStream.format("jsonbus").options(**options).load()
     # A bridge that records everything also records what the pipeline publishes.
     for own in (settings.windows_topic, settings.alerts_topic):

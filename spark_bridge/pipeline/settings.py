@@ -48,6 +48,12 @@ class PipelineSettings:
     #: The most that a batch takes: a pipeline that was away for a day catches up in steps.
     rows_per_batch_max: int = 500_000
 
+    @property
+    def bridge_options(self) -> dict[str, str]:
+        """The options by which Spark finds the bridge."""
+        token = {} if self.token is None else {"token": self.token}
+        return {"bridge": self.bridge, **token}
+
     def __post_init__(self) -> None:
         for name in ("window_s", "lateness_s", "deviations", "rows_per_batch_max"):
             if not getattr(self, name) > 0:

@@ -53,9 +53,7 @@ def window_publisher(settings: PipelineSettings) -> Callable[[DataFrame, int], N
     Spark has no sink in Python for changed rows. A batch that is repeated after a crash publishes
     the same windows again, which changes nothing for those who keep the last value.
     """
-    options = {"bridge": settings.bridge, "onBadRow": "skip"}
-    if settings.token is not None:
-        options["token"] = settings.token
+    options = {**settings.bridge_options, "onBadRow": "skip"}
 
     def publish(batch: DataFrame, batch_id: int) -> None:
         messages = as_messages(batch, settings)

@@ -123,16 +123,8 @@ class Connection:
         self, partition: int, start: int, end: int, topics: tuple[str, ...], gaps: bool
     ) -> Iterator[tuple[Block, pa.RecordBatch]]:
         """Yield the rows of a range that match, block by block; idle again when all were taken."""
-        self.request(
-            {
-                "op": "read",
-                "partition": partition,
-                "start": start,
-                "end": end,
-                "topics": list(topics),
-                "gaps": gaps,
-            }
-        )
+        place = {"partition": partition, "start": start, "end": end}
+        self.request({"op": "read", **place, "topics": list(topics), "gaps": gaps})
         self.idle = False
         rows = 0
         while True:

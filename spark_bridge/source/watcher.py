@@ -56,9 +56,10 @@ class Watch:
             return
         try:
             if self.connection is None:
-                self._connect()
+                self.connection = Connection(*self._endpoint)
+                if self.state is not None and self.state.epoch != self.connection.log_id:
+                    self.state = None
                 wait_s = 0.0
-            assert self.connection is not None
             known = None if self.state is None else list(self.state.end)
             body: dict[str, Any] = {"op": "poll", "known": known, "wait_ms": round(1000 * wait_s)}
             self.connection.send(body)
@@ -87,11 +88,6 @@ class Watch:
             self.connection.close()
         self.connection = self.overdue_at = None
         self.is_prompt = False
-
-    def _connect(self) -> None:
-        self.connection = Connection(*self._endpoint)
-        if self.state is not None and self.state.epoch != self.connection.log_id:
-            self.state = None
 
     def _fail(self, error: Exception) -> None:
         self.close()

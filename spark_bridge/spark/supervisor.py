@@ -19,42 +19,31 @@ from pyspark.sql.streaming.query import StreamingQuery
 _log = logging.getLogger("jsonbus.spark")
 
 
-def supervise(
-    start: Callable[[], StreamingQuery],
-    *,
-    restarts_max: int = 10,
-    backoff_s: float = 1.0,
-    backoff_max_s: float = 60.0,
-    refill_after_s: float = 300.0,
-) -> Supervisor:
-    """Start a query, and start it again whenever it ends with an exception.
+class Supervisor:
+    """Starts a query, and starts it again whenever it ends with an exception.
 
     `start` must start the query with a `checkpointLocation`, the same each time. It is called here
     first, and raises its errors to the caller; later it is called in a thread of the supervisor. A
     restart waits `backoff_s`, the next twice as long, up to `backoff_max_s`. After `restarts_max`
     restarts the last exception is final; a query that ran for `refill_after_s` gets the whole
-    number again.
+    number again. Any thread may call any method.
     """
-    if restarts_max < 0:
-        raise ValueError(f"restarts_max is {restarts_max}: it must be 0 or more")
-    if not 0 <= backoff_s <= backoff_max_s:
-        raise ValueError(
-            f"backoff_s is {backoff_s}: it must be between 0 and backoff_max_s, {backoff_max_s}"
-        )
-    return Supervisor(start, restarts_max, backoff_s, backoff_max_s, refill_after_s)
-
-
-class Supervisor:
-    """A query that is kept running. Any thread may call any method."""
 
     def __init__(
         self,
         start: Callable[[], StreamingQuery],
-        restarts_max: int,
-        backoff_s: float,
-        backoff_max_s: float,
-        refill_after_s: float,
+        *,
+        restarts_max: int = 10,
+        backoff_s: float = 1.0,
+        backoff_max_s: float = 60.0,
+        refill_after_s: float = 300.0,
     ) -> None:
+        if restarts_max < 0:
+            raise ValueError(f"restarts_max is {restarts_max}: it must be 0 or more")
+        if not 0 <= backoff_s <= backoff_max_s:
+            raise ValueError(
+                f"backoff_s is {backoff_s}: it must be between 0 and backoff_max_s, {backoff_max_s}"
+            )
         self._start = start
         self._restarts_max = restarts_max
         self._backoff_s = backoff_s
@@ -118,9 +107,8 @@ class Supervisor:
             if time.monotonic() - self._started_at >= self._refill_after_s:
                 left, backoff_s = self._restarts_max, self._backoff_s
             if left == 0:
-                _log.error(
-                    "the query failed and is not restarted any more: %s", _first_line(failure)
-                )
+                reason = first_line(failure)
+                _log.error("the query failed and is not restarted any more: %s", reason)
                 self._failure = failure
                 return
             left -= 1
@@ -128,7 +116,7 @@ class Supervisor:
                 "the query failed and is restarted in %g s (%d restarts left): %s",
                 backoff_s,
                 left,
-                _first_line(failure),
+                first_line(failure),
             )
             if self._stopping.wait(backoff_s):
                 return
@@ -159,6 +147,10 @@ class Supervisor:
         return None
 
 
+#: The name by which programs call it.
+supervise = Supervisor
+
+
 def _make_active(session: SparkSession | None) -> None:
     """Make the session active in this thread: Spark looks there for a sink in Python."""
     jvm = getattr(session, "_jvm", None)  # a session of Spark Connect has none, and needs none
@@ -167,6 +159,6 @@ def _make_active(session: SparkSession | None) -> None:
         in_jvm.setActiveSession(session._jsparkSession)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the message of a Java exception without its stack."""
     return str(error).strip().partition("\n")[0]
