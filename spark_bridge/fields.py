@@ -1,7 +1,4 @@
-"""Checks the fields of a request: a client with the token may still be wrong.
-
-Each function returns its field, or raises RequestError with one sentence.
-"""
+"""Checks the fields of a request: a client with the token may still be wrong."""
 
 from __future__ import annotations
 
@@ -27,82 +24,77 @@ NAME_CHARACTERS_MAX = 200
 PATTERNS_MAX = 1_000
 
 
-def read_integer(request: dict[str, Any], key: str) -> int:
-    """Read a count, a number or an offset: 0 or more."""
-    value = request.get(key)
-    if type(value) is not int or not 0 <= value <= INTEGER_MAX:
-        raise RequestError(f"{key} must be an integer, 0 or more, not {value!r:.50}")
-    return value
+class Request:
+    """A request. Each method returns a field, or raises RequestError with one sentence."""
 
+    def __init__(self, body: dict[str, Any]) -> None:
+        self._body = body
 
-def read_wait_ms(request: dict[str, Any]) -> int:
-    """Read how long a client is ready to wait; 0 by default."""
-    value = request.get("wait_ms", 0)
-    if type(value) is not int or not 0 <= value <= WAIT_MS_MAX:
-        raise RequestError(f"wait_ms must be 0 to {WAIT_MS_MAX:,}, not {value!r:.50}")
-    return value
+    def flag(self, key: str) -> bool:
+        """Return whether a field is true."""
+        return self._body.get(key) is True
 
-
-def read_time_us(request: dict[str, Any]) -> int:
-    value = request.get("time_us")
-    if type(value) is not int or abs(value) > INTEGER_MAX:
-        raise RequestError(
-            f"time_us must be an integer, microseconds since 1970, not {value!r:.50}"
-        )
-    return value
-
-
-def read_name(request: dict[str, Any], key: str) -> str:
-    """Read a name, which will be stored and shown to people."""
-    value = request.get(key)
-    if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
-        raise RequestError(f"{key} must be text of 1 to {NAME_CHARACTERS_MAX} characters")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise RequestError(f"{key} has a lone surrogate, which UTF-8 cannot carry") from None
-    return value
-
-
-def read_offsets(request: dict[str, Any], key: str, partitions: int) -> list[int]:
-    """Read one offset for each partition."""
-    value = request.get(key)
-    if not _is_offsets(value) or len(value) != partitions:
-        raise RequestError(f"{key} must be {partitions} offsets, one per partition")
-    return value
-
-
-def read_known(request: dict[str, Any]) -> list[int] | None:
-    """Read the ends that a client knows; they may be those of another log."""
-    value = request.get("known")
-    if value is None or _is_offsets(value):
+    def integer(
+        self, key: str, *, low: int = 0, high: int = INTEGER_MAX, default: int | None = None
+    ) -> int:
+        value = self._body.get(key, default)
+        if type(value) is not int or not low <= value <= high:
+            raise RequestError(
+                f"{key} must be an integer from {low:,} to {high:,}, not {value!r:.50}"
+            )
         return value
-    raise RequestError("known must be a list of offsets, or null")
 
-
-def read_attempts(request: dict[str, Any]) -> list[tuple[int, int]]:
-    """Read pairs of partition and attempt."""
-    value = request.get("partitions")
-    if type(value) is not list or not all(_is_offsets(each) and len(each) == 2 for each in value):
-        raise RequestError("partitions must be a list of pairs: partition, attempt")
-    return [(partition, attempt) for partition, attempt in value]
-
-
-def read_filter(request: dict[str, Any]) -> Callable[[str], bool] | None:
-    """Return a function that says whether a topic is wanted; None if all are."""
-    patterns = request.get("topics")
-    if patterns is None or patterns == ["**"]:
-        return None
-    if type(patterns) is not list or not 0 < len(patterns) <= PATTERNS_MAX:
-        raise RequestError(f"topics must be a list of 1 to {PATTERNS_MAX:,} patterns")
-    for pattern in patterns:
-        if type(pattern) is not str:
-            raise RequestError(f"topics must be patterns, not {pattern!r:.50}")
+    def name(self, key: str, default: str | None = None) -> str:
+        """Return a name, which will be stored and shown to people."""
+        if default is not None and key not in self._body:
+            return default
+        value = self._body.get(key)
+        if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
+            raise RequestError(f"{key} must be text of 1 to {NAME_CHARACTERS_MAX} characters")
         try:
-            jsonbus.topic_matches(pattern, "any")
-        except InvalidTopicError as error:
-            raise RequestError(str(error)) from error
-    return functools.partial(_matches_any, tuple(dict.fromkeys(patterns)))
+            value.encode()
+        except UnicodeEncodeError:
+            raise RequestError(f"{key} has a lone surrogate, which UTF-8 cannot carry") from None
+        return value
+
+    def offsets(self, key: str, partitions: int) -> list[int]:
+        """Return one offset for each partition."""
+        value = self._body.get(key)
+        if not _is_offsets(value) or len(value) != partitions:
+            raise RequestError(f"{key} must be {partitions} offsets, one per partition")
+        return value
+
+    def known(self) -> list[int] | None:
+        """Return the ends that a client knows; they may be those of another log."""
+        value = self._body.get("known")
+        if value is None or _is_offsets(value):
+            return value
+        raise RequestError("known must be a list of offsets, or null")
+
+    def attempts(self) -> list[tuple[int, int]]:
+        """Return pairs of partition and attempt."""
+        value = self._body.get("partitions")
+        if type(value) is not list or not all(
+            _is_offsets(each) and len(each) == 2 for each in value
+        ):
+            raise RequestError("partitions must be a list of pairs: partition, attempt")
+        return [(partition, attempt) for partition, attempt in value]
+
+    def topic_filter(self) -> Callable[[str], bool] | None:
+        """Return a function that says whether a topic is wanted; None if all are."""
+        patterns = self._body.get("topics")
+        if patterns is None or patterns == ["**"]:
+            return None
+        if type(patterns) is not list or not 0 < len(patterns) <= PATTERNS_MAX:
+            raise RequestError(f"topics must be a list of 1 to {PATTERNS_MAX:,} patterns")
+        for pattern in patterns:
+            if type(pattern) is not str:
+                raise RequestError(f"topics must be patterns, not {pattern!r:.50}")
+            try:
+                jsonbus.topic_matches(pattern, "any")
+            except InvalidTopicError as error:
+                raise RequestError(str(error)) from error
+        return functools.partial(_matches_any, tuple(dict.fromkeys(patterns)))
 
 
 def _is_offsets(value: Any) -> TypeGuard[list[int]]:

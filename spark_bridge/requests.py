@@ -28,16 +28,7 @@ from .errors import (
     StoreFullError,
     TooLargeError,
 )
-from .fields import (
-    read_attempts,
-    read_filter,
-    read_integer,
-    read_known,
-    read_name,
-    read_offsets,
-    read_time_us,
-    read_wait_ms,
-)
+from .fields import INTEGER_MAX, WAIT_MS_MAX, Request
 from .groups import Groups
 from .log.block import parse_header
 from .log.offset_log import OffsetLog
@@ -127,11 +118,11 @@ class Requests:
         answer = self._answers.get(operation) if isinstance(operation, str) else None
         if answer is None:
             raise RequestError(f"there is no request {operation!r:.50}")
-        return await answer(request, attached)
+        return await answer(Request(request), attached)
 
     async def begin_read(self, request: dict[str, Any]) -> Iterator[Piece]:
         """Return what `send` needs, if `read` can be granted."""
-        pieces = await self._in_reader(self._find_pieces, request)
+        pieces = await self._in_reader(self._find_pieces, Request(request))
         first = await self._in_reader(next, pieces, None)
         return pieces if first is None else itertools.chain((first,), pieces)
 
@@ -163,14 +154,14 @@ class Requests:
             logger.error("a request failed: this is a bug", exc_info=error)
         return wire.refusal("failed", str(error) or type(error).__name__)
 
-    def _find_pieces(self, request: dict[str, Any]) -> Iterator[Piece]:
-        partition = read_integer(request, "partition")
+    def _find_pieces(self, request: Request) -> Iterator[Piece]:
+        partition = request.integer("partition")
         if partition >= self._log.partitions:
             raise RequestError(f"there is no partition {partition}")
-        start, end = read_integer(request, "start"), read_integer(request, "end")
+        start, end = request.integer("start"), request.integer("end")
         if start > end:
             raise RequestError(f"start is {start:,}, behind end, which is {end:,}")
-        wants, gaps = read_filter(request), request.get("gaps") is True
+        wants, gaps = request.topic_filter(), request.flag("gaps")
         return self._log.read(partition, start, end, wants=wants, gaps=gaps)
 
     async def _send_piece(self, piece: Piece, client: ClientStream) -> int:
@@ -183,8 +174,8 @@ class Requests:
         await client.send(wire.encode_chunk(wire.BLOCKS, len(piece)) + piece)
         return header.rows
 
-    async def _poll(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        known, wait_ms = read_known(request), read_wait_ms(request)
+    async def _poll(self, request: Request, attached: bytes) -> dict[str, Any]:
+        known, wait_ms = request.known(), request.integer("wait_ms", high=WAIT_MS_MAX, default=0)
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_ms / 1000):
                 while True:
@@ -195,55 +186,49 @@ class Requests:
                     await grown.wait()
         return {"first": self._log.first(), "end": self._log.end()}
 
-    async def _find(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        return {"offsets": await self._in_reader(self._log.find, read_time_us(request))}
+    async def _find(self, request: Request, attached: bytes) -> dict[str, Any]:
+        time_us = request.integer("time_us", low=-INTEGER_MAX)
+        return {"offsets": await self._in_reader(self._log.find, time_us)}
 
-    async def _limit(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        start, end = self._offsets(request, "start"), self._offsets(request, "end")
-        bytes_max = read_integer(request, "max_bytes")
+    async def _limit(self, request: Request, attached: bytes) -> dict[str, Any]:
+        partitions = self._log.partitions
+        start, end = request.offsets("start", partitions), request.offsets("end", partitions)
+        bytes_max = request.integer("max_bytes")
         return {"offsets": await self._in_reader(self._log.limit, start, end, bytes_max)}
 
-    async def _commit(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        offsets = self._offsets(request, "offsets")
-        self._groups.commit(read_name(request, "group"), offsets, monotonic())
+    async def _commit(self, request: Request, attached: bytes) -> dict[str, Any]:
+        offsets = request.offsets("offsets", self._log.partitions)
+        self._groups.commit(request.name("group"), offsets, monotonic())
         return {}
 
-    async def _note(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        self._groups.note_misfits(read_name(request, "group"), read_integer(request, "misfits"))
+    async def _note(self, request: Request, attached: bytes) -> dict[str, Any]:
+        self._groups.note_misfits(request.name("group"), request.integer("misfits"))
         return {}
 
-    async def _stage(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
+    async def _stage(self, request: Request, attached: bytes) -> dict[str, Any]:
         part = Part(
-            read_name(request, "query"),
-            read_integer(request, "batch"),
-            read_integer(request, "partition"),
-            read_integer(request, "attempt"),
-            read_integer(request, "part") if "part" in request else 0,
-            read_name(request, "run") if "run" in request else "",
+            request.name("query"),
+            request.integer("batch"),
+            request.integer("partition"),
+            request.integer("attempt"),
+            request.integer("part", default=0),
+            request.name("run", default=""),
         )
-        skip_bad = request.get("skip_bad") is True
-        stage = functools.partial(self._sink.stage, part, attached, skip_bad=skip_bad)
-        return {"rows": await self._in_publisher(stage)}
+        stage = functools.partial(self._sink.stage, skip_bad=request.flag("skip_bad"))
+        return {"rows": await self._in_publisher(stage, part, attached)}
 
-    async def _publish(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        published, repeated = await self._in_publisher(
-            self._sink.publish,
-            read_name(request, "query"),
-            read_integer(request, "batch"),
-            read_attempts(request),
-        )
+    async def _publish(self, request: Request, attached: bytes) -> dict[str, Any]:
+        query, batch, attempts = request.name("query"), request.integer("batch"), request.attempts()
+        published, repeated = await self._in_publisher(self._sink.publish, query, batch, attempts)
         return {"published": published, "repeated": repeated}
 
-    async def _discard(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
-        query, batch = read_name(request, "query"), read_integer(request, "batch")
+    async def _discard(self, request: Request, attached: bytes) -> dict[str, Any]:
+        query, batch = request.name("query"), request.integer("batch")
         await self._in_publisher(self._sink.discard, query, batch)
         return {}
 
-    async def _tell_stats(self, request: dict[str, Any], attached: bytes) -> dict[str, Any]:
+    async def _tell_stats(self, request: Request, attached: bytes) -> dict[str, Any]:
         return await self._in_reader(self._stats)
-
-    def _offsets(self, request: dict[str, Any], key: str) -> list[int]:
-        return read_offsets(request, key, self._log.partitions)
 
     async def _in_reader(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)

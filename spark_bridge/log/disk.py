@@ -7,6 +7,7 @@ import fcntl
 import io
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import LogLockedError
@@ -88,35 +89,26 @@ def replace_file(path: Path, content: bytes) -> None:
     sync_directory(path.parent)
 
 
-class DirectoryLock:
-    """Reserves a directory for one process by locking a file; the kernel releases the lock at
-    any death.
+def lock_directory(directory: Path) -> int:
+    """Reserve a directory for this process; the lock lasts until the returned descriptor is closed,
+    or the process dies.
+
+    Raises LogLockedError if another process has it.
     """
-
-    def __init__(self, directory: Path) -> None:
-        """Take the lock; raise LogLockedError if another process has it."""
-        path = directory / "lock"
-        # The file is never deleted: another process could then lock the deleted file and a third
-        # the new one.
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(self._fd)
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            raise LogLockedError(
-                f"process {owner} has the log in {directory}: stop it, or use another directory"
-            ) from None
-        try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
-        except OSError:
-            pass  # A full disk: the lock holds without a process id in it.
-
-    def release(self) -> None:
-        """Release the lock. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    # The file is never deleted: another process could then lock the deleted file and a third the
+    # new one.
+    fd = open_for_writing(directory / "lock")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        owner = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise
+        raise LogLockedError(
+            f"process {owner} has the log in {directory}: stop it, or use another directory"
+        ) from None
+    with suppress(OSError):  # A full disk: the lock holds without a process id in it.
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd

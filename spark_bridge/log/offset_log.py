@@ -35,6 +35,7 @@ for those who still read them (segment.py).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ import pyarrow as pa
 
 from ..errors import LogError, OffsetOutOfRangeError, RequestError
 from .block import ROWS_WITHOUT_OFFSET
-from .disk import DirectoryLock, make_directory
+from .disk import lock_directory, make_directory
 from .flush import Flusher, as_error
 from .meta import PARTITIONS_DEFAULT, load_or_create
 from .partition import Partition, Settings
@@ -93,7 +94,7 @@ class OffsetLog:
         try:
             make_directory(directory)
             with ExitStack() as opened:
-                opened.callback(DirectoryLock(directory).release)
+                opened.callback(os.close, lock_directory(directory))
                 meta = load_or_create(directory, partitions, now)
                 if retention_bytes is not None:
                     share = retention_bytes // (meta.partitions * _SEGMENTS_KEPT_MIN)

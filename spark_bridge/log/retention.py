@@ -45,28 +45,22 @@ class Retention:
             self._has_warned = True
 
     def _drop_expired(self, partition: Partition) -> None:
-        while self._is_oldest_expired(partition):
+        if self._age_max_s is None:
+            return
+        before_us = (self._now() - self._age_max_s) * 1e6
+        while (oldest := partition.view.segments[0]).blocks and oldest.received_max_us < before_us:
             if len(partition.view.segments) == 1:
                 # An empty segment takes its place: its name remembers where the log continues.
                 partition.roll()
             self.rows_expired += partition.drop_oldest()
 
     def _drop_excess(self, partitions: Sequence[Partition]) -> None:
-        while self._is_too_much(partitions):
+        if self._bytes_max is None:
+            return
+        while sum(each.size_bytes for each in partitions) > self._bytes_max:
             able = [each for each in partitions if len(each.view.segments) > 1]
             if not able:
                 return
             # The oldest of all partitions, so that all reach equally far back.
             oldest = min(able, key=lambda each: each.view.segments[0].received_max_us)
             self.rows_expired += oldest.drop_oldest()
-
-    def _is_oldest_expired(self, partition: Partition) -> bool:
-        oldest = partition.view.segments[0]
-        if self._age_max_s is None or not oldest.blocks:
-            return False
-        return oldest.received_max_us < (self._now() - self._age_max_s) * 1e6
-
-    def _is_too_much(self, partitions: Sequence[Partition]) -> bool:
-        if self._bytes_max is None:
-            return False
-        return sum(each.size_bytes for each in partitions) > self._bytes_max

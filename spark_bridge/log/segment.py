@@ -223,8 +223,7 @@ class SegmentWriter:
 def create_segment(directory: Path, first: int) -> SegmentWriter:
     """Create an empty segment, on disk."""
     path = segment_path(directory, first)
-    with suppress(FileNotFoundError):
-        path.with_suffix(INDEX_SUFFIX).unlink()
+    path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
     writer = SegmentWriter(path)
     try:
         sync_directory(directory)

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from spark_bridge.errors import LogLockedError
-from spark_bridge.log.disk import DirectoryLock, LogFile, make_directory, replace_file
+from spark_bridge.log.disk import LogFile, lock_directory, make_directory, replace_file
 
 
 def test_a_directory_is_locked_for_one_and_free_after_release(tmp_path: Path) -> None:
-    lock = DirectoryLock(tmp_path)
+    lock = lock_directory(tmp_path)
     with pytest.raises(LogLockedError, match=f"process {os.getpid()} .*{tmp_path}"):
-        DirectoryLock(tmp_path)
-    lock.release()
-    lock.release()
-    DirectoryLock(tmp_path).release()
+        lock_directory(tmp_path)
+    os.close(lock)
+    os.close(lock_directory(tmp_path))
 
 
 @pytest.mark.slow
