@@ -64,8 +64,9 @@ class _Voice:
         self._stamp = Stamp(self.node, int((now + wall_offset_s) * 1_000))
         self._wall_offset_s = wall_offset_s
 
-    def _sent_us(self, now: float) -> int:
-        return int((now + self._wall_offset_s) * 1_000_000)
+    def _head(self, now: float) -> tuple[Stamp, int, int]:
+        """Return the first arguments to encode a datagram with."""
+        return self._stamp, _NO_MESSAGES, int((now + self._wall_offset_s) * 1_000_000)
 
 
 @dataclass(slots=True)
@@ -111,13 +112,7 @@ class Asker(_Voice):
         self.due_at = now + max(step_s, size / self._rate_limit if self._rate_limit else 0.0)
         self.sizes.append(size)
         self._sent_at.append(now)
-        return encode_echo(
-            self._stamp,
-            _NO_MESSAGES,
-            self._sent_us(now),
-            echo_id=len(self.sizes),
-            size_bytes=size,
-        )
+        return encode_echo(*self._head(now), echo_id=len(self.sizes), size_bytes=size)
 
     def receive(self, frame: EchoedFrame, sender: Address, now: float) -> None:
         """Handle an answer, or the announcement of a listener."""
@@ -184,7 +179,9 @@ class Answerer(_Voice):
     def tell(self, now: float) -> bytes:
         """Return the announcement that is due."""
         self.due_at = now + TELL_STEP_S
-        return self._encode(now, to=self.node, echo_id=0, heard=0, repeated=0, name=self._name)
+        return encode_echoed(
+            *self._head(now), to=self.node, echo_id=0, heard=0, repeated=0, name=self._name
+        )
 
     def receive(
         self, frame: EchoFrame, size_bytes: int, sender: Address, now: float
@@ -200,8 +197,8 @@ class Answerer(_Voice):
         asking.seen.add(frame.echo_id)
         asking.answered += 1
         asking.sizes[size_bytes] += 1
-        return self._encode(
-            now,
+        return encode_echoed(
+            *self._head(now),
             to=frame.header.node,
             echo_id=frame.echo_id,
             heard=len(asking.seen),
@@ -236,26 +233,3 @@ class Answerer(_Voice):
             return False
         self._answers_left -= 1
         return True
-
-    def _encode(
-        self,
-        now: float,
-        *,
-        to: str,
-        echo_id: int,
-        heard: int,
-        repeated: int,
-        name: str = "",
-        size_bytes: int = 0,
-    ) -> bytes:
-        return encode_echoed(
-            self._stamp,
-            _NO_MESSAGES,
-            self._sent_us(now),
-            to=to,
-            echo_id=echo_id,
-            heard=heard,
-            repeated=repeated,
-            name=name,
-            size_bytes=size_bytes,
-        )

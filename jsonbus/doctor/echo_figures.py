@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
-from .echo import SIZES_BYTES, SMALL_BYTES, Answer, Listener
+from .echo import SIZES_BYTES, SMALL_BYTES, Answer, Asker
 from .facts import ListenerFacts, SizeFacts
 
 THERE = "there"
 BACK = "back"
 
 
-def figures_of(
-    node: str,
-    listener: Listener,
-    sizes: Sequence[int],
-    series_to: int,
-    own_addresses: Collection[str],
-) -> ListenerFacts:
-    """Return what was measured with one listener.
-
-    `sizes` are those of all echoes sent, by echo id - 1; those after `series_to` do not count.
-    """
-    last = min(series_to, len(sizes))
+def figures_of(asker: Asker, node: str, own_addresses: Collection[str]) -> ListenerFacts:
+    """Return what was measured with one listener."""
+    listener, sizes = asker.listeners[node], asker.sizes
+    last = min(asker.series_to, len(sizes))
     measured = range(listener.series_from, last + 1) if listener.series_from else range(0)
     fates = find_fates(len(sizes), listener.answers)
     small = [

@@ -17,7 +17,7 @@ from ..frontend.opening import make_name
 from ..transport.base import TransportInfo
 from .echo import Answerer, Asking
 from .examination import join, send
-from .traffic import PER_LOOK_MAX
+from .traffic import receive_from
 
 
 class EchoListener:
@@ -65,18 +65,13 @@ class EchoListener:
         self.close()
 
     def _receive(self) -> None:
-        for sock in self._transport.sockets():
-            for _ in range(PER_LOOK_MAX):
-                received = self._transport.receive(sock)
-                if received is None:
-                    break
-                data, sender = received
-                with contextlib.suppress(DatagramError):  # it is for nodes to complain about those
-                    frame = decode(data)
-                    if isinstance(frame, EchoFrame):
-                        answer = self._answerer.receive(frame, len(data), sender, time.monotonic())
-                        if answer is not None:
-                            self._send(answer)
+        for data, sender in receive_from(self._transport):
+            with contextlib.suppress(DatagramError):  # it is for nodes to complain about those
+                frame = decode(data)
+                if isinstance(frame, EchoFrame):
+                    answer = self._answerer.receive(frame, len(data), sender, time.monotonic())
+                    if answer is not None:
+                        self._send(answer)
 
     def _send(self, datagram: bytes) -> None:
         with contextlib.suppress(TransportError):  # the asker notices that it lacks an answer

@@ -30,7 +30,7 @@ def encode_echoed(
     heard: int,
     repeated: int,
     name: str = "",
-    size_bytes: int,
+    size_bytes: int = 0,
 ) -> bytes:
     """Encode the answer to an echo of node `to`; `size_bytes` as in `encode_echo`."""
     fields: dict[str, Any] = {KEY_PING: echo_id, KEY_TO: to, KEY_HEARD: [heard, repeated]}

@@ -17,9 +17,9 @@ from ..transport.base import Transport
 from ..transport.multicast import open_multicast
 from .echo import Asker
 from .echo_figures import figures_of
-from .facts import Facts, JoinFacts, NodeFacts, TrafficFacts
+from .facts import Facts, JoinFacts, NodeFacts
 from .machine import count_machine_drops, survey_machine
-from .traffic import PER_LOOK_MAX, Bystander, Traffic
+from .traffic import Bystander, Traffic, receive_from
 
 #: The end of the time is for answers in transit: nothing is sent any more.
 GRACE_S = 0.5
@@ -83,7 +83,6 @@ class Examination:
         now = time.monotonic()
         self._asker = Asker(time.time() - now, now, rate_limit)
         self._traffic = Traffic(self._asker.node)
-        self._send_error: str | None = None
         self._own_addresses = {
             address for each in facts.machine.interfaces for address in each.addresses
         }
@@ -95,38 +94,21 @@ class Examination:
             nodes = self._listen_as_a_node(bystander)
         finally:
             bystander.close()
-        drops = count_machine_drops()
-        traffic = self._traffic
+        traffic = self._traffic.facts
+        traffic.own_sent = len(self._asker.sizes)
+        traffic.elsewhere = dict(bystander.counts)
+        traffic.kernel_drops = self._transport.kernel_drops()
+        traffic.machine_drops_ever = drops = count_machine_drops()
+        if drops is not None and drops_before is not None:
+            traffic.machine_drops = drops - drops_before
         return replace(
             self._facts,
             joined=self._join_facts(),
             nodes=nodes,
             listeners=tuple(
-                figures_of(
-                    node,
-                    listener,
-                    self._asker.sizes,
-                    self._asker.series_to,
-                    self._own_addresses,
-                )
-                for node, listener in self._asker.listeners.items()
+                figures_of(self._asker, node, self._own_addresses) for node in self._asker.listeners
             ),
-            traffic=TrafficFacts(
-                own_sent=len(self._asker.sizes),
-                own_heard=traffic.own_heard,
-                send_error=self._send_error,
-                of_nodes=traffic.of_nodes,
-                plain=traffic.plain,
-                echoes=traffic.echoes,
-                rejected=traffic.rejected,
-                senders=tuple(sorted(traffic.senders)),
-                elsewhere=dict(bystander.counts),
-                kernel_drops=self._transport.kernel_drops(),
-                machine_drops=None
-                if drops is None or drops_before is None
-                else drops - drops_before,
-                machine_drops_ever=drops,
-            ),
+            traffic=traffic,
         )
 
     def _listen_as_a_node(self, bystander: Bystander) -> tuple[NodeFacts, ...]:
@@ -134,7 +116,7 @@ class Examination:
         try:
             bus = Bus(**self._settings)
         except TransportError as error:
-            self._send_error = str(error)
+            self._traffic.facts.send_error = str(error)
             self._listen(bystander)
             return ()
         with bus:
@@ -171,21 +153,17 @@ class Examination:
             self._receive()
 
     def _receive(self) -> None:
-        for sock in self._transport.sockets():
-            for _ in range(PER_LOOK_MAX):
-                received = self._transport.receive(sock)
-                if received is None:
-                    break
-                data, sender = received
-                frame = self._traffic.sort(data, sender)
-                if isinstance(frame, EchoedFrame):
-                    self._asker.receive(frame, sender, time.monotonic())
+        for data, sender in receive_from(self._transport):
+            frame = self._traffic.sort(data, sender)
+            if isinstance(frame, EchoedFrame):
+                self._asker.receive(frame, sender, time.monotonic())
 
     def _send(self, datagram: bytes) -> None:
         try:
             send(self._transport, datagram)
         except TransportError as error:
-            self._send_error = self._send_error or str(error)
+            facts = self._traffic.facts
+            facts.send_error = facts.send_error or str(error)
 
     def _join_facts(self) -> JoinFacts:
         info = self._transport.describe()

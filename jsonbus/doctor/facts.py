@@ -67,9 +67,12 @@ class Rejects:
     start: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TrafficFacts:
-    """What came in while listening, and what became of the datagrams that were sent."""
+    """What came in while listening, and what became of the datagrams that were sent.
+
+    Counted in place during an examination.
+    """
 
     own_sent: int = 0
     own_heard: int = 0
@@ -147,7 +150,7 @@ class Facts:
     #: Why the group could not be joined; then nothing below was examined.
     refusal: str | None = None
     joined: JoinFacts | None = None
-    traffic: TrafficFacts = TrafficFacts()
+    traffic: TrafficFacts = field(default_factory=TrafficFacts)
     nodes: tuple[NodeFacts, ...] = ()
     listeners: tuple[ListenerFacts, ...] = ()
 

@@ -23,21 +23,17 @@ _BOTH = "the firewalls of both machines, and the switch between them (IGMP snoop
 def judge_listener(listener: ListenerFacts) -> Iterator[Finding]:
     """Judge loss, round trip, repeats and sizes, each in a separate finding."""
     if not listener.sizes or not listener.sizes[0].sent:
-        yield Finding(
-            "note",
-            "echo",
-            f"{_shown(listener)} answers echoes, but was heard too late to measure",
-            "run it again, with more time: --timeout 10",
-        )
+        text = f"{_shown(listener)} answers echoes, but was heard too late to measure"
+        remedy = "run it again, with more time: --timeout 10"
+        yield Finding("note", "echo", text, remedy)
         return
     if not any(size.answered for size in listener.sizes):
-        yield Finding(
-            "problem",
-            "echo",
+        text = (
             f"{_shown(listener)} is heard here, but answered none of {listener.sizes[0].sent} "
-            "echoes: what this machine sends does not arrive there",
-            f"let UDP in on {listener.address}, and out here; look at {_BOTH}",
+            "echoes: what this machine sends does not arrive there"
         )
+        remedy = f"let UDP in on {listener.address}, and out here; look at {_BOTH}"
+        yield Finding("problem", "echo", text, remedy)
         return
     yield _judge_loss(listener)
     yield from _judge_repeats(listener)
@@ -106,36 +102,25 @@ def _judge_sizes(listener: ListenerFacts) -> Finding:
         return Finding("ok", "size", f"datagrams of up to {passed:,} bytes pass, both ways")
     text = f"datagrams of {failed.size_bytes:,} bytes do not pass{_where(failed)}; {passed:,} do"
     if failed.size_bytes <= NODE_DATAGRAM_BYTES:
-        return Finding(
-            "problem",
-            "size",
-            text,
+        remedy = (
             "raise the MTU of the interfaces or tunnels between the two, or set "
-            "JSONBUS_DATAGRAM_BYTES_MAX=1200 for all nodes",
+            "JSONBUS_DATAGRAM_BYTES_MAX=1200 for all nodes"
         )
+        return Finding("problem", "size", text, remedy)
     if failed.size_bytes <= ETHERNET_BYTES:
-        return Finding(
-            "note",
-            "size",
-            text,
-            "a tunnel is between the two: keep messages below 1,400 bytes, as nodes do",
-        )
+        remedy = "a tunnel is between the two: keep messages below 1,400 bytes, as nodes do"
+        return Finding("note", "size", text, remedy)
     small = listener.sizes[0]
     fragments = -(-failed.size_bytes // FRAGMENT_BYTES)
     if (small.answered / small.sent) ** fragments < CHANCE_MIN:
-        return Finding(
-            "note",
-            "size",
-            f"{text}: all of its {fragments} fragments have to arrive, which the loss prevents",
-            "keep messages below 1,400 bytes, or end the loss",
-        )
-    return Finding(
-        "warning",
-        "size",
-        text,
+        text = f"{text}: all of its {fragments} fragments have to arrive, which the loss prevents"
+        remedy = "keep messages below 1,400 bytes, or end the loss"
+        return Finding("note", "size", text, remedy)
+    remedy = (
         "something between the two drops IP fragments: keep messages below 1,400 bytes, or let "
-        "the firewalls pass fragments",
+        "the firewalls pass fragments"
     )
+    return Finding("warning", "size", text, remedy)
 
 
 def _shown(listener: ListenerFacts) -> str:

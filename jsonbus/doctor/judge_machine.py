@@ -18,27 +18,20 @@ def judge_interfaces(facts: Facts) -> Iterator[Finding]:
         yield Finding("ok", "joining", f"{facts.group}:{facts.port} is joined by {names}")
     others = _alternatives(facts)
     if others and facts.choices == (AUTO,) and not facts.is_local:
-        yield Finding(
-            "note",
-            "interface",
-            f"this machine is on other networks too: {_named(others)}",
-            f"to use one of them: --interface {others[0].name}; repeat it to use several",
-        )
+        text = f"this machine is on other networks too: {_named(others)}"
+        remedy = f"to use one of them: --interface {others[0].name}; repeat it to use several"
+        yield Finding("note", "interface", text, remedy)
     if facts.ttl == 0 and not facts.is_local:
-        yield Finding(
-            "warning",
-            "interface",
-            "with TTL 0 no datagram leaves this machine",
-            "leave out --ttl: 1 is enough for the local network",
-        )
+        text = "with TTL 0 no datagram leaves this machine"
+        remedy = "leave out --ttl: 1 is enough for the local network"
+        yield Finding("warning", "interface", text, remedy)
     if any(is_wireless(each.name) for each in facts.chosen):
-        yield Finding(
-            "note",
-            "interface",
-            "the network is wireless, where multicast is slow and not confirmed",
+        text = "the network is wireless, where multicast is slow and not confirmed"
+        remedy = (
             "put publishers on cable; in the access point switch client isolation off and "
-            '"multicast to unicast" on',
+            '"multicast to unicast" on'
         )
+        yield Finding("note", "interface", text, remedy)
 
 
 def _judge_interface(interface: InterfaceFacts, facts: Facts) -> Finding:
@@ -52,12 +45,9 @@ def _judge_interface(interface: InterfaceFacts, facts: Facts) -> Finding:
         remedy = f"give it an address, or choose another: {other}"
         return Finding("problem", "interface", f"{shown} has no IPv4 address", remedy)
     if interface.is_loopback:
-        return Finding(
-            "note",
-            "interface",
-            f"{shown} is loopback: only programs of this machine are heard",
-            f"leave out --interface, or name the one to the network: {other}",
-        )
+        text = f"{shown} is loopback: only programs of this machine are heard"
+        remedy = f"leave out --interface, or name the one to the network: {other}"
+        return Finding("note", "interface", text, remedy)
     if not interface.is_multicast:
         remedy = f"sudo ip link set {interface.name} multicast on, or choose another: {other}"
         return Finding("problem", "interface", f"{shown} does not carry multicast", remedy)
@@ -73,12 +63,9 @@ def _judge_interface(interface: InterfaceFacts, facts: Facts) -> Finding:
     )
     if kind is not None:
         reason = " and was chosen for the default route" if facts.choices == (AUTO,) else ""
-        return Finding(
-            "warning",
-            "interface",
-            f"{shown} looks like {kind}{reason}: the local network is not behind it",
-            f"name the interface to the local network: {other}",
-        )
+        text = f"{shown} looks like {kind}{reason}: the local network is not behind it"
+        remedy = f"name the interface to the local network: {other}"
+        return Finding("warning", "interface", text, remedy)
     return Finding("ok", "interface", f"{shown} is up and carries multicast")
 
 
@@ -92,46 +79,35 @@ def judge_surroundings(facts: Facts) -> Iterator[Finding]:
     # Notes, because hearing nobody is not a problem by itself: the others may not have been
     # started.
     if machine.container is not None:
-        yield Finding(
-            "note",
-            "surroundings",
-            f"this is a container ({machine.container}), whose own network carries no multicast",
-            "start it with --network host; in Kubernetes with hostNetwork: true",
-        )
+        text = f"this is a container ({machine.container}), whose own network carries no multicast"
+        remedy = "start it with --network host; in Kubernetes with hostNetwork: true"
+        yield Finding("note", "surroundings", text, remedy)
     if machine.is_wsl:
-        yield Finding(
-            "note",
-            "surroundings",
-            "this is Linux inside Windows (WSL), whose network is behind NAT by default",
-            "set networkingMode=mirrored in .wslconfig, and let UDP in through Windows' firewall",
+        text = "this is Linux inside Windows (WSL), whose network is behind NAT by default"
+        remedy = (
+            "set networkingMode=mirrored in .wslconfig, and let UDP in through Windows' firewall"
         )
+        yield Finding("note", "surroundings", text, remedy)
     if machine.virtual_machine is not None:
-        yield Finding(
-            "note",
-            "surroundings",
-            f"this is a virtual machine ({machine.virtual_machine}), and behind NAT hears nothing",
-            "give it a bridged network; in a cloud, multicast is rarely to be had",
+        text = (
+            f"this is a virtual machine ({machine.virtual_machine}), and behind NAT hears nothing"
         )
+        remedy = "give it a bridged network; in a cloud, multicast is rarely to be had"
+        yield Finding("note", "surroundings", text, remedy)
     tunnels = [each.name for each in machine.interfaces if each.is_up and is_tunnel(each.name)]
     if tunnels:
-        yield Finding(
-            "note",
-            "surroundings",
-            f"a VPN is up ({', '.join(tunnels)}); some cut off the local network",
-            "allow the local network in the VPN's settings, or end it and try again",
-        )
+        text = f"a VPN is up ({', '.join(tunnels)}); some cut off the local network"
+        remedy = "allow the local network in the VPN's settings, or end it and try again"
+        yield Finding("note", "surroundings", text, remedy)
 
 
 def judge_igmp(facts: Facts) -> Iterator[Finding]:
     chosen = [each for each in facts.chosen if not each.is_loopback]
     limit = facts.machine.memberships_max
     if limit is not None and len(facts.chosen) >= limit:
-        yield Finding(
-            "warning",
-            "igmp",
-            f"{len(facts.chosen)} interfaces are joined, the most that a socket may join",
-            f"sudo sysctl -w net.ipv4.igmp_max_memberships={2 * limit}",
-        )
+        text = f"{len(facts.chosen)} interfaces are joined, the most that a socket may join"
+        remedy = f"sudo sysctl -w net.ipv4.igmp_max_memberships={2 * limit}"
+        yield Finding("warning", "igmp", text, remedy)
     for interface in chosen:
         if interface.snoops_unasked:
             yield Finding(
@@ -143,13 +119,12 @@ def judge_igmp(facts: Facts) -> Iterator[Finding]:
                 "or mcast_snooping 0",
             )
         if interface.igmp_version == "V1":
-            yield Finding(
-                "warning",
-                "igmp",
-                f"{interface.name} speaks IGMP version 1, in which nobody can leave a group",
+            text = f"{interface.name} speaks IGMP version 1, in which nobody can leave a group"
+            remedy = (
                 "replace the querier that asks for it, or set "
-                f"net.ipv4.conf.{interface.name}.force_igmp_version=2",
+                f"net.ipv4.conf.{interface.name}.force_igmp_version=2"
             )
+            yield Finding("warning", "igmp", text, remedy)
         if interface.reverse_path_filter == 1 and interface.name != facts.machine.default_route:
             yield Finding(
                 "note",
@@ -174,13 +149,12 @@ def judge_buffer(facts: Facts) -> Iterator[Finding]:
         return
     limit = facts.machine.rmem_max_bytes
     reason = "" if limit is None else f"; net.core.rmem_max is {limit:,}"
-    yield Finding(
-        "warning",
-        "buffer",
+    text = (
         f"the receive buffer has {obtained:,} bytes of {asked:,} asked for{reason}: bursts may be "
-        "lost",
-        f"sudo sysctl -w net.core.rmem_max={asked}",
+        "lost"
     )
+    remedy = f"sudo sysctl -w net.core.rmem_max={asked}"
+    yield Finding("warning", "buffer", text, remedy)
 
 
 def _alternatives(facts: Facts) -> list[InterfaceFacts]:

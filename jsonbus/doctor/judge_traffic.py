@@ -33,41 +33,33 @@ def judge_loopback(facts: Facts) -> Iterator[Finding]:
     if traffic.own_heard:
         yield Finding("ok", "loopback", f"what this machine sends to {where} comes back to it")
     elif traffic.own_sent:
-        yield Finding(
-            "problem",
-            "loopback",
-            f"of {traffic.own_sent} datagrams sent to {where} none came back",
+        text = f"of {traffic.own_sent} datagrams sent to {where} none came back"
+        remedy = (
             f"let in UDP to port {facts.port} from this machine too: "
-            "sudo iptables -S and sudo nft list ruleset show what forbids it",
+            "sudo iptables -S and sudo nft list ruleset show what forbids it"
         )
+        yield Finding("problem", "loopback", text, remedy)
 
 
 def judge_drops(facts: Facts) -> Iterator[Finding]:
     traffic = facts.traffic
     larger = "give the programs larger buffers (JSONBUS_RECEIVE_BUFFER_BYTES), or more time to read"
     if traffic.kernel_drops:
-        yield Finding(
-            "warning",
-            "drops",
-            f"{traffic.kernel_drops:,} datagrams found the receive buffer of the doctor full",
-            larger,
-        )
+        text = f"{traffic.kernel_drops:,} datagrams found the receive buffer of the doctor full"
+        yield Finding("warning", "drops", text, larger)
     if traffic.machine_drops:
-        yield Finding(
-            "warning",
-            "drops",
+        text = (
             f"programs of this machine lost {traffic.machine_drops:,} datagrams to full receive "
-            f"buffers within {facts.duration_s:g} s",
-            larger,
+            f"buffers within {facts.duration_s:g} s"
         )
+        yield Finding("warning", "drops", text, larger)
     elif traffic.machine_drops_ever:
-        yield Finding(
-            "note",
-            "drops",
+        text = (
             f"programs of this machine lost {traffic.machine_drops_ever:,} datagrams to full "
-            "receive buffers since it started, none of them now",
-            "see kernel_drops in bus.stats() whether they were yours",
+            "receive buffers since it started, none of them now"
         )
+        remedy = "see kernel_drops in bus.stats() whether they were yours"
+        yield Finding("note", "drops", text, remedy)
     elif traffic.machine_drops is not None and not traffic.kernel_drops:
         yield Finding("ok", "drops", "no datagram was lost to a full receive buffer")
 
@@ -86,20 +78,16 @@ def judge_foreign(facts: Facts) -> Iterator[Finding]:
             else "a node there is newer: bring all nodes to the same version",
         )
     for address, count in sorted(traffic.elsewhere.items()):
-        yield Finding(
-            "warning",
-            "groups",
-            f"{_datagrams(count)} came to port {facts.port} at {address}, not at {facts.group}",
+        text = f"{_datagrams(count)} came to port {facts.port} at {address}, not at {facts.group}"
+        remedy = (
             f"if they were meant for this bus: nodes there need --group {facts.group}"
             if _is_group(address)
-            else f"if they were meant for this bus: send them to {facts.group} instead",
+            else f"if they were meant for this bus: send them to {facts.group} instead"
         )
+        yield Finding("warning", "groups", text, remedy)
     if not traffic.rejected and not traffic.elsewhere:
-        yield Finding(
-            "ok",
-            "foreign",
-            f"nothing foreign came to {facts.group}:{facts.port} within {facts.duration_s:g} s",
-        )
+        text = f"nothing foreign came to {facts.group}:{facts.port} within {facts.duration_s:g} s"
+        yield Finding("ok", "foreign", text)
 
 
 def judge_nodes(facts: Facts) -> Iterator[Finding]:
@@ -109,50 +97,39 @@ def judge_nodes(facts: Facts) -> Iterator[Finding]:
         there = sum(not each.is_here for each in heard)
         here = len(heard) - there
         names = ", ".join(each.name for each in heard[:5]) + (", …" if len(heard) > 5 else "")
-        yield Finding(
-            "ok",
-            "nodes",
-            f"{_nodes(len(heard))} heard ({here} on this machine, {there} elsewhere): {names}",
-        )
+        text = f"{_nodes(len(heard))} heard ({here} on this machine, {there} elsewhere): {names}"
+        yield Finding("ok", "nodes", text)
     for node in unheard:
-        yield Finding(
-            "warning",
-            "nodes",
-            f"{node.name} is on the bus, but nothing of it arrives here: only others tell of it",
+        text = f"{node.name} is on the bus, but nothing of it arrives here: only others tell of it"
+        remedy = (
             f"let UDP port {facts.port} in on this machine, and check the switch between the two "
-            "for IGMP snooping without a querier",
+            "for IGMP snooping without a querier"
         )
+        yield Finding("warning", "nodes", text, remedy)
     for node in heard:
         if node.lost:
-            yield Finding(
-                "warning",
-                "nodes",
-                f"{node.lost:,} messages of {node.name} were lost within {facts.duration_s:g} s",
-                "run jsonbus doctor --listen there and jsonbus doctor here, to see where",
-            )
+            text = f"{node.lost:,} messages of {node.name} were lost within {facts.duration_s:g} s"
+            remedy = "run jsonbus doctor --listen there and jsonbus doctor here, to see where"
+            yield Finding("warning", "nodes", text, remedy)
     if not facts.hears_others and not facts.is_local:
         yield _judge_silence(facts)
     elif not heard and not facts.listeners:
-        yield Finding(
-            "note",
-            "nodes",
-            f"no node was heard on {facts.group}:{facts.port}",
-            "start one, with the same --group and --port: jsonbus node",
-        )
+        text = f"no node was heard on {facts.group}:{facts.port}"
+        remedy = "start one, with the same --group and --port: jsonbus node"
+        yield Finding("note", "nodes", text, remedy)
 
 
 def _judge_silence(facts: Facts) -> Finding:
     """Judge silence; only other machines count, our own datagrams are judged elsewhere."""
     port = facts.port
-    return Finding(
-        "note",
-        "firewall",
-        f"nothing came from another machine within {facts.duration_s:g} s",
+    text = f"nothing came from another machine within {facts.duration_s:g} s"
+    remedy = (
         "if others are there (start jsonbus doctor --listen on one), let in UDP port "
         f"{port} and IGMP: sudo ufw allow {port}/udp, or sudo firewall-cmd --add-port={port}/udp; "
         "a switch with IGMP snooping needs a querier; "
-        f"with --ttl {facts.ttl} a datagram passes {_routers(facts.ttl - 1)}",
+        f"with --ttl {facts.ttl} a datagram passes {_routers(facts.ttl - 1)}"
     )
+    return Finding("note", "firewall", text, remedy)
 
 
 def _datagrams(count: int) -> str:

@@ -5,12 +5,15 @@ bounded.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
 from ..core.wire.decode import decode
 from ..core.wire.frames import EchoedFrame, EchoFrame, Frame
 from ..errors import DatagramError
 from ..transport import platforms
-from .facts import Rejects
+from ..transport.base import Transport
+from .facts import Rejects, TrafficFacts
 
 Address = tuple[str, int]
 
@@ -22,16 +25,21 @@ SHOWN_BYTES = 24
 PER_LOOK_MAX = 256
 
 
+def receive_from(transport: Transport) -> Iterator[tuple[bytes, Address]]:
+    """Yield what has come, within bounds. Never blocks."""
+    for sock in transport.sockets():
+        for _ in range(PER_LOOK_MAX):
+            received = transport.receive(sock)
+            if received is None:
+                break
+            yield received
+
+
 class Traffic:
     """Counts the datagrams of the group."""
 
     def __init__(self, own_node: str) -> None:
-        self.own_heard = 0
-        self.of_nodes = 0
-        self.plain = 0
-        self.echoes = 0
-        self.rejected: dict[str, Rejects] = {}
-        self.senders: set[str] = set()
+        self.facts = TrafficFacts()
         self._own_node = own_node
         #: The id of the bus that looks for nodes meanwhile: its datagrams do not count.
         self.own_bus: str | None = None
@@ -45,31 +53,31 @@ class Traffic:
             return None
         node = None if frame.header is None else frame.header.node
         if node is not None and node == self._own_node:
-            self.own_heard += 1
+            self.facts.own_heard += 1
             return None
         if node is not None and node == self.own_bus:
             return None
         self._note_sender(sender)
         if node is None:
-            self.plain += 1
+            self.facts.plain += 1
         elif isinstance(frame, (EchoFrame, EchoedFrame)):
-            self.echoes += 1
+            self.facts.echoes += 1
         else:
-            self.of_nodes += 1
+            self.facts.of_nodes += 1
         return frame
 
     def _reject(self, cause: str, data: bytes, sender: Address) -> None:
         self._note_sender(sender)
-        before = self.rejected.get(cause)
-        self.rejected[cause] = (
-            Rejects(count=1, sender=f"{sender[0]}:{sender[1]}", start=repr(data[:SHOWN_BYTES])[1:])
-            if before is None
-            else Rejects(count=before.count + 1, sender=before.sender, start=before.start)
-        )
+        rejects = self.facts.rejected.get(cause)
+        if rejects is None:
+            start = repr(data[:SHOWN_BYTES])[1:]
+            rejects = Rejects(count=0, sender=f"{sender[0]}:{sender[1]}", start=start)
+        self.facts.rejected[cause] = replace(rejects, count=rejects.count + 1)
 
     def _note_sender(self, sender: Address) -> None:
-        if len(self.senders) < ADDRESSES_MAX:
-            self.senders.add(sender[0])
+        senders = self.facts.senders
+        if len(senders) < ADDRESSES_MAX and sender[0] not in senders:
+            self.facts.senders = tuple(sorted((*senders, sender[0])))
 
 
 class Bystander:

@@ -44,8 +44,8 @@ class Wire:
             self.now += step_s
 
     def figures(self) -> ListenerFacts:
-        ((node, listener),) = self.asker.listeners.items()
-        return figures_of(node, listener, self.asker.sizes, self.asker.series_to, ())
+        (node,) = self.asker.listeners
+        return figures_of(self.asker, node, ())
 
     def size(self, size_bytes: int) -> SizeFacts:
         (found,) = [each for each in self.figures().sizes if each.size_bytes == size_bytes]
@@ -214,8 +214,8 @@ def test_a_second_listener_that_comes_during_the_series_is_measured_from_then_on
     sent_before = len(wire.asker.sizes)
     wire.asker.receive(frame, ("192.0.2.7", 7), wire.now)
     wire.run(2)
-    listener, asker = wire.asker.listeners[late.node], wire.asker
-    facts = figures_of(late.node, listener, asker.sizes, asker.series_to, ("192.0.2.7",))
+    asker = wire.asker
+    facts = figures_of(asker, late.node, ("192.0.2.7",))
     assert facts.is_here
     assert sum(each.sent for each in facts.sizes) == asker.series_to - sent_before
 
@@ -228,6 +228,6 @@ def test_a_listener_that_comes_after_the_series_is_not_measured() -> None:
     assert isinstance(frame, EchoedFrame)
     wire.asker.receive(frame, ("192.0.2.7", 7), wire.now)
     wire.run(1)
-    listener, asker = wire.asker.listeners[late.node], wire.asker
-    facts = figures_of(late.node, listener, asker.sizes, asker.series_to, ())
+    asker = wire.asker
+    facts = figures_of(asker, late.node, ())
     assert sum(each.sent for each in facts.sizes) == 0
