@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,7 +14,6 @@ from starlette.routing import Route, WebSocketRoute
 
 import jsonbus
 
-from ..dashboard.auth import Auth
 from ..metrics.metrics import Metrics, Tally
 from ..services import Services
 from ..values import to_json_line
@@ -34,6 +33,9 @@ from .openapi import (
 )
 from .origins import OriginsMiddleware
 from .parameters import JSON
+
+if TYPE_CHECKING:  # NiceGUI need not be installed
+    from ..dashboard.auth import Auth
 
 _TITLE = "jsonbus gateway"
 

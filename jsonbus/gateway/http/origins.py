@@ -29,9 +29,19 @@ from .answers import Refusal
 #: Pages that only show something: links on other sites may lead here.
 HARMLESS_PATHS = frozenset({"/", "/docs", "/health", "/openapi.json"})
 
-_ALLOWED_METHODS = b"GET, POST"
-_ALLOWED_HEADERS = b"authorization, content-type, last-event-id"
-_PREFLIGHT_S = b"600"
+_SITE = "a page of another site may not do this: allow it by --allow-origin"
+_ORIGIN = "pages of {!r} may not do this: allow them by --allow-origin"
+_HOST = (
+    "the host {!r} is not a name of this gateway: use its address, or allow the name by "
+    "--allow-host"
+)
+
+_READABLE = [(b"access-control-expose-headers", b"retry-after, www-authenticate")]
+_PREFLIGHT = [
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
+    (b"access-control-max-age", b"600"),
+]
 
 
 class Origins:
@@ -71,19 +81,13 @@ class Origins:
             return self._check_origin_of(scope, origin, host or b"")
         if site is not None and site not in (b"same-origin", b"none"):
             if not _is_harmless_visit(scope):
-                raise Refusal(
-                    403, "a page of another site may not do this: allow it by --allow-origin"
-                )
+                raise Refusal(403, _SITE)
         return None
 
     def _check_host(self, host: bytes | None) -> None:
         name = _host_name(host or b"")
         if not (name in self._hosts or name == "localhost" or self._is_fine_address(name)):
-            raise Refusal(
-                403,
-                f"the host {name[:80]!r} is not a name of this gateway: use its address, or allow "
-                "the name by --allow-host",
-            )
+            raise Refusal(403, _HOST.format(name[:80]))
         if host is not None and len(self._hosts_passed) < 100:
             self._hosts_passed.add(host)
 
@@ -100,11 +104,7 @@ class Origins:
             return None
         if "*" in self._origins or origin.decode("latin-1").lower() in self._origins:
             return origin
-        raise Refusal(
-            403,
-            f"pages of {origin[:80].decode('latin-1')!r} may not do this: allow them by "
-            "--allow-origin",
-        )
+        raise Refusal(403, _ORIGIN.format(origin[:80].decode("latin-1")))
 
 
 class OriginsMiddleware:
@@ -115,23 +115,28 @@ class OriginsMiddleware:
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
+        is_websocket = scope["type"] == "websocket"
         try:
-            reader = self._origins.check(scope)
+            origin = self._origins.check(scope)
         except Refusal as refusal:
-            if scope["type"] == "websocket":
+            if is_websocket:
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.reason})
             else:
                 await refusal.answer(scope, receive, send)
             return
-        if reader is None or scope["type"] == "websocket":
+        if origin is None or is_websocket:
             await self._app(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and _asks_first(scope):
-            await _answer_preflight(scope, send, reader)
+            return
+        asked = dict(scope["headers"])
+        headers = [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
+        if scope["method"] == "OPTIONS" and b"access-control-request-method" in asked:
+            headers += _PREFLIGHT
+            if b"access-control-request-private-network" in asked:
+                headers.append((b"access-control-allow-private-network", b"true"))
+            await send({"type": "http.response.start", "status": 204, "headers": headers})
+            await send({"type": "http.response.body"})
         else:
-            await self._app(scope, receive, with_headers(send, _cors_headers(reader)))
+            await self._app(scope, receive, with_headers(send, headers + _READABLE))
 
 
 def _is_harmless_visit(scope: Scope) -> bool:
@@ -156,32 +161,6 @@ def _check_origin(origin: str) -> str:
             f"{origin!r} is no origin: write it like https://example.org or http://localhost:3000"
         )
     return text
-
-
-def _asks_first(scope: Scope) -> bool:
-    return any(name == b"access-control-request-method" for name, _ in scope["headers"])
-
-
-def _cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"access-control-allow-origin", origin),
-        (b"access-control-expose-headers", b"retry-after, www-authenticate"),
-        (b"vary", b"origin"),
-    ]
-
-
-async def _answer_preflight(scope: Scope, send: Send, origin: bytes) -> None:
-    headers = [
-        (b"access-control-allow-origin", origin),
-        (b"access-control-allow-methods", _ALLOWED_METHODS),
-        (b"access-control-allow-headers", _ALLOWED_HEADERS),
-        (b"access-control-max-age", _PREFLIGHT_S),
-        (b"vary", b"origin"),
-    ]
-    if any(name == b"access-control-request-private-network" for name, _ in scope["headers"]):
-        headers.append((b"access-control-allow-private-network", b"true"))
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body"})
 
 
 def with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from email.message import Message
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -53,11 +53,16 @@ _CHARSETS = {
 }
 
 _UNENCODED = (b"7bit", b"8bit", b"binary")
+_LONG_HEADER = (
+    f"the multipart form has a part with a header of more than {HEADER_BYTES_MAX:,} bytes"
+)
 
 # It warns of every malformed form, which any client can send; the client gets the reason.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
-_find_broken_escape = re.compile(r"%(?![0-9A-Fa-f]{2})").search
+_find_broken_escape = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL).search
+
+_Pairs = Iterable[tuple[str, Any]]
 
 
 class ContentType(NamedTuple):
@@ -76,8 +81,7 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
     if request.has_unread_body:
         body = await request.read_body(FORM_BYTES_MAX)
         if body:
-            content_type = content_type_of(request)
-            _add(parameters, _read_body(body, content_type, names), names)
+            _add(parameters, _read_body(body, content_type_of(request), names), names)
     return parameters
 
 
@@ -114,9 +118,7 @@ def decode_path(raw: bytes) -> str:
     return _unescape(text.replace("+", "%2B"), "utf-8") if "%" in text else text
 
 
-def _add(
-    parameters: dict[str, Any], pairs: Iterator[tuple[str, Any]], names: Sequence[str]
-) -> None:
+def _add(parameters: dict[str, Any], pairs: _Pairs, names: Sequence[str]) -> None:
     for name, value in pairs:
         if name in names:
             if name in parameters:
@@ -124,12 +126,10 @@ def _add(
             parameters[name] = value
 
 
-def _read_body(
-    body: bytes, content_type: ContentType, names: Sequence[str]
-) -> Iterator[tuple[str, Any]]:
+def _read_body(body: bytes, content_type: ContentType, names: Sequence[str]) -> _Pairs:
     kind = content_type.kind
     if kind == JSON:
-        return iter(_read_json(body, content_type.charset, names).items())
+        return _read_json(body, content_type.charset, names).items()
     if kind == FORM:
         if body.lstrip()[:1] == b"{" and _is_json(body):
             # `curl -d` labels everything a form; read as a form, it has no parameters.
@@ -137,10 +137,9 @@ def _read_body(
         return read_form(_decode(body, content_type.charset, "the form"), content_type.charset)
     if kind == MULTIPART:
         return _read_multipart(body, content_type)
-    said = (
-        f"the content type {kind[:80]!r} is not understood" if kind else "no content type is given"
-    )
-    raise Refusal(415, f"{said}: send {JSON}, {FORM} or {MULTIPART}")
+    unknown = f"the content type {kind[:80]!r} is not understood"
+    reason = unknown if kind else "no content type is given"
+    raise Refusal(415, f"{reason}: send {JSON}, {FORM} or {MULTIPART}")
 
 
 def _is_json(body: bytes) -> bool:
@@ -162,23 +161,12 @@ def _read_json(body: bytes, charset: str, names: Sequence[str]) -> dict[str, Any
     # The parser keeps the last of two equal keys. A second parser costs more than the rest of the
     # request, so it runs only if one of our keys occurs twice, at any depth.
     if any(body.count(f'"{name}"'.encode()) > 1 for name in names):
-        _check_keys(body.decode(charset), names)
+        try:
+            pairs = json.loads(body.decode(charset), object_pairs_hook=list)
+        except RecursionError:
+            raise Refusal(400, "the body is nested too deeply: send a flatter value") from None
+        _add({}, pairs, names)
     return value
-
-
-def _check_keys(text: str, names: Sequence[str]) -> None:
-    """Refuse a valid JSON object in which one of the names occurs twice."""
-    pairs: list[tuple[str, Any]] = []
-
-    def note(found: list[tuple[str, Any]]) -> None:
-        nonlocal pairs
-        pairs = found  # the outermost object is the last to be complete
-
-    try:
-        json.loads(text, object_pairs_hook=note)
-    except RecursionError:
-        raise Refusal(400, "the body is nested too deeply: send a flatter value") from None
-    _add({}, iter(pairs), names)
 
 
 class _MultipartFields:
@@ -189,7 +177,6 @@ class _MultipartFields:
         self.is_complete = False
         self._charset = charset
         self._headers: dict[bytes, bytes] = {}
-        self._head = bytearray()
         self._name = b""
         self._content = bytearray()
         self._parts = 0
@@ -200,18 +187,15 @@ class _MultipartFields:
             raise Refusal(400, f"the multipart form has more than {PARTS_MAX} parts: send fewer")
         self._headers, self._content = {}, bytearray()
 
-    def on_header_begin(self) -> None:
-        self._head.clear()
-
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._add_to_head(data[start:end])
-        self._name = bytes(self._head).lower()
+        # Whole, like its value: the body comes in one piece.
+        self._name = data[start:end].lower()
+        self.on_header_value(data, end, end)  # an empty value is not reported
 
     def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._add_to_head(data[start:end])
-
-    def on_header_end(self) -> None:
-        self._headers[self._name] = bytes(self._head[len(self._name) :])
+        self._headers[self._name] = data[start:end]
+        if len(self._name) + end - start > HEADER_BYTES_MAX:
+            raise Refusal(400, _LONG_HEADER)
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         self._content += data[start:end]
@@ -233,17 +217,8 @@ class _MultipartFields:
     def on_end(self) -> None:
         self.is_complete = True
 
-    def _add_to_head(self, piece: bytes) -> None:
-        self._head += piece
-        if len(self._head) > HEADER_BYTES_MAX:
-            raise Refusal(
-                400,
-                "the multipart form has a part with a header of more than "
-                f"{HEADER_BYTES_MAX:,} bytes",
-            )
 
-
-def _read_multipart(body: bytes, content_type: ContentType) -> Iterator[tuple[str, Any]]:
+def _read_multipart(body: bytes, content_type: ContentType) -> _Pairs:
     if not content_type.boundary:
         raise Refusal(400, f"the content type {MULTIPART} has no boundary")
     fields = _MultipartFields(content_type.charset)
@@ -257,7 +232,7 @@ def _read_multipart(body: bytes, content_type: ContentType) -> Iterator[tuple[st
         raise Refusal(400, f"the multipart form is malformed: {reason}") from None
     if not fields.is_complete:
         raise Refusal(400, "the multipart form is cut off: its last boundary is missing")
-    return iter(fields.fields)
+    return fields.fields
 
 
 @lru_cache(maxsize=64)
@@ -288,11 +263,8 @@ def _unescape(text: str, charset: str) -> str:
         return text
     broken = _find_broken_escape(text)
     if broken:
-        raise Refusal(
-            400,
-            f"the percent-encoding {text[broken.start() : broken.start() + 3]!r} is broken: "
-            "write % as %25",
-        )
+        reason = f"the percent-encoding {broken[0]!r} is broken: write % as %25"
+        raise Refusal(400, reason)
     return _decode(unquote_to_bytes(text.encode(charset)), charset, "the percent-encoding")
 
 
