@@ -45,7 +45,7 @@ class InterestChanged:
 
 @dataclass(slots=True)
 class StateChanged:
-    """The node is now joining, sure or doubting (core.joining defines the states)."""
+    """The node is now joining, sure or doubting (membership/joining.py defines the states)."""
 
     state: str
     reason: str

@@ -102,15 +102,7 @@ class NodeParts:
             outbox=outbox,
             emit=self._emit,
         )
-        self._pings = Pings(
-            settings.node,
-            lambda: membership.about,
-            self._totals,
-            lambda: len(membership.list),
-            outbox,
-            rng,
-            self._emit,
-        )
+        self._pings = Pings(settings.node, membership, self._totals, outbox, rng, self._emit)
 
     def _build_messages(self, rng: random.Random) -> None:
         """Make the parts that send, keep and deliver messages."""

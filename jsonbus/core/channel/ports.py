@@ -10,7 +10,7 @@ from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.names import INTEGER_MAX
 from jsonbus.errors import ConfigError, LocalError
 
-B = TypeVar("B")  # whoever has bound a port
+B = TypeVar("B")  # what a port is bound to
 
 
 def check_port(port: object) -> str:

@@ -8,32 +8,28 @@ from collections.abc import Callable
 
 from jsonbus.core.events import Event, PongReceived
 from jsonbus.core.limits import PINGS_OPEN_MAX, PONG_AT_ONCE_NODES, PONG_SPREAD_S, PONGS_WAITING_MAX
+from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer
 from jsonbus.core.wire.encode import encode_ping, encode_pong
-from jsonbus.core.wire.frames import About, PingFrame, PongFrame, Totals
+from jsonbus.core.wire.frames import PingFrame, PongFrame, Totals
 
 
 class Pings:
-    """Own pings that wait for pongs, and pongs that wait to be sent.
-
-    A pong tells about this node: whoever pings wants to know who is there.
-    """
+    """This node's pings, and the pongs that wait to be sent. A pong describes its sender."""
 
     def __init__(
         self,
         own_node: str,
-        about: Callable[[], About],
+        membership: Membership,
         totals: Callable[[], Totals],
-        known_nodes: Callable[[], int],
         outbox: Outbox,
         rng: random.Random,
         emit: Callable[[Event], None],
     ) -> None:
         self._own_node = own_node
-        self._about = about
+        self._membership = membership
         self._totals = totals
-        self._known_nodes = known_nodes
         self._outbox = outbox
         self._rng = rng
         self._emit = emit
@@ -42,7 +38,7 @@ class Pings:
         self._pongs: list[tuple[float, str, int]] = []
 
     def start(self, now: float) -> int:
-        """Send a ping; its id."""
+        """Send a ping; return its id."""
         self._last_id += 1
         if len(self._sent_at) >= PINGS_OPEN_MAX:
             del self._sent_at[next(iter(self._sent_at))]
@@ -51,8 +47,8 @@ class Pings:
         return self._last_id
 
     def receive_ping(self, frame: PingFrame, peer: Peer, now: float) -> None:
-        """Answer; at once in a small group, spread over a while where many would answer at once."""
-        if self._known_nodes() <= PONG_AT_ONCE_NODES:
+        """Answer at once in a small group, after a random delay in a large one."""
+        if len(self._membership.list) <= PONG_AT_ONCE_NODES:
             self._send_pong(frame.header.node, frame.ping_id, now)
         elif len(self._pongs) < PONGS_WAITING_MAX:
             at = now + self._rng.random() * PONG_SPREAD_S
@@ -77,4 +73,5 @@ class Pings:
             self._send_pong(to, ping_id, now)
 
     def _send_pong(self, to: str, ping_id: int, now: float) -> None:
-        self._outbox.put_control(encode_pong(to, ping_id, self._about(), self._totals()), now)
+        control = encode_pong(to, ping_id, self._membership.about, self._totals())
+        self._outbox.put_control(control, now)

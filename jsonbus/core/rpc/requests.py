@@ -1,10 +1,10 @@
 """Requests and replies: asking, and serving.
 
-A request goes to whoever serves its topic; nodes that serve a topic say so in their entry of the
-subscription list, so that an asker knows at once when nobody does. Datagrams may be lost on either
-way: the asker repeats its request, at growing intervals, until a reply comes or it gives up; who
-serves keeps its latest replies and answers a repeat from them, so that a handler runs once per
-request. Several nodes may serve one topic: the first reply counts.
+A request goes to the nodes that serve its topic. They name the topic in their entry of the
+subscription list, so an asking node knows at once when no node serves it. Request and reply may be
+lost: the asking node repeats its request, at growing intervals, until a reply comes or the time is
+over. A serving node keeps its latest replies and answers a repeated request with them, so that a
+handler runs once per request. Several nodes may serve one topic: the first reply counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from jsonbus.errors import ClosedError, LocalError, PayloadTooLargeError
 # Requests and replies have more around them than messages: a topic, ids, an error text.
 REQUEST_BYTES_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES - 1024
 
-# Identifies a request for ever: node, incarnation, the asker's own number.
+# Identifies a request permanently: node and incarnation that ask, and their count of requests.
 RequestKey = tuple[str, int, int]
 
 
@@ -230,7 +230,7 @@ class Requests:
         if (self._is_closed and not is_own) or self._under_way.pop(key, None) is None:
             return
         self._counters.requests_served += 1
-        payload, error = encode_answer(value, error, REQUEST_BYTES_MAX)
+        payload, error = encode_answer(value, error)
         if is_own:
             self._settle(key[2], codec.loads(payload), own.node, own.name, error)
             return
@@ -262,7 +262,7 @@ class Requests:
             raise ClosedError("the bus is closed")
 
 
-def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes, str | None]:
+def encode_answer(value: Any, error: str | None) -> tuple[bytes, str | None]:
     """Return the reply's payload, and the error; a value that cannot be sent becomes an error."""
     if error is None:
         try:
@@ -270,7 +270,8 @@ def encode_answer(value: Any, error: str | None, room_bytes: int) -> tuple[bytes
         except ValueError as problem:
             error = f"the reply is not JSON: {problem}"
         else:
-            if len(payload) <= room_bytes:
+            size = len(payload)
+            if size <= REQUEST_BYTES_MAX:
                 return payload, None
-            error = f"the reply takes {len(payload):,} bytes, a datagram holds {room_bytes:,}"
+            error = f"the reply takes {size:,} bytes, a datagram holds {REQUEST_BYTES_MAX:,}"
     return b"null", error[:ERROR_CHARS_MAX]

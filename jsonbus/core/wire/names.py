@@ -96,27 +96,27 @@ INTEGER_MAX = 2**53
 # Ours have 16 characters; 64 leave room for another implementation's UUID or hash.
 NODE_ID_BYTES_MAX = 64
 
-# What a host name may have at most, and what a topic may have.
+# As long as a host name may be, and a topic.
 NODE_NAME_BYTES_MAX = 255
 
-# The name of a machine: what Linux allows, and one more than a label of DNS. Who has a longer one
-# cuts it: it tells people where to look, and names nothing.
+# The name of a machine: as long as Linux allows, and one more than a label of DNS. A longer name is
+# cut: it tells people where to look, and identifies nothing.
 HOST_BYTES_MAX = 64
 
 # "10.20.30.post4+local.5" and the like.
 SOFTWARE_BYTES_MAX = 32
 
-# Of TCP, and so of a channel's listener.
+# The highest TCP port.
 PORT_MAX = 65_535
 
 # orjson reads 1,024 levels but writes 254: a deeper value could be received, never passed on.
 NESTING_LEVELS_MAX = 254
 
-# An age travels as milliseconds. Eleven days: who was not heard for that long is long expired,
-# and nine digits keep an entry's size predictable.
+# The age of an entry, in milliseconds: eleven days. A node that was not heard for that long expired
+# long ago, and nine digits keep an entry's size predictable.
 AGE_MS_MAX = 999_999_999
 
-# Parts of one list. At 1,400 bytes a part, more nodes than multicast ever carried.
+# Parts of one list. At 1,400 bytes each, enough for more nodes than multicast ever carried.
 LIST_PARTS_MAX = 65_535
 
 # Slices of one message: 64 MiB, the most that settings allow, in their smallest datagrams, if JSON
@@ -132,21 +132,21 @@ LIST_PATTERNS_MAX = DATAGRAM_BYTES_MAX // 4
 # All bucket sums of a list, before base64.
 SUMS_BYTES = BUCKETS * BUCKET_SUM_BITS // 8
 
-# The text of a failed request: enough for one sentence of an exception. Four bytes a character,
+# The text of a failed request: enough for one sentence of an exception. At four bytes a character
 # it still fits the default datagram of 1,400 bytes beside the header.
 ERROR_CHARS_MAX = 250
 
-# Where `peek_header` looks for the header of a message: the longest that we write has 170 bytes.
+# How far from the end `peek_header` looks for the header: the longest that a node writes has 170
+# bytes.
 HEADER_PEEK_BYTES = 300
 
 # --- Names of nodes ------------------------------------------------------------------------------
 
 
 def is_node_id(text: object) -> bool:
-    """Whether a node may identify itself like this: up to 64 characters of printable ASCII.
+    """Return whether this is a node id: up to 64 characters of printable ASCII.
 
-    Printable, because ids reach logs and terminals. The prefix of plain peers' pseudo-nodes is
-    not for a node to take.
+    Printable, because ids reach logs and terminals. The prefix is reserved for plain peers.
     """
     return (
         type(text) is str
@@ -158,7 +158,7 @@ def is_node_id(text: object) -> bool:
 
 
 def is_listed_id(text: object) -> bool:
-    """Whether an entry of a list may have this id: a node's, or a plain peer's pseudo-node's."""
+    """Return whether an entry of a list may have this id: that of a node, or of a plain peer."""
     return (
         type(text) is str
         and len(text) <= NODE_ID_BYTES_MAX
@@ -167,17 +167,17 @@ def is_listed_id(text: object) -> bool:
 
 
 def is_node_name(text: object) -> bool:
-    """Whether a node may call itself like this: up to 255 bytes without control characters."""
+    """Return whether this is a node name: up to 255 bytes without control characters."""
     return is_short_text(text, NODE_NAME_BYTES_MAX)
 
 
 def is_host_name(text: object) -> bool:
-    """Whether a node may say that its machine is called that."""
+    """Return whether this is the name of a machine."""
     return text != "" and is_short_text(text, HOST_BYTES_MAX)
 
 
 def is_software_version(text: object) -> bool:
-    """Whether a node may say that this is the version of its software."""
+    """Return whether this is a version of some software."""
     return text != "" and is_short_text(text, SOFTWARE_BYTES_MAX)
 
 
@@ -189,5 +189,5 @@ def is_short_text(text: object, bytes_max: int) -> bool:
     )
 
 
-# C0, DEL and C1: in a terminal that shows a list of nodes, any of them may start an escape.
+# C0, DEL and C1: any of them may begin an escape sequence of a terminal.
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
