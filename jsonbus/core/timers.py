@@ -153,12 +153,6 @@ class Deadlines(Generic[T]):
         self._heap: list[tuple[float, int, T]] = []
         self._serial = 0  # breaks ties: items need not be comparable
 
-    def __len__(self) -> int:
-        return len(self._at)
-
-    def __contains__(self, item: T) -> bool:
-        return item in self._at
-
     def set(self, item: T, at: float) -> None:
         self._at[item] = at
         if at < self._queued.get(item, math.inf):

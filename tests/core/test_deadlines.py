@@ -71,4 +71,4 @@ def test_deadlines_behave_like_a_dict_that_is_searched(
             deadlines.set(step[0], step[1])
             model[step[0]] = step[1]
         assert deadlines.next_at() == min(model.values(), default=math.inf)
-        assert len(deadlines) == len(model)
+        assert len(deadlines._at) == len(model)

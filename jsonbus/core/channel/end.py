@@ -46,16 +46,21 @@ from jsonbus.core.channel.wire import (
     BEAT,
     CLOSE,
     END,
+    HELLO,
     MESSAGES,
     PREFIX,
     PREFIX_BYTES,
+    REFUSED,
     SKIPPED,
+    WELCOME,
     FrameItem,
     FrameReader,
     Hello,
     Refusal,
     Welcome,
-    decode_greeting,
+    decode_hello,
+    decode_refusal,
+    decode_welcome,
     encode_frame,
     encode_hello,
     encode_refusal,
@@ -330,14 +335,14 @@ class ChannelEnd:
 
     def _receive_greeting(self, kind: int, body: bytes) -> None:
         """Raises ValueError."""
-        greeting = decode_greeting(kind, body, is_answer=self._connects)
-        if isinstance(greeting, Welcome):
-            self._open(greeting.node, greeting.name, greeting.message_bytes_max)
-        elif isinstance(greeting, Refusal):
-            self.refusal = greeting
-            self._end(f"{greeting.name} refused it ({greeting.reason})")
-        elif self.hello is None:
-            self.hello = greeting
+        if self._connects and kind == WELCOME:
+            welcome = decode_welcome(body)
+            self._open(welcome.node, welcome.name, welcome.message_bytes_max)
+        elif self._connects and kind == REFUSED:
+            self.refusal = decode_refusal(body)
+            self._end(f"{self.refusal.name} refused it ({self.refusal.reason})")
+        elif kind == HELLO and self.hello is None:
+            self.hello = decode_hello(body)
         else:
             raise ValueError("no greeting")
 

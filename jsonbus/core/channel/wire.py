@@ -47,7 +47,6 @@ HELLO, WELCOME, REFUSED = ord("H"), ord("W"), ord("R")
 JSON, BYTES = ord("J"), ord("B")
 BEAT, CLOSE, END = ord("-"), ord("C"), ord("E")
 
-GREETINGS = frozenset({HELLO, WELCOME, REFUSED})
 MESSAGES = frozenset({JSON, BYTES})
 
 #: The kind given out for a message that was skipped; its body is its size in decimal digits. No
@@ -193,17 +192,6 @@ def _encode_greeting(
 ) -> bytes:
     fields = {"v": version} | dict(zip(keys, values, strict=True))
     return encode_frame(kind, codec.dumps(fields))
-
-
-def decode_greeting(kind: int, body: bytes, *, is_answer: bool) -> Hello | Welcome | Refusal:
-    """Read the first frame of a connection: a hello, or the answer to one. Raises ValueError."""
-    if is_answer and kind == WELCOME:
-        return decode_welcome(body)
-    if is_answer and kind == REFUSED:
-        return decode_refusal(body)
-    if not is_answer and kind == HELLO:
-        return decode_hello(body)
-    raise ValueError("no greeting")
 
 
 def decode_hello(body: bytes) -> Hello:
