@@ -123,7 +123,7 @@ class Auth:
             refusal = Refusal(503, "too many pages are open: close one", {"retry-after": "60"})
             await refusal.answer(inner, receive, send)
         else:
-            await self._inside(inner, receive, _Sealed(send).send)
+            await self._inside(inner, receive, _with_policy(send))
 
     async def _log_in(self, request: HttpRequest) -> Response:
         body = await request.read_body(LOGIN_BYTES_MAX)
@@ -191,24 +191,21 @@ def _cookie_name(scope: Scope) -> str:
     return f"jsonbus-{port.decode()}" if port.isdigit() else "jsonbus"
 
 
-class _Sealed:
-    """Sends a page, once it is complete, with the policy that allows its scripts."""
+def _with_policy(send: Send) -> Send:
+    """Return a function that sends a page, once it is complete, with a policy for its scripts."""
+    start: Message = {}
+    body = bytearray()
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message = {}
-        self._body = b""
-
-    async def send(self, message: Message) -> None:
+    async def send_page(message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._start = message
+            start.update(message)
             return
-        self._body += message.get("body", b"")
-        if message.get("more_body", False):
-            return
-        self._start["headers"] = [*self._start["headers"], *_page_headers(self._body)]
-        await self._send(self._start)
-        await self._send({"type": "http.response.body", "body": self._body})
+        body.extend(message.get("body", b""))
+        if not message.get("more_body", False):
+            await send({**start, "headers": [*start["headers"], *_page_headers(bytes(body))]})
+            await send({"type": "http.response.body", "body": bytes(body)})
+
+    return send_page
 
 
 def _page_headers(page: bytes) -> list[tuple[bytes, bytes]]:

@@ -13,6 +13,7 @@ COLOURS = ("#1098ad", "#f08c00", "#7950f2", "#2f9e44", "#e64980", "#4c6ef5")
 
 _INK = "#8a95a8"
 _LINE = "rgba(138, 149, 168, 0.22)"
+_LABEL = {"color": _INK, "fontSize": 11}
 
 #: The shortest time span of a chart.
 SPAN_MS_MIN = 60_000
@@ -73,15 +74,11 @@ class LiveChart:
     def _options(
         self, series: list[dict[str, Any]], now_ms: int, span_ms: int = SPAN_MS_MIN
     ) -> dict[str, Any]:
+        right = 20 if len(self._axes) == 1 else 8
+        clock = "{HH}:{mm}" if span_ms > 200_000 else "{HH}:{mm}:{ss}"
         return {
             "animation": False,
-            "grid": {
-                "left": 8,
-                "right": 20 if len(self._axes) == 1 else 8,
-                "top": 26,
-                "bottom": 4,
-                "containLabel": True,
-            },
+            "grid": {"left": 8, "right": right, "top": 26, "bottom": 4, "containLabel": True},
             "tooltip": {
                 "trigger": "axis",
                 "renderMode": "richText",
@@ -98,23 +95,18 @@ class LiveChart:
                 "axisLine": {"lineStyle": {"color": _LINE}},
                 "axisTick": {"show": False},
                 "splitNumber": 4,
-                "axisLabel": {
-                    "color": _INK,
-                    "fontSize": 11,
-                    "hideOverlap": True,
-                    "formatter": "{HH}:{mm}" if span_ms > 200_000 else "{HH}:{mm}:{ss}",
-                },
+                "axisLabel": {**_LABEL, "hideOverlap": True, "formatter": clock},
                 "splitLine": {"show": False},
             },
             "yAxis": [
                 {
                     "type": "value",
                     "name": name,
-                    "nameTextStyle": {"color": _INK, "fontSize": 11, "align": position},
+                    "nameTextStyle": {**_LABEL, "align": position},
                     "position": position,
                     "scale": len(self._axes) == 1,
                     "splitNumber": 4,
-                    "axisLabel": {"color": _INK, "fontSize": 11},
+                    "axisLabel": _LABEL,
                     "splitLine": {"show": position == "left", "lineStyle": {"color": _LINE}},
                 }
                 for name, position in zip(self._axes, ("left", "right"), strict=False)

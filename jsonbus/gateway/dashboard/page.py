@@ -122,9 +122,9 @@ class Page:
             with block("tools"):
                 Shell(self._note_visible)
                 if has_logout:
-                    with ui.element("form").props("method=post action=/logout"):
-                        with ui.element("button").props("type=submit").classes("logout"):
-                            ui.label("Log out")
+                    form = ui.element("form").props("method=post action=/logout")
+                    with form, ui.element("button").props("type=submit").classes("logout"):
+                        ui.label("Log out")
 
     def _open(self, name: str) -> None:
         if self._tab is not None:

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 #: A session ends when it was unused for IDLE_S_MAX, and at the age of AGE_S_MAX.
 IDLE_S_MAX = 12 * 3600.0
@@ -20,38 +21,30 @@ AGE_S_MAX = 7 * 86_400.0
 SESSIONS_MAX = 1_000
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """The rights of one browser, until `is_over`."""
 
-    __slots__ = ("_clock", "_is_ended", "_is_lasting", "began_at", "rights", "used_at")
+    rights: frozenset[str]
+    clock: Callable[[], float] = time.monotonic
+    is_lasting: bool = False  # it ends only with the gateway
+    is_ended: bool = False
+    began_at: float = field(init=False)
+    used_at: float = field(init=False)
 
-    def __init__(
-        self,
-        rights: frozenset[str],
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        is_lasting: bool = False,
-    ) -> None:
-        """`is_lasting`: it ends only with the gateway."""
-        self.rights = rights
-        self._clock = clock
-        self._is_lasting = is_lasting
-        self._is_ended = False
-        self.began_at = self.used_at = clock()
+    def __post_init__(self) -> None:
+        self.began_at = self.used_at = self.clock()
 
     @property
     def is_over(self) -> bool:
-        if self._is_ended or self._is_lasting:
-            return self._is_ended
-        now = self._clock()
+        if self.is_ended or self.is_lasting:
+            return self.is_ended
+        now = self.clock()
         return now - self.used_at > IDLE_S_MAX or now - self.began_at > AGE_S_MAX
 
     def use(self) -> None:
         """Note that the session is in use: it does not become idle."""
-        self.used_at = self._clock()
-
-    def end(self) -> None:
-        self._is_ended = True
+        self.used_at = self.clock()
 
 
 class Sessions:
@@ -68,7 +61,7 @@ class Sessions:
         """Begin a session; return the key that its browser has to show."""
         self._drop_old()
         while len(self._sessions) >= SESSIONS_MAX:
-            self._sessions.popitem(last=False)[1].end()
+            self._sessions.popitem(last=False)[1].is_ended = True
         key = secrets.token_urlsafe(32)
         self._sessions[_digest(key)] = Session(rights, self._clock)
         return key
@@ -93,7 +86,7 @@ class Sessions:
         """End a session: the browser logs out. Idempotent."""
         session = self._sessions.pop(_digest(key or ""), None)
         if session is not None:
-            session.end()
+            session.is_ended = True
 
     def _drop_old(self) -> None:
         for digest in [each for each, session in self._sessions.items() if session.is_over]:

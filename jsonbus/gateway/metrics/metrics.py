@@ -6,6 +6,7 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -45,6 +46,7 @@ MISNAMED = frozenset({"channels_open"})
 
 #: Upper bounds of the histogram of durations, in seconds.
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_BOUNDS = (*map(str, BUCKETS_S), "+Inf")
 
 
 class Tally:
@@ -117,15 +119,7 @@ def _collect_requests(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     for route, tally in tallies.items():
         for status, count in tally.answers.items():
             answers.add_metric([route, str(status)], count)
-        seconds.add_metric([route], _cumulate(tally), tally.seconds)
+        counts = map(float, accumulate(tally.buckets))
+        seconds.add_metric([route], list(zip(_BOUNDS, counts, strict=True)), tally.seconds)
     yield answers
     yield seconds
-
-
-def _cumulate(tally: Tally) -> list[tuple[str, float]]:
-    rows = []
-    total = 0
-    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), tally.buckets, strict=True):
-        total += count
-        rows.append((bound, float(total)))
-    return rows

@@ -124,8 +124,8 @@ class WebhookLedger:
         subscribed: Subscribed = await self._commits.submit(Subscribe(name, pattern, url))
         return subscribed
 
-    async def unsubscribe(self, name: str, pattern: str | None = None) -> list[str]:
-        """End one subscription, or all; return the patterns that ended.
+    async def unsubscribe(self, name: str, pattern: str | None = None) -> Ended:
+        """End one subscription, or all; return what ended.
 
         With its last pattern a subscriber is forgotten, and its backlog. Raises LocalError,
         StoreError, ClosedError.
@@ -133,7 +133,7 @@ class WebhookLedger:
         self._check_open()
         _check_text("the subscriber's name", name)
         ended: Ended = await self._commits.submit(Unsubscribe(name, pattern))
-        return list(ended.patterns)
+        return ended
 
     async def accept(self, topic: str, payload: bytes) -> int:
         """Store a message (JSON) for the webhooks that want it; return how many do.

@@ -98,23 +98,21 @@ def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
     name = "the store in memory" if path is None else str(path)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(
-            f"the disk is full: {name} cannot be written; make room, and try again later"
-        )
-    if code == sqlite3.SQLITE_BUSY:
-        return StoreError(f"another program has locked {name}: try again later, or stop it")
-    if code == sqlite3.SQLITE_NOTADB:
-        return StoreError(f"{name} is not a SQLite database: move it away, or use another folder")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return StoreError(f"{name} is damaged ({error}): restore it, or move it away")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or (
+        text = f"the disk is full: {name} cannot be written; make room, and try again later"
+    elif code == sqlite3.SQLITE_BUSY:
+        text = f"another program has locked {name}: try again later, or stop it"
+    elif code == sqlite3.SQLITE_NOTADB:
+        text = f"{name} is not a SQLite database: move it away, or use another folder"
+    elif code == sqlite3.SQLITE_CORRUPT:
+        text = f"{name} is damaged ({error}): restore it, or move it away"
+    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or (
         isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EROFS
     ):
-        return StoreError(
-            f"{name} cannot be opened for writing ({error}): let the gateway write there, "
-            "or use another folder"
-        )
-    return StoreError(f"{name} cannot be used ({error}): check its disk, and try again later")
+        text = f"{name} cannot be opened for writing ({error})"
+        text += ": let the gateway write there, or use another folder"
+    else:
+        text = f"{name} cannot be used ({error}): check its disk, and try again later"
+    return StoreError(text)
 
 
 class FolderLock:

@@ -286,23 +286,17 @@ def kind_of(ip: IpAddress) -> str:
     carried = _carried_ipv4(ip)
     if carried is not None:
         return kind_of(carried)
-    if ip.is_unspecified:
-        return "unspecified"
-    if ip.is_loopback:
-        return "loopback"
-    if ip.is_link_local:
-        return "link-local"
-    if ip in _METADATA:
-        return "metadata"
-    if ip.is_multicast:
-        return "multicast"
-    if any(ip in network for network in _PRIVATE):
-        return "private"
-    if ip in _SHARED:
-        return "shared"
-    if ip in _SITE_LOCAL or ip in _PROTOCOLS or ip.is_reserved or not ip.is_global:
-        return "reserved"
-    return "public"
+    kinds = {
+        "unspecified": ip.is_unspecified,
+        "loopback": ip.is_loopback,
+        "link-local": ip.is_link_local,
+        "metadata": ip in _METADATA,
+        "multicast": ip.is_multicast,
+        "private": any(ip in network for network in _PRIVATE),
+        "shared": ip in _SHARED,
+        "reserved": ip in _SITE_LOCAL or ip in _PROTOCOLS or ip.is_reserved or not ip.is_global,
+    }
+    return next((kind for kind, is_it in kinds.items() if is_it), "public")
 
 
 _PRIVATE = tuple(

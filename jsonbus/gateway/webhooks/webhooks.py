@@ -93,7 +93,7 @@ class Webhooks:
             timeout_s=timeout_s,
             retry_s_max=retry_s_max,
         )
-        self._deliveries: dict[str, Delivery] = {}  # by the subscriber's name
+        self._deliveries: dict[int, Delivery] = {}  # by subscriber
         self._wanted: Counter[str] = Counter()
         self._granted: set[str] = set()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -121,13 +121,10 @@ class Webhooks:
         """Deliver a batch; the ledger calls this for each batch that it cuts."""
         if self._is_closed:
             return  # it is on disk
-        delivery = self._deliveries.get(batch.name)
-        if delivery is None or delivery.subscriber != batch.subscriber:
-            if delivery is not None:  # gone, and subscribed again under the same name
-                self._begin_change(delivery.stop())
+        if batch.subscriber not in self._deliveries:
             delivery = Delivery(batch.subscriber, batch.name, self._context)
-            self._deliveries[batch.name] = delivery
-        delivery.give(batch)
+            self._deliveries[batch.subscriber] = delivery
+        self._deliveries[batch.subscriber].give(batch)
 
     def take(self, messages: list[jsonbus.Message]) -> Awaitable[None] | None:
         """Store messages of other nodes that webhooks want: the hub's sink."""
@@ -240,20 +237,18 @@ class Webhooks:
             raise
         if not subscribed.is_new:
             self._unwant(pattern)
-        delivery = self._deliveries.get(name)
+        delivery = self._deliveries.get(subscribed.subscriber)
         if subscribed.has_moved and delivery is not None:
             delivery.move()
         return subscribed
 
     async def _unsubscribe(self, name: str, pattern: str | None) -> list[str]:
         ended = await self._ledger.unsubscribe(name, pattern)
-        for each in ended:
+        for each in ended.patterns:
             self._unwant(each)
-        delivery = self._deliveries.get(name)
-        if delivery is not None and self._ledger.url_of(delivery.subscriber) is None:
-            del self._deliveries[name]
+        if ended.is_gone and (delivery := self._deliveries.pop(ended.subscriber, None)) is not None:
             await delivery.stop()
-        return ended
+        return list(ended.patterns)
 
     async def _want(self, pattern: str) -> None:
         # The hub subscribes or raises before it waits for anything, so the count stays right.
@@ -299,14 +294,14 @@ class Webhooks:
             await asyncio.sleep(SWEEP_S)
             now = asyncio.get_running_loop().time()
             idle = [
-                (delivery.idle_at, name)
-                for name, delivery in self._deliveries.items()
+                (delivery.idle_at, subscriber)
+                for subscriber, delivery in self._deliveries.items()
                 if delivery.idle_at is not None
             ]
             idle.sort(reverse=True)
-            for position, (idle_at, name) in enumerate(idle):
+            for position, (idle_at, subscriber) in enumerate(idle):
                 if position >= IDLE_CONNECTIONS_MAX or now - idle_at >= IDLE_S:
-                    self._begin_change(self._deliveries.pop(name).disconnect())
+                    self._begin_change(self._deliveries.pop(subscriber).disconnect())
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:

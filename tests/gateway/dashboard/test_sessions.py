@@ -63,7 +63,7 @@ def test_where_nobody_logs_in_the_session_of_all_lasts() -> None:
     session = Session(LOOK, clock, is_lasting=True)
     clock.now += 100 * AGE_S_MAX
     assert not session.is_over
-    session.end()
+    session.is_ended = True
     assert session.is_over
 
 

@@ -104,7 +104,7 @@ class LedgerAgainstModel(RuleBasedStateMachine):
     def unsubscribe(self, name: str, pattern: str | None) -> None:
         known = self.model.get(name, Subscriber())
         expected = [each for each in known.patterns if pattern in (None, each)]
-        assert self.run(self.ledger.unsubscribe(name, pattern)) == expected
+        assert list(self.run(self.ledger.unsubscribe(name, pattern)).patterns) == expected
         known.patterns = [each for each in known.patterns if each not in expected]
         if not known.patterns and (gone := self.model.pop(name, None)) and gone.in_flight:
             self.old.append(gone.in_flight)
