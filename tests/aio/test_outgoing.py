@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import pytest
 
-import jsonbus
 from jsonbus.aio import loop, outgoing
 from jsonbus.frontend import loop as base_loop
 from jsonbus.frontend import outgoing as base_outgoing
@@ -168,72 +166,6 @@ async def test_publishers_that_outrun_the_network_wait(monkeypatch: pytest.Monke
 
 
 @asynctest
-async def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(base_outgoing, "STALL_S", 0.05)
-    async with memory_buses() as (network, open_over):
-        transport = RecordingTransport(network)
-        bus = open_over(transport, mode="basic")
-        assert await bus.flush(timeout=30)
-        transport.inner.is_jammed = True
-        assert await bus.publish("x", 1)
-        assert await bus.publish("x", 2)
-        assert await bus.flush(timeout=30)
-        assert bus.stats()["datagrams_unsent"] >= 1
-        transport.inner.is_jammed = False
-        assert await bus.publish("x", 3)
-        assert await bus.flush(timeout=30)
-        assert transport.messages() == [("x", 3)]
-        assert len([r for r in caplog.records if "taken nothing" in r.getMessage()]) == 1
-
-
-@asynctest
-async def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with memory_buses() as (network, open_over):
-        transport = network.open()
-        bus, other = open_over(transport), open_over(network.open())
-        subscription = other.subscribe("x")
-        assert await bus.wait_for_subscribers("x", timeout=30)
-        with caplog.at_level(logging.WARNING, "jsonbus.bus"):
-            transport.is_plugged = False
-            for number in range(5):
-                await bus.publish("x", number)
-            assert await bus.flush(timeout=30)
-        assert bus.stats()["datagrams_unsent"] >= 1
-        assert bus.stats()["send_failures"] >= 1
-        assert len([r for r in caplog.records if "not sent" in r.getMessage()]) == 1
-
-        transport.is_plugged = True
-        await bus.publish("x", "again")
-        assert (await subscription.get(timeout=30)).value == "again"
-        # Others may have missed what it announced meanwhile, so it announces itself anew.
-        assert await until(lambda: bus.id in {node.node for node in other.nodes()})
-
-
-@asynctest
-async def test_a_jammed_network_does_not_keep_a_bus_from_receiving(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(base_outgoing, "STALL_S", 600.0)
-    async with memory_buses() as (network, open_over):
-        transport = network.open()
-        jammed, other = open_over(transport), open_over(network.open())
-        subscription = jammed.subscribe("x")
-        assert await other.wait_for_subscribers("x", timeout=30)
-        transport.is_jammed = True
-        jammed.subscribe("new")  # its announcement finds no room
-        for number in range(3):
-            await other.publish("x", number)
-        got = [(await subscription.get(timeout=30)).value for _ in range(3)]
-        assert got == [0, 1, 2]
-        transport.is_jammed = False
-        assert await other.wait_for_subscribers("new", timeout=30)
-
-
-@asynctest
 async def test_what_gathers_when_the_bus_is_closed_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_outgoing, "LINGER_S", 3600.0)
     async with memory_buses() as (network, open_over):
@@ -280,15 +212,3 @@ async def test_datagrams_are_as_large_as_the_path_allows(monkeypatch: pytest.Mon
         moves = transport.moves
         assert await until(lambda: transport.moves > moves + 1)
         assert 1000 < max(await publish()) <= 1400
-
-
-@asynctest
-async def test_messages_published_just_before_closing_arrive() -> None:
-    async with buses() as open_bus:
-        reader = open_bus()
-        subscription = reader.subscribe("x")
-        async with jsonbus.AsyncBus(port=reader.config.port, interface="lo") as publisher:
-            for number in range(50):
-                await publisher.publish("x", number)
-        got = [(await subscription.get(timeout=30)).value for _ in range(50)]
-        assert got == list(range(50))

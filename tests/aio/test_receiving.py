@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 import pytest
@@ -15,67 +14,6 @@ from jsonbus.frontend import loop as base_loop
 from jsonbus.transport import MemoryNetwork
 from tests.aio.running import asynctest, buses, memory_buses, until
 from tests.sync.transports import RecordingTransport
-
-
-@asynctest
-async def test_a_full_mailbox_with_block_stops_receiving_and_loses_nothing() -> None:
-    async with buses() as open_bus:
-        publisher, reader = open_bus(batching=False), open_bus()
-        subscription = reader.subscribe("x", maxsize=4, overflow="block")
-        assert await publisher.wait_for_subscribers("x", timeout=30)
-        for number in range(40):
-            await publisher.publish("x", number)
-        assert await until(lambda: subscription.pending >= 4)
-        got = [(await subscription.get(timeout=30)).value for _ in range(40)]
-        assert got == list(range(40))
-        assert subscription.dropped == 0
-
-
-@asynctest
-async def test_what_the_kernel_drops_while_a_mailbox_is_full_is_counted() -> None:
-    async with memory_buses() as (network, open_over):
-        publisher = open_over(network.open(), batching=False)
-        reader = open_over(network.open(buffer_datagrams=4))
-        subscription = reader.subscribe("x", maxsize=2, overflow="block")
-        assert await publisher.wait_for_subscribers("x", timeout=30)
-        for number in range(40):
-            await publisher.publish("x", number)
-            await asyncio.sleep(0)
-        assert await until(lambda: reader.stats()["kernel_drops"] > 0)
-        got = [(await subscription.get(timeout=30)).value for _ in range(3)]
-        assert got == [0, 1, 2]
-
-
-@pytest.mark.slow
-@asynctest
-async def test_a_bus_that_is_held_up_still_lives() -> None:
-    async with memory_buses() as (network, open_over):
-        publisher, reader = open_over(network.open()), open_over(network.open())
-        subscription = reader.subscribe("x", maxsize=1, overflow="block")
-        assert await publisher.wait_for_subscribers("x", timeout=30)
-        await publisher.publish("x", 0)
-        assert await until(lambda: subscription.pending)
-        sent = reader.stats()["presences_sent"]
-        assert await until(lambda: reader.stats()["presences_sent"] > sent)
-        assert await reader.publish("x", 1)  # its own subscription wants it
-        assert [(await subscription.get(timeout=30)).value for _ in range(2)] == [0, 1]
-        await publisher.publish("x", 2)
-        assert (await subscription.get(timeout=30)).value == 2
-
-
-@asynctest
-async def test_closing_the_subscription_that_holds_up_lets_the_others_go_on() -> None:
-    async with buses() as open_bus:
-        publisher, reader = open_bus(batching=False), open_bus()
-        full = reader.subscribe("x", maxsize=1, overflow="block")
-        other = reader.subscribe("x")
-        assert await publisher.wait_for_subscribers("x", timeout=30)
-        for number in range(20):
-            await publisher.publish("x", number)
-        assert await until(lambda: full.pending)
-        full.close()
-        got = [(await other.get(timeout=30)).value for _ in range(20)]
-        assert got == list(range(20))
 
 
 @asynctest
@@ -95,23 +33,6 @@ async def test_a_handler_with_block_gets_everything_however_slow_it_is() -> None
             await publisher.publish("x", number)
         may_go_on.set()
         assert await until(lambda: got == list(range(50)))
-
-
-@pytest.mark.slow
-@asynctest
-async def test_after_not_listening_for_long_a_node_doubts_what_it_knows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(base_loop, "DEAF_S", 0.0)
-    async with memory_buses() as (network, open_over):
-        publisher, reader = open_over(network.open()), open_over(network.open())
-        subscription = reader.subscribe("x", maxsize=1, overflow="block")
-        assert await publisher.wait_for_subscribers("x", timeout=30)
-        assert await reader.wait_until_sure(timeout=30)
-        announced = reader.stats()["announcements_sent"]
-        await publisher.publish("x", 0)
-        assert (await subscription.get(timeout=30)).value == 0
-        assert await until(lambda: reader.stats()["announcements_sent"] > announced)
 
 
 @asynctest
@@ -181,75 +102,6 @@ async def test_a_flood_within_one_event_loop_overruns_no_handlers(
         assert await until(lambda: all(len(values) == 20_000 for values in got))
         assert got == [list(range(20_000))] * count
         assert reader.stats()["messages_dropped"] == 0
-
-
-@asynctest
-async def test_bad_datagrams_are_counted_and_warned_of_and_stop_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open())
-        subscription = bus.subscribe("x")
-        stranger = network.open()
-        with caplog.at_level(logging.WARNING, "jsonbus.bus"):
-            for _ in range(3):
-                stranger.send(b"\xff\x00 not json\nforged line")
-            stranger.send(b'{"topic":"x","payload":1}')
-            assert (await subscription.get(timeout=30)).value == 1
-        stranger.close()
-        assert bus.stats()["datagrams_rejected"] == 3
-        assert await until(lambda: "dropped" in caplog.text)
-        warnings = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
-        assert len(warnings) == 1
-        assert "\n" not in warnings[0]
-
-
-@asynctest
-async def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Broken(RecordingTransport):
-        failures = 2
-
-        def receive(self, sock):  # type: ignore[no-untyped-def]
-            received = super().receive(sock)
-            if received is not None and b'"break"' in received[0] and self.failures:
-                self.failures -= 1
-                raise ZeroDivisionError
-            return received
-
-    async with memory_buses() as (network, open_over):
-        bus = open_over(Broken(network))
-        subscription = bus.subscribe("**")
-        sensor = network.open()
-        for _ in range(3):
-            sensor.send(b'{"topic":"break","payload":1}')
-        assert (await subscription.get(timeout=30)).topic == "break"
-        sensor.close()
-        assert len([r for r in caplog.records if "this is a bug" in r.getMessage()]) == 2
-
-
-@asynctest
-async def test_an_unusable_socket_is_warned_of_once_and_tried_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Broken(RecordingTransport):
-        failures = 3
-
-        def receive(self, sock):  # type: ignore[no-untyped-def]
-            if self.failures:
-                self.failures -= 1
-                raise jsonbus.errors.TransportError("cannot receive: the cable is cut")
-            return super().receive(sock)
-
-    async with memory_buses() as (network, open_over):
-        bus = open_over(Broken(network))
-        subscription = bus.subscribe("x")
-        sensor = network.open()
-        sensor.send(b'{"topic":"x","payload":1}')
-        assert (await subscription.get(timeout=30)).value == 1
-        sensor.close()
-        assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1
 
 
 @pytest.mark.slow

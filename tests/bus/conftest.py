@@ -17,6 +17,7 @@ import pytest
 
 import jsonbus
 from jsonbus.aio.channels import Binding
+from jsonbus.aio.loop import Loop
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.watch import Watch
 from jsonbus.transport import MemoryNetwork, Transport
@@ -36,6 +37,9 @@ class EventLoopThread:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        if threading.current_thread() is self._thread:  # a handler: only plain calls work there
+            return function(*arguments, **keywords)
+
         async def run() -> Any:
             result = function(*arguments, **keywords)
             return await result if inspect.isawaitable(result) else result
@@ -43,13 +47,16 @@ class EventLoopThread:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(TIMEOUT_S)
 
     def close(self) -> None:
+        """Stop it; fail if a bus left a task behind."""
+        left = self.call(lambda: [task.get_name() for task in asyncio.all_tasks()])
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        assert not [name for name in left if name.startswith("jsonbus-")]
 
 
-#: The results of calls that are driven like the bus itself.
-DRIVEN = (Subscription, Watch, Binding, jsonbus.AsyncChannel)
+#: Attributes and results of calls that are driven like the bus itself.
+DRIVEN = (Subscription, Watch, Binding, jsonbus.AsyncChannel, Loop)
 
 
 class Driven:
@@ -59,24 +66,40 @@ class Driven:
         self._thread = thread
         self._target = target
 
+    def _drive(self, value: Any) -> Any:
+        return Driven(self._thread, value) if isinstance(value, DRIVEN) else value
+
     def __getattr__(self, name: str) -> Any:
-        value = self._thread.call(getattr, self._target, name)
-        if not callable(value):
+        value = self._drive(self._thread.call(getattr, self._target, name))
+        if isinstance(value, Driven) or not callable(value):
             return value
+        return lambda *arguments, **keywords: self._drive(
+            self._thread.call(value, *arguments, **keywords)
+        )
 
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            result = self._thread.call(value, *arguments, **keywords)
-            is_ours = isinstance(result, DRIVEN)
-            return Driven(self._thread, result) if is_ours else result
+    def __call__(self, *arguments: Any) -> Any:
+        return self._thread.call(self._target, *arguments)
 
-        return call
+    def __iter__(self) -> Driven:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._drive(self._thread.call(self._target.__anext__))
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def __enter__(self) -> Driven:
-        self._thread.call(self._target.__aenter__)
+        name = "__aenter__" if hasattr(self._target, "__aenter__") else "__enter__"
+        self._thread.call(getattr(self._target, name))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._thread.call(self._target.__aexit__, *error)
+        name = "__aexit__" if hasattr(self._target, "__aexit__") else "__exit__"
+        self._thread.call(getattr(self._target, name), *error)
+
+    def __repr__(self) -> str:
+        return str(self._thread.call(repr, self._target))
 
 
 @pytest.fixture(params=["threads", "tasks"])

@@ -5,60 +5,15 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterable
-from typing import Any
 
 import pytest
 
-from jsonbus.aio.channel import Channel
-from jsonbus.core.channel.wire import CLOSE, END, JSON, Welcome, encode_welcome
+from jsonbus.core.channel.wire import CLOSE, END, Welcome, encode_welcome
 from jsonbus.errors import ChannelClosedError, ChannelRefusedError, ClosedError, LocalError
 from tests.aio.channels.channel_pair import InTask, fill, open_pair
 from tests.aio.running import asynctest, buses, until
-from tests.channel_peers import BLOCK, LONG_S, PlainListener, count_descriptors, join
+from tests.channel_peers import LONG_S, PlainListener, count_descriptors
 from tests.helpers import find_free_port
-
-
-async def collect(source: AsyncIterable[Any]) -> list[Any]:
-    return [each async for each in source]
-
-
-async def flood(channel: Channel) -> None:
-    while True:
-        await channel.send(BLOCK)
-
-
-@asynctest
-async def test_closing_delivers_what_was_sent_before_and_says_whether_it_did() -> None:
-    async with buses() as open_bus:
-        here, there, *_ = await open_pair(open_bus)
-        for number in range(1000):
-            await here.send(number)
-        assert await here.close(LONG_S)
-        assert await here.close(0)
-        assert [each async for each in there] == list(range(1000))
-        with pytest.raises(ChannelClosedError) as caught:
-            await there.receive()
-        assert str(caught.value) == "the channel to calling ('p') is closed: calling closed it"
-        assert not caught.value.is_lost
-        for use in (lambda: here.send(1), here.receive):
-            with pytest.raises(ChannelClosedError, match="it was closed here"):
-                await use()
-        with pytest.raises(ChannelClosedError, match="calling closed it"):
-            await there.send(1)
-        assert not await there.close()  # the other was first
-
-
-@asynctest
-async def test_closing_is_not_confirmed_before_the_other_side_has_read() -> None:
-    async with buses() as open_bus:
-        here, there, *_ = await open_pair(open_bus)
-        count = await fill(here, there)
-        assert not await here.close(timeout=0.01)
-        assert here.state == "closing"
-        assert not await here.close(timeout=0)
-        assert len([None async for _ in there]) == count
-        assert await here.close(LONG_S)
 
 
 @asynctest
@@ -68,93 +23,6 @@ async def test_many_tasks_may_close_at_once_from_both_sides() -> None:
         closing = [InTask(each.close(LONG_S)) for each in (here, there) * 4]
         assert any([await each.result() for each in closing])
         assert (here.state, there.state) == ("closed", "closed")
-
-
-@asynctest
-async def test_when_both_close_at_once_both_are_confirmed() -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        binding = bus.bind("p")
-        with await asyncio.to_thread(join, bus, "p") as plain:
-            channel = await binding.accept(LONG_S)
-            closing = InTask(channel.close(LONG_S))
-            await asyncio.to_thread(plain.read_kind, CLOSE)
-            plain.send(CLOSE)
-            await asyncio.to_thread(plain.read_kind, END)
-            assert channel.state == "closing"
-            plain.send(END)
-            assert await closing.result()
-            assert await asyncio.to_thread(plain.is_ended)
-
-
-@asynctest
-async def test_closing_discards_what_was_not_read_and_counts_it() -> None:
-    async with buses() as open_bus:
-        here, there, _, bound, _ = await open_pair(open_bus)
-        for number in range(3):
-            await here.send(number)
-        assert await until(lambda: there.pending == 3)
-        await there.receive()
-        assert await there.close(LONG_S)
-        assert bound.stats()["channel_messages_discarded"] == 2
-
-
-@asynctest
-async def test_what_is_discarded_after_the_other_has_closed_counts_too() -> None:
-    async with buses() as open_bus:
-        here, there, _, bound, _ = await open_pair(open_bus)
-        for number in range(3):
-            await here.send(number)
-        assert await here.close(LONG_S)
-        assert await until(lambda: bound.stats()["channels_open"] == 0)
-        assert bound.stats()["channel_messages_discarded"] == 0
-        assert not await there.close(LONG_S)
-        assert not await there.close(LONG_S)
-        assert await until(lambda: bound.stats()["channel_messages_discarded"] == 3)
-
-
-@asynctest
-async def test_what_could_not_be_sent_since_the_other_closed_is_counted() -> None:
-    async with buses() as open_bus:
-        here, there, calling, _, _ = await open_pair(open_bus)
-        count = await fill(here, there)
-        closing = InTask(there.close(LONG_S))
-        with pytest.raises(ChannelClosedError, match="bound closed it"):
-            while True:
-                await here.send(bytes(1 << 20), LONG_S)
-                count += 1
-        assert await closing.result()
-        figures = calling.stats()
-        assert figures["channel_messages_sent"] == count
-        assert 0 <= figures["channel_messages_unsent"] < count
-
-
-@asynctest
-async def test_a_with_block_closes() -> None:
-    async with buses() as open_bus:
-        here, there, *_ = await open_pair(open_bus)
-        async with here:
-            await here.send(1)
-        assert [each async for each in there] == [1]
-
-
-@asynctest
-async def test_closing_while_it_opens_ends_the_attempt() -> None:
-    async with buses() as open_bus:
-        calling, bound = open_bus(), open_bus(name="desk")
-        channel = await calling.connect("nobody", "p", timeout=LONG_S, retry=True, wait=False)
-        sending = InTask(channel.send(1))
-        assert not await channel.close(LONG_S)
-        assert channel.state == "closed"
-        with pytest.raises(ChannelClosedError, match="closed"):
-            await sending.result()
-        with PlainListener(bound) as listener:
-            channel = await calling.connect("desk", "p", timeout=LONG_S, wait=False)
-            with await asyncio.to_thread(listener.accept) as answering:
-                assert not await channel.close(LONG_S)
-                assert await asyncio.to_thread(answering.is_ended)
-        assert await until(lambda: calling.stats()["channel_attempts_failed"] == 2)
-        assert calling.stats()["channels_opened"] == 0
 
 
 @asynctest
@@ -175,92 +43,6 @@ async def test_a_channel_that_is_closed_as_it_opens_does_not_stay_open() -> None
                 answering.send(END)
                 assert await channel.close(LONG_S)
         assert calling.stats()["channels_open"] == 0
-
-
-@asynctest
-async def test_a_lost_connection_is_told_and_what_came_before_is_received() -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        binding = bus.bind("p")
-        plain = await asyncio.to_thread(join, bus, "p")
-        channel = await binding.accept(LONG_S)
-        plain.send(JSON, b"1")
-        assert await until(lambda: channel.pending)
-        plain.reset()
-        assert await until(lambda: channel.is_closed)
-        assert await channel.receive() == 1
-        with pytest.raises(ChannelClosedError, match="connection broke") as caught:
-            await channel.receive()
-        assert caught.value.is_lost
-        with pytest.raises(ChannelClosedError, match="connection broke"):
-            await channel.send(1)
-        assert not await channel.close(LONG_S)
-        assert await until(lambda: bus.stats()["channels_lost"] == 1)
-
-
-@asynctest
-async def test_closing_the_bus_delivers_and_closes_its_channels() -> None:
-    async with buses() as open_bus:
-        here, there, calling, *_ = await open_pair(open_bus)
-        for number in range(100):
-            await here.send(number)
-        await calling.close(LONG_S)
-        assert (here.state, calling.stats()["channels_open"]) == ("closed", 0)
-        assert [each async for each in there] == list(range(100))
-
-
-@asynctest
-async def test_closing_the_bus_ends_whatever_waits_for_its_channels() -> None:
-    async with buses() as open_bus:
-        here, there, calling, _, binding = await open_pair(open_bus)
-        second = await calling.connect("bound", "p", timeout=LONG_S, retry=True)
-        await binding.accept(LONG_S)
-        own = calling.bind("own")
-        await fill(here, there)
-        waiting = [
-            InTask(flood(here)),
-            InTask(second.receive()),
-            InTask(own.accept()),
-            InTask(calling.connect("nobody", "p", timeout=LONG_S, retry=True)),
-            InTask(collect(own)),
-            InTask(collect(second)),
-        ]
-        await asyncio.sleep(0)
-        await calling.close(timeout=0.5)
-        assert await waiting[4].result() == await waiting[5].result() == []
-        for each, kind in zip(waiting, 2 * [ChannelClosedError] + [ClosedError], strict=False):
-            with pytest.raises(kind):
-                await each.result()
-        with pytest.raises((ChannelClosedError, ClosedError)):
-            await waiting[3].result()
-        with pytest.raises(ClosedError):
-            calling.bind("x")
-        with pytest.raises(ClosedError):
-            await calling.connect("bound", "p")
-        own.close()
-
-
-@pytest.mark.slow
-@asynctest
-async def test_who_connects_while_the_bus_closes_does_not_wait_for_ever() -> None:
-    async with buses() as open_bus:
-        bound = open_bus(name="desk")
-        bound.bind("p", lambda channel: None)
-        for _ in range(10):
-            calling = open_bus()
-
-            async def connect(bus: Any = calling) -> None:
-                try:
-                    while True:
-                        await (await bus.connect("desk", "p", timeout=LONG_S, retry=True)).close(0)
-                except (ClosedError, ChannelClosedError):
-                    pass
-
-            connecting = [InTask(connect()) for _ in range(3)]
-            assert await until(lambda bus=calling: bus.stats()["channels_opened"] > 3)
-            await calling.close(LONG_S)
-            for each in connecting:
-                await each.result()
 
 
 @asynctest

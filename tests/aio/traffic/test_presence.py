@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 import pytest
 
 import jsonbus
 from jsonbus.core.events import NodeJoined, NodeLeft
-from jsonbus.core.wire.frames import About
 from jsonbus.errors import ClosedError, ConfigError, LocalError
 from jsonbus.frontend import watch as watching
 from tests.aio.running import asynctest, buses, memory_buses, until
@@ -28,155 +26,6 @@ def tell(bus: jsonbus.AsyncBus, *events: NodeJoined | NodeLeft) -> None:
 
 def joined(name: str) -> NodeJoined:
     return NodeJoined(f"id-{name}", name)
-
-
-def names(events: list[jsonbus.NodeEvent]) -> list[tuple[str, str]]:
-    return [(event.kind, event.name) for event in events]
-
-
-@asynctest
-async def test_a_node_that_joins_and_leaves_is_reported() -> None:
-    async with buses() as open_bus:
-        bus = open_bus(name="kitchen")
-        got: list[jsonbus.NodeEvent] = []
-        bus.on_node(got.append)
-        before = time.time()
-        hall = open_bus(name="hall")
-        assert await until(lambda: got)
-        await hall.close()
-        assert await until(lambda: len(got) == 2)
-        assert names(got) == [("joined", "hall"), ("left", "hall")]
-        assert {event.node for event in got} == {hall.id}
-        assert {event.version for event in got} == {jsonbus.__version__}
-        assert {event.host for event in got} == {bus.nodes()[0].host}
-        assert before <= got[0].at <= got[1].at <= time.time()
-
-
-@asynctest
-async def test_an_expired_node_is_told_from_one_that_left() -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open())
-        got: list[jsonbus.NodeEvent] = []
-        bus.on_node(got.append)
-        about = About("desk", "0.2.0")
-        tell(
-            bus,
-            NodeJoined("id1", "a", about),
-            NodeLeft("id1", "a", "gone", about),
-            NodeJoined("id2", "b"),
-            NodeLeft("id2", "b", "left"),
-        )
-        assert await until(lambda: len(got) == 4)
-        assert names(got) == [("joined", "a"), ("expired", "a"), ("joined", "b"), ("left", "b")]
-        told = [(event.host, event.version) for event in got]
-        assert told[1:3] == [("desk", "0.2.0"), (None, None)]
-
-
-@asynctest
-async def test_nodes_known_before_are_reported_as_joined_first() -> None:
-    async with buses() as open_bus:
-        bus, hall, attic = open_bus(name="kitchen"), open_bus(name="hall"), open_bus(name="attic")
-        assert await until(lambda: len(bus.nodes()) == 3)
-        got: list[jsonbus.NodeEvent] = []
-        bus.on_node(got.append)
-        await hall.close()
-        assert await until(lambda: len(got) == 3)
-        assert names(got) == [("joined", "attic"), ("joined", "hall"), ("left", "hall")]
-        assert got[0].node == attic.id
-
-
-@asynctest
-async def test_what_was_not_told_yet_is_for_those_who_watch_already() -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open())
-        early: list[jsonbus.NodeEvent] = []
-        late: list[jsonbus.NodeEvent] = []
-        bus.on_node(early.append)
-        bus._node._emit(joined("a"))  # noticed, and not taken from the node
-        bus._node._emit(NodeLeft("id-a", "a", "left"))
-        bus.on_node(late.append)
-        tell(bus, joined("b"))
-        assert await until(lambda: len(early) == 3 and late)
-        assert names(early) == [("joined", "a"), ("left", "a"), ("joined", "b")]
-        assert names(late) == [("joined", "b")]
-
-
-@asynctest
-async def test_whenever_it_is_asked_for_each_node_is_reported_in_order_and_once() -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open(), workers=4)
-        stop = asyncio.Event()
-
-        async def come_and_go() -> None:
-            number = 0
-            while not stop.is_set():
-                number += 1
-                name = f"n{number}"
-                async with jsonbus.AsyncBus.over(network.open(), name=name):
-                    assert await until(lambda n=name: n in {info.name for info in bus.nodes()})
-
-        task = asyncio.create_task(come_and_go())
-        records: list[list[jsonbus.NodeEvent]] = []
-        for _ in range(30):
-            record: list[jsonbus.NodeEvent] = []
-            records.append(record)
-            bus.on_node(record.append)
-            assert await until(lambda r=record: r)
-        stop.set()
-        await task
-        assert await until(lambda: len(bus.nodes()) == 1)
-        for record in records:
-            assert await until(lambda r=record: not present(r))
-
-
-def present(record: list[jsonbus.NodeEvent]) -> set[str]:
-    """Who is there by what was reported, each coming before it goes."""
-    here: set[str] = set()
-    for event in record:
-        if event.kind == "joined":
-            assert event.node not in here
-            here.add(event.node)
-        else:
-            here.remove(event.node)
-    return here
-
-
-@asynctest
-async def test_a_closed_watch_is_told_no_more() -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open())
-        ended: list[jsonbus.NodeEvent] = []
-        got: list[jsonbus.NodeEvent] = []
-        watch = bus.on_node(ended.append)
-        bus.on_node(got.append)
-        tell(bus, joined("a"))
-        assert await until(lambda: ended and got)
-        assert not watch.is_closed
-        watch.close()
-        watch.close()
-        assert watch.is_closed and "closed" in repr(watch)
-        tell(bus, joined("b"))
-        assert await until(lambda: len(got) == 2)
-        assert len(ended) == 1
-
-
-@asynctest
-async def test_it_decorates_a_function_that_stays_of_use() -> None:
-    async with memory_buses() as (network, open_over):
-        bus = open_over(network.open())
-        got: list[str] = []
-
-        @bus.on_node
-        async def note(event: jsonbus.NodeEvent) -> None:
-            await asyncio.sleep(0)
-            got.append(event.name)
-
-        tell(bus, joined("a"))
-        assert await until(lambda: got == ["a"])
-        await note(jsonbus.NodeEvent("joined", "id", "b", None, None, 0.0))
-        assert got == ["a", "b"]
-        note.close()
-        assert note.is_closed
 
 
 @asynctest

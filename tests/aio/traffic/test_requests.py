@@ -10,8 +10,6 @@ import jsonbus
 from jsonbus.errors import (
     ClosedError,
     LocalError,
-    NobodyServesError,
-    PayloadError,
     RequestFailedError,
     RequestTimeoutError,
 )
@@ -40,31 +38,6 @@ async def test_a_request_gets_what_the_handler_of_another_bus_returns(is_async: 
         assert await asking.request("add", {"a": 1, "b": 2}, timeout=30) == 3
 
 
-@pytest.mark.slow
-@asynctest
-async def test_a_request_is_held_until_it_is_known_who_serves() -> None:
-    async with buses() as open_bus:
-        serving = open_bus()
-        serving.serve("hello", lambda message: "there")
-        assert await serving.wait_until_sure(timeout=30)
-
-        async def ask_early() -> bool:
-            try:
-                return bool(await open_bus().request("hello", timeout=30) == "there")
-            except NobodyServesError:
-                return False  # one that was stalled for half a second counts as absent
-
-        assert await until(ask_early)
-
-
-@asynctest
-async def test_a_bus_can_ask_itself() -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        bus.serve("double", lambda message: 2 * message.value)
-        assert await bus.request("double", 21, timeout=30) == 42
-
-
 @asynctest
 async def test_many_tasks_each_get_their_own_answer() -> None:
     async with buses() as open_bus:
@@ -73,42 +46,6 @@ async def test_many_tasks_each_get_their_own_answer() -> None:
         assert await until(lambda: is_served("double", asking))
         requests = [asking.request("double", number, timeout=60) for number in range(20)]
         assert await asyncio.gather(*requests) == [2 * number for number in range(20)]
-
-
-@pytest.mark.slow
-@asynctest
-async def test_nobody_serving_is_told_as_soon_as_it_is_known() -> None:
-    async with buses() as open_bus:
-        with pytest.raises(NobodyServesError, match="'nothing'"):
-            await open_bus().request("nothing", timeout=60)
-
-
-@asynctest
-async def test_a_handler_that_fails_is_told_to_who_asked_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with buses() as open_bus:
-        asking, serving = open_bus(), open_bus()
-
-        async def fail(message: jsonbus.Message) -> None:
-            raise ValueError("spilt milk")
-
-        serving.serve("fail", fail)
-        assert await until(lambda: is_served("fail", asking))
-        with pytest.raises(RequestFailedError, match="ValueError: spilt milk") as caught:
-            await asking.request("fail", timeout=30)
-        assert caught.value.node == serving.id
-        assert "'fail'" in caplog.text
-
-
-@pytest.mark.parametrize("value", [object(), "x" * 100_000])
-@asynctest
-async def test_an_answer_that_cannot_be_sent_is_a_failure(value: object) -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        bus.serve("odd", lambda message: value)
-        with pytest.raises(RequestFailedError, match="the reply"):
-            await bus.request("odd", timeout=30)
 
 
 @asynctest
@@ -137,31 +74,6 @@ async def test_a_request_may_be_cancelled() -> None:
             await asking
         go_on.set()
         assert await bus.request("slow", timeout=30) is True
-
-
-@pytest.mark.slow
-@asynctest
-async def test_a_topic_is_served_once_by_a_bus_and_again_after_closing() -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        service = bus.serve("x", lambda message: 1)
-        with pytest.raises(LocalError, match="already"):
-            bus.serve("x", lambda message: 2)
-        service.close()
-        service.close()
-        with pytest.raises(NobodyServesError):
-            await bus.request("x", timeout=60)
-        bus.serve("x", lambda message: 3)
-        assert await bus.request("x", timeout=30) == 3
-
-
-@asynctest
-async def test_what_is_asked_must_be_json() -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        bus.serve("x", lambda message: 1)
-        with pytest.raises(PayloadError):
-            await bus.request("x", object())
 
 
 @asynctest
