@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from jsonbus.aio.loop import Loop
 from jsonbus.aio.publishing import PUBLISHED_MAX
-from jsonbus.aio.requests import Requests
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.watch import Watch
 from jsonbus.core.wire.codec import dumps_plain
@@ -56,7 +55,6 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
     _subscription_type = Subscription
     _watch_type = Watch
     _loop: Loop
-    _requests: Requests
 
     if TYPE_CHECKING:
 
@@ -130,10 +128,10 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         return is_wanted
 
     async def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
-        return await self._requests.request(topic, value, check_seconds("timeout", timeout))
+        return await self._loop.requests.request(topic, value, check_seconds("timeout", timeout))
 
     async def ping(self, timeout: float = 1.0) -> list[Pong]:
-        return await self._requests.ping(check_seconds("timeout", timeout))
+        return await self._loop.requests.ping(check_seconds("timeout", timeout))
 
     async def connect(
         self,
@@ -199,7 +197,6 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         self._thread = get_ident()
         self._is_running = event_loop.is_running
         self._publishing = loop.publishing
-        self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:
         from jsonbus.aio.channels import Channels  # most programs have none

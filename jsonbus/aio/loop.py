@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jsonbus.aio.outgoing import Outgoing
 from jsonbus.aio.publishing import Publishing
 from jsonbus.aio.receiving import Deliveries, Receiving
+from jsonbus.aio.requests import Requests
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.timer import Timer
@@ -48,6 +49,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     takes_async_handlers = True
     workers: Workers
+    requests: Requests
     _outgoing: Outgoing
 
     def __init__(
@@ -64,6 +66,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._receiving = Receiving(self)
         self._outgoing = Outgoing(self)
         self.publishing = Publishing(self, self._outgoing)
+        self.requests = Requests(self)
         self._timer = Timer(event_loop, self._handle_timer)
         self._ended = asyncio.Event()
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonbus.aio.loop import Loop
 from jsonbus.aio.workers import current_subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import RequestTimeoutError
 from jsonbus.frontend.options import Handler
 from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
+
+if TYPE_CHECKING:
+    from jsonbus.aio.loop import Loop
 
 
 class Requests(BaseRequests):
@@ -20,8 +22,8 @@ class Requests(BaseRequests):
 
     _loop: Loop
 
-    def __init__(self, loop: Loop, workers: int) -> None:
-        super().__init__(loop, workers, nullcontext())
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop, nullcontext())
 
     async def request(self, topic: str, value: Any, timeout_s: float) -> Any:
         """See `AsyncBus.request`."""
@@ -40,7 +42,7 @@ class Requests(BaseRequests):
             except TimeoutError:
                 raise RequestTimeoutError(topic, timeout_s) from None
             finally:
-                self._answers.forget_reply(request_id)
+                self._replies.pop(request_id, None)
                 self._loop.look(lambda node, now: node.requests.cancel(request_id))
         return read_answer(answer, topic)
 

@@ -46,7 +46,6 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
     _subscription_type: type[S]
     _watch_type: type[Any]
     _loop: BaseLoop[S, Any]
-    _requests: Any
 
     def __init__(self, **settings: Unpack[BusSettings]) -> None:
         self._check_event_loop()
@@ -232,7 +231,7 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """
         self._loop.prepare_handler(handler)
-        answer = self._requests.make_service(handler)
+        answer = self._loop.requests.make_service(handler)
         return self._subscribe(SubscribeOptions(topic, answer, is_service=True))
 
     def bind(

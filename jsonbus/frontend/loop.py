@@ -26,7 +26,6 @@ from jsonbus.frontend.lifetime import closed_error, note_open
 from jsonbus.frontend.limits import DEAF_S, INTERFACES_S
 from jsonbus.frontend.log import BusLog
 from jsonbus.frontend.opening import datagram_bytes, transport_figures
-from jsonbus.frontend.requests import Answers
 from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
 from jsonbus.frontend.watch import BaseWatch, Watches
 from jsonbus.transport.base import Transport
@@ -34,6 +33,7 @@ from jsonbus.transport.base import Transport
 if TYPE_CHECKING:
     from jsonbus.frontend.channels.channels import BaseChannels
     from jsonbus.frontend.outgoing import BaseOutgoing
+    from jsonbus.frontend.requests import BaseRequests
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ class BaseLoop(ABC, Generic[S, C]):
     """Drives one node; `S` are its subscriptions, `C` its channels."""
 
     workers: _Workers
+    requests: BaseRequests
     _outgoing: BaseOutgoing
     #: Whether handlers may be async functions.
     takes_async_handlers: ClassVar[bool]
@@ -76,7 +77,6 @@ class BaseLoop(ABC, Generic[S, C]):
     ) -> None:
         self.lock = lock
         self.log = BusLog(node.settings.name)
-        self.answers = Answers()
         self.discards = DiscardCounter()
         #: The topics that this bus serves.
         self.services: dict[str, S] = {}
@@ -283,7 +283,7 @@ class BaseLoop(ABC, Generic[S, C]):
         if self.channels is not None:
             self.channels.manager.look()
         for event in events:
-            if not self.answers.give(event):
+            if not self.requests.give(event):
                 self.log.report(event)
 
     def hear_again(self, deaf_s: float) -> None:
@@ -324,5 +324,5 @@ class BaseLoop(ABC, Generic[S, C]):
         for subscription in subscriptions:
             self._end_subscription(subscription)
         self._watches.end_all()
-        self.answers.give_up()
+        self.requests.give_up()
         self.workers.request_stop()

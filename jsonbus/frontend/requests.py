@@ -1,11 +1,11 @@
 """Requests and pings, as far as they are the same with threads and tasks.
 
-A request waits for one answer; a ping collects pongs for a while. `Answers` knows who waits for
-what, and gets the core's events from the loop.
+A request waits for one answer; a ping collects pongs for a while. The loop hands in the core's
+events.
 
 A handler may send a request. If its own bus serves the topic, the reply needs a worker of the same
 bus, and the service must not itself be waiting for that handler. Both are known beforehand, so a
-request that could only time out is refused at once (`ServiceWaits`).
+request that could only time out is refused at once.
 """
 
 from __future__ import annotations
@@ -43,35 +43,28 @@ class Pong:
     round_trip_s: float
 
 
-class Answers:
-    """Maps requests and pings to the callers that wait for them.
+class BaseRequests:
+    """The requests and pings of one bus; the base of `Requests` in both front ends.
 
-    Call `expect_…` in the same step as the node's `request` or `ping` (under the lock, or without
-    awaiting in between), before the node can report anything about it.
+    `lock` guards which handlers wait.
     """
 
-    def __init__(self) -> None:
-        self._requests: dict[int, Callable[[Answer], None]] = {}
+    def __init__(self, loop: BaseLoop[Any, Any], lock: AbstractContextManager[Any]) -> None:
+        self._loop = loop
+        # Filled in the same step as the node's `request` or `ping` (under the loop's lock, or
+        # without awaiting in between), before the node can report anything about it.
+        self._replies: dict[int, Callable[[Answer], None]] = {}
         self._pings: dict[int, list[Pong]] = {}
-
-    def expect_reply(self, request_id: int, give: Callable[[Answer], None]) -> None:
-        self._requests[request_id] = give
-
-    def expect_pongs(self, ping_id: int) -> None:
-        self._pings[ping_id] = []
-
-    def forget_reply(self, request_id: int) -> None:
-        self._requests.pop(request_id, None)
-
-    def take_pongs(self, ping_id: int) -> list[Pong]:
-        """Return the pongs so far, nearest node first, and ignore later ones."""
-        return sorted(self._pings.pop(ping_id, ()), key=lambda pong: pong.round_trip_s)
+        # Handlers that wait for a service of this bus. Both are named by their subscriptions: the
+        # handler of one never runs twice at once.
+        self._waits: dict[Hashable, Hashable] = {}
+        self._waits_lock = lock
 
     def give(self, event: Event) -> bool:
-        """Hand an answer to its caller; False if the event is not an answer."""
+        """Hand an answer to whoever waits for it; False if the event is not an answer."""
         match event:
             case ReplyReceived() | RequestUnserved():
-                give = self._requests.pop(event.request_id, None)
+                give = self._replies.pop(event.request_id, None)
                 if give is not None:
                     give(event)
             case PongReceived(ping_id, node, name, round_trip_s):
@@ -84,52 +77,8 @@ class Answers:
 
     def give_up(self) -> None:
         """End all waits because the bus is closed."""
-        while self._requests:
-            self._requests.popitem()[1](None)
-
-
-class ServiceWaits:
-    """Which handlers of one bus wait for which of its own services. Needs outside exclusion."""
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._waiting: dict[Hashable, Hashable] = {}
-
-    def begin(self, handler: Hashable, service: Hashable, topic: str) -> None:
-        """Note that a handler waits for a service; raise LocalError if the wait could not end.
-
-        Both are named by their subscriptions: the handler of one never runs twice at once.
-        """
-        reached: Hashable | None = service
-        while reached is not None:
-            if reached is handler:
-                raise LocalError(
-                    f"the handler that serves {topic!r} is waiting for this one, which cannot "
-                    "wait for it in turn: call its function instead"
-                )
-            reached = self._waiting.get(reached)
-        if len(self._waiting) + 1 >= self._workers:
-            raise LocalError(
-                f"all workers of this bus would wait for {topic!r}, which it serves itself: "
-                "give it more workers, or call the function instead"
-            )
-        self._waiting[handler] = service
-
-    def end(self, handler: Hashable) -> None:
-        self._waiting.pop(handler, None)
-
-
-class BaseRequests:
-    """The base of `Requests` in both front ends. `lock` guards the waits."""
-
-    def __init__(
-        self, loop: BaseLoop[Any, Any], workers: int, lock: AbstractContextManager[Any]
-    ) -> None:
-        self._loop = loop
-        self._answers = loop.answers
-        self._services = loop.services
-        self._waits = ServiceWaits(workers)
-        self._waits_lock = lock
+        while self._replies:
+            self._replies.popitem()[1](None)
 
     def make_service(self, handler: Handler) -> Handler:
         """Return a handler of requests that replies with what `handler` returns."""
@@ -153,7 +102,7 @@ class BaseRequests:
 
         def act(node: Node, now: float) -> int:
             request_id = node.requests.request(topic, value, timeout_s, now)
-            self._answers.expect_reply(request_id, give)
+            self._replies[request_id] = give
             return request_id
 
         return act
@@ -164,29 +113,48 @@ class BaseRequests:
 
         def act(node: Node, now: float) -> int:
             ping_id = node.ping(now)
-            self._answers.expect_pongs(ping_id)
+            self._pings[ping_id] = []
             return ping_id
 
         ping_id, pongs = self._loop.call(act), list[Pong]()
         try:
             yield pongs
         finally:
-            pongs += self._answers.take_pongs(ping_id)
+            pongs += sorted(self._pings.pop(ping_id), key=lambda pong: pong.round_trip_s)
 
     @contextmanager
     def _waiting_for(self, topic: str, handler: Hashable | None) -> Iterator[None]:
-        """Note that a handler of this bus waits, if the bus serves the topic itself."""
-        service = self._services.get(topic)
+        """Note that a handler of this bus waits, if the bus serves the topic itself.
+
+        Raises LocalError if the wait could not end.
+        """
+        service = self._loop.services.get(topic)
         if service is None or handler is None:
             yield
             return
         with self._waits_lock:
-            self._waits.begin(handler, service, topic)
+            self._check_wait(topic, handler, service)
+            self._waits[handler] = service
         try:
             yield
         finally:
             with self._waits_lock:
-                self._waits.end(handler)
+                self._waits.pop(handler, None)
+
+    def _check_wait(self, topic: str, handler: Hashable, service: Hashable) -> None:
+        reached: Hashable | None = service
+        while reached is not None:
+            if reached is handler:
+                raise LocalError(
+                    f"the handler that serves {topic!r} is waiting for this one, which cannot "
+                    "wait for it in turn: call its function instead"
+                )
+            reached = self._waits.get(reached)
+        if len(self._waits) + 1 >= self._loop.config.workers:
+            raise LocalError(
+                f"all workers of this bus would wait for {topic!r}, which it serves itself: "
+                "give it more workers, or call the function instead"
+            )
 
 
 def read_answer(answer: Answer, topic: str) -> object:

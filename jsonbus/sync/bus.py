@@ -11,7 +11,6 @@ from jsonbus.frontend.limits import CLOSE_S
 from jsonbus.frontend.requests import Pong
 from jsonbus.frontend.watch import GapEvent, NodeEvent
 from jsonbus.sync.loop import Loop
-from jsonbus.sync.requests import Requests
 from jsonbus.sync.subscription import Subscription
 from jsonbus.sync.watch import Watch
 from jsonbus.transport.base import Transport
@@ -53,7 +52,6 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     _subscription_type = Subscription
     _watch_type = Watch
     _loop: Loop
-    _requests: Requests
 
     if TYPE_CHECKING:
 
@@ -106,10 +104,10 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         return self._publishing.publish(topic, value)
 
     def request(self, topic: str, value: Any = None, timeout: float = 1.0) -> Any:
-        return self._requests.request(topic, value, check_seconds("timeout", timeout))
+        return self._loop.requests.request(topic, value, check_seconds("timeout", timeout))
 
     def ping(self, timeout: float = 1.0) -> list[Pong]:
-        return self._requests.ping(check_seconds("timeout", timeout))
+        return self._loop.requests.ping(check_seconds("timeout", timeout))
 
     def connect(
         self,
@@ -163,7 +161,6 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         loop.start()
         self._loop = loop
         self._publishing = loop.publishing
-        self._requests = Requests(loop, self._config.workers)
 
     def _make_channels(self) -> Channels:
         from jsonbus.sync.channels import Channels  # most programs have none

@@ -40,6 +40,7 @@ from jsonbus.frontend.opening import transport_figures
 from jsonbus.sync.outgoing import Outgoing
 from jsonbus.sync.publishing import Publishing, deliver_own
 from jsonbus.sync.receiving import Deliveries, Receiving
+from jsonbus.sync.requests import Requests
 from jsonbus.sync.subscription import Subscription
 from jsonbus.sync.thread_pool import ThreadPool
 from jsonbus.transport.base import Transport
@@ -55,6 +56,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     takes_async_handlers = False
     workers: ThreadPool
+    requests: Requests
     _outgoing: Outgoing
     lock: threading.Lock
 
@@ -65,6 +67,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         self._receiving = Receiving(self)
         self._outgoing = Outgoing(self)
         self.publishing = Publishing(self, self._outgoing)
+        self.requests = Requests(self)
         #: When the receive thread looks at the node's timers again.
         self.tends_at = math.inf
         self._is_abandoned = False

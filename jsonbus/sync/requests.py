@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.message import Message
 from jsonbus.errors import RequestTimeoutError
 from jsonbus.frontend.options import Handler
 from jsonbus.frontend.requests import Answer, BaseRequests, Pong, read_answer
-from jsonbus.sync.loop import Loop
 from jsonbus.sync.thread_pool import current_subscription
+
+if TYPE_CHECKING:
+    from jsonbus.sync.loop import Loop
 
 
 class Requests(BaseRequests):
@@ -23,8 +25,8 @@ class Requests(BaseRequests):
 
     _loop: Loop
 
-    def __init__(self, loop: Loop, workers: int) -> None:
-        super().__init__(loop, workers, threading.Lock())
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop, threading.Lock())
 
     def request(self, topic: str, value: Any, timeout_s: float) -> Any:
         """See `Bus.request`."""
@@ -45,7 +47,7 @@ class Requests(BaseRequests):
             try:
                 answered.acquire(timeout=max(0.0, deadline - monotonic()))
             finally:
-                self._answers.forget_reply(request_id)
+                self._replies.pop(request_id, None)
                 if not given:
                     self._loop.look(lambda node, now: node.requests.cancel(request_id))
         if not given:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +43,8 @@ from jsonbus.frontend.opening import make_host, make_name, make_node
 from jsonbus.frontend.options import SubscribeOptions
 from jsonbus.frontend.requests import (
     Answer,
-    Answers,
+    BaseRequests,
     Pong,
-    ServiceWaits,
     describe_failure,
     read_answer,
 )
@@ -182,29 +183,40 @@ def test_a_cause_is_warned_of_once_and_the_memory_for_that_is_bounded(
     assert len(warnings) == WARNED_MAX
 
 
+def make_requests(workers: int = 1, **services: str) -> BaseRequests:
+    """The requests of a bus whose node counts requests and pings from 1."""
+    ids = itertools.count(1)
+    node = SimpleNamespace(
+        requests=SimpleNamespace(request=lambda *_: next(ids)), ping=lambda now: next(ids)
+    )
+    loop: Any = SimpleNamespace(
+        call=lambda act: act(node, 0.0), services=services, config=SimpleNamespace(workers=workers)
+    )
+    return BaseRequests(loop, nullcontext())
+
+
 def test_answers_go_to_whoever_waits_for_them() -> None:
-    answers = Answers()
+    requests = make_requests()
     got: list[Answer] = []
-    for request_id in (1, 2, 3):
-        answers.expect_reply(request_id, got.append)
-    answers.forget_reply(2)
+    for _ in range(2):
+        requests._loop.call(requests._ask("x", None, 1.0, got.append))
     reply = ReplyReceived(1, "value", "id", "hall", None)
-    for event in (reply, reply, ReplyReceived(2, 0, "id", "hall", None)):
-        assert answers.give(event)
+    for event in (reply, reply, ReplyReceived(3, 0, "id", "hall", None)):
+        assert requests.give(event)
     assert got == [reply]
-    answers.give_up()
+    requests.give_up()
     assert got == [reply, None]
 
 
 def test_pongs_are_collected_nearest_first_until_they_are_taken() -> None:
-    answers = Answers()
-    answers.expect_pongs(7)
-    pongs = [PongReceived(7, "b", "far", 0.2), PongReceived(7, "a", "near", 0.1)]
-    for event in (*pongs, PongReceived(8, "c", "stranger", 0.1)):
-        assert answers.give(event)
-    assert answers.take_pongs(7) == [Pong("a", "near", 0.1), Pong("b", "far", 0.2)]
-    assert answers.give(pongs[0])
-    assert answers.take_pongs(7) == []
+    requests = make_requests()
+    pongs = [PongReceived(1, "b", "far", 0.2), PongReceived(1, "a", "near", 0.1)]
+    with requests._pinging() as got:
+        for event in (*pongs, PongReceived(8, "c", "another ping", 0.1)):
+            assert requests.give(event)
+    assert got == [Pong("a", "near", 0.1), Pong("b", "far", 0.2)]
+    assert requests.give(pongs[0])
+    assert len(got) == 2
 
 
 def test_an_answer_is_a_value_or_the_error_that_says_why_not() -> None:
@@ -277,22 +289,31 @@ def test_a_subscription_that_ended_counts_what_it_had_and_what_comes_late() -> N
 
 
 def test_a_wait_needs_a_worker_that_does_not_wait() -> None:
-    waits = ServiceWaits(workers=3)
-    waits.begin("handler 1", "service", "topic")
-    waits.begin("handler 2", "service", "topic")
-    with pytest.raises(LocalError, match="more workers"):
-        waits.begin("handler 3", "service", "topic")
-    waits.end("handler 1")
-    waits.begin("handler 3", "service", "topic")
+    requests = make_requests(workers=3, topic="service")
+    with requests._waiting_for("topic", "handler 2"):
+        with requests._waiting_for("topic", "handler 1"):
+            with (
+                pytest.raises(LocalError, match="more workers"),
+                requests._waiting_for("topic", "handler 3"),
+            ):
+                pass
+        with requests._waiting_for("topic", "handler 3"):
+            pass
 
 
 def test_a_wait_in_a_circle_is_refused_however_long_the_circle() -> None:
-    waits = ServiceWaits(workers=100)
-    with pytest.raises(LocalError, match="waiting for this one"):
-        waits.begin("a", "a", "topic of a")
-    waits.begin("a", "b", "topic of b")
-    waits.begin("b", "c", "topic of c")
-    with pytest.raises(LocalError, match="topic of a"):
-        waits.begin("c", "a", "topic of a")
-    waits.end("b")
-    waits.begin("c", "a", "topic of a")
+    requests = make_requests(workers=100, topic_of_a="a", topic_of_b="b", topic_of_c="c")
+    with (
+        pytest.raises(LocalError, match="waiting for this one"),
+        requests._waiting_for("topic_of_a", "a"),
+    ):
+        pass
+    with requests._waiting_for("topic_of_b", "a"):
+        with requests._waiting_for("topic_of_c", "b"):
+            with (
+                pytest.raises(LocalError, match="topic_of_a"),
+                requests._waiting_for("topic_of_a", "c"),
+            ):
+                pass
+        with requests._waiting_for("topic_of_a", "c"):
+            pass
