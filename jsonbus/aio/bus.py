@@ -201,4 +201,4 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
     def _make_channels(self) -> Channels:
         from jsonbus.aio.channels import Channels  # most programs have none
 
-        return self._loop.have_channels(lambda: Channels(self._loop, self._node.settings, self))
+        return self._loop.have_channels(lambda: Channels(self._loop, self))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+from collections.abc import Callable
 from time import monotonic
 
 from jsonbus.aio.signal import Signal
@@ -66,12 +67,12 @@ class ChannelIO:
             if connection is None:
                 event_loop.add_reader(sock, self._accept, sock)
             else:
-                event_loop.add_reader(sock, self._read, connection)
+                event_loop.add_reader(sock, self._serve, self._manager.readable, connection)
         elif had_reads and not reads:
             event_loop.remove_reader(sock)
         if writes and not had_writes:
             assert connection is not None
-            event_loop.add_writer(sock, self._write, connection)
+            event_loop.add_writer(sock, self._serve, self._manager.writable, connection)
         elif had_writes and not writes:
             event_loop.remove_writer(sock)
         if reads or writes:
@@ -89,25 +90,14 @@ class ChannelIO:
         except Exception:
             self._log.fail("a connection could not be accepted: this is a bug")
 
-    def _read(self, connection: Connection) -> None:
+    def _serve(self, serve: Callable[[Connection], None], connection: Connection) -> None:
         try:
-            self._manager.readable(connection)
+            serve(connection)
         except Exception:
-            self._fail(connection)
+            self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
+            self._manager.drop(connection, "a bug at this end")
         if self._manager.is_closing:
             self._stepped.fire()
-
-    def _write(self, connection: Connection) -> None:
-        try:
-            self._manager.writable(connection)
-        except Exception:
-            self._fail(connection)
-        if self._manager.is_closing:
-            self._stepped.fire()
-
-    def _fail(self, connection: Connection) -> None:
-        self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
-        self._manager.drop(connection, "a bug at this end")
 
     def _tend(self) -> None:
         self._is_woken = False

@@ -8,7 +8,6 @@ from jsonbus.aio.channel import Channel
 from jsonbus.aio.channel_io import ChannelIO
 from jsonbus.aio.loop import Loop
 from jsonbus.aio.signal import Signal
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.channels.binding import BaseBinding
 from jsonbus.frontend.channels.channel import Handler
@@ -62,8 +61,8 @@ class Channels(BaseChannels[Channel, Binding]):
     _channel_type = Channel
     _binding_type = Binding
 
-    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
-        super().__init__(loop, own, bus)
+    def __init__(self, loop: Loop, bus: object) -> None:
+        super().__init__(loop, bus)
         self._io = ChannelIO(self.manager, loop.event_loop, loop.log)
 
     async def connect(

@@ -243,10 +243,10 @@ class Watches:
     def end(self, watch: BaseWatch[Any]) -> None:
         """Give it no more events. Idempotent."""
         with self._lock:
-            is_first = watch in self._all
+            if watch not in self._all:
+                return
             self._all = tuple(each for each in self._all if each is not watch)
-        if is_first:
-            self._end(watch)
+        self._end(watch)
 
     def end_all(self) -> None:
         with self._lock:

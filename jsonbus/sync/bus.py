@@ -77,9 +77,7 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     ) -> bool:
         if retain or (self._is_reliable if reliable is None else reliable):
             is_reliable = self._is_reliable if reliable is None else reliable
-            return self._publishing.publish_flagged(
-                topic, value, reliable=is_reliable, retain=retain
-            )
+            return self._publishing.publish(topic, value, reliable=is_reliable, retain=retain)
         # The fast path; core/fast_publish.py explains it.
         try:
             prefix = self._prefix_of(topic)
@@ -165,4 +163,4 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
     def _make_channels(self) -> Channels:
         from jsonbus.sync.channels import Channels  # most programs have none
 
-        return self._loop.have_channels(lambda: Channels(self._loop, self._node.settings, self))
+        return self._loop.have_channels(lambda: Channels(self._loop, self))

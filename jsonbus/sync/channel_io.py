@@ -44,7 +44,7 @@ class ChannelIO:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._release()
+            self.release()
             raise TransportError(f"no thread for channels can be started: {error}") from error
         except BaseException:  # a signal's handler raised: nobody will end the thread
             manager.is_over = True
@@ -56,11 +56,6 @@ class ChannelIO:
         self._ends_at = deadline
         self._manager.post(self._manager.close)
         self._thread.join(max(0.0, deadline - monotonic()) + END_GRACE_S)
-
-    def cut_off(self) -> None:
-        """Release the descriptors in a forked child, which has no such thread."""
-        # The parent shares the kernel's object behind the selector: close it, do not change it.
-        self._release()
 
     # For the manager:
 
@@ -93,7 +88,7 @@ class ChannelIO:
             except Exception:
                 self._log.fail("channels failed and continue: this is a bug")
                 time.sleep(TROUBLE_PAUSE_S)
-        self._release()
+        self.release()
 
     def _step(self, manager: ChannelManager) -> None:
         until = min(manager.tend(), self._ends_at)
@@ -120,6 +115,8 @@ class ChannelIO:
             self._log.fail("the channel to %r failed: this is a bug", connection.end.name)
             self._manager.drop(connection, "a bug at this end")
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Close the descriptors. Alone in a forked child, which has no such thread."""
+        # The parent shares the kernel's object behind the selector: close it, do not change it.
         self._selector.close()
         self._waker.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from time import monotonic
 
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelError, ClosedError
 from jsonbus.frontend.channels.binding import BaseBinding
 from jsonbus.frontend.channels.channel import Handler
@@ -66,11 +65,11 @@ class Channels(BaseChannels[Channel, Binding]):
     _channel_type = Channel
     _binding_type = Binding
 
-    def __init__(self, loop: Loop, own: NodeSettings, bus: object) -> None:
+    def __init__(self, loop: Loop, bus: object) -> None:
         """Raises TransportError if the system has no thread left."""
-        super().__init__(loop, own, bus)
+        super().__init__(loop, bus)
         self.pollers = PollerPool()
-        self._io = ChannelIO(self.manager, own.name, loop.log)
+        self._io = ChannelIO(self.manager, loop.node.settings.name, loop.log)
 
     def connect(
         self, node: str, port: object, timeout: float, *, retry: bool, wait: bool
@@ -99,5 +98,5 @@ class Channels(BaseChannels[Channel, Binding]):
 
     def cut_off(self) -> None:
         self.manager.cut_off()
-        self._io.cut_off()
+        self._io.release()
         self.pollers.close()

@@ -117,17 +117,23 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         deadline = monotonic() + timeout_s
         self.workers.will_wait()
         with self.lock:
-            return self._wait_until(condition, deadline)
+            while True:
+                if self._is_closing:
+                    raise closed_error()
+                if condition(self.node):
+                    return True
+                remaining_s = deadline - monotonic()
+                if remaining_s <= 0:
+                    return False
+                self._changed.wait(remaining_s)
 
     def flush(self, timeout_s: float) -> bool:
         """See `Bus.flush`."""
-        self.check_here()
         deadline = monotonic() + timeout_s
-        self.workers.will_wait()
+        if not self.wait_for(lambda node: not node.held, timeout_s):
+            return False
         with self.lock:
-            return self._wait_until(
-                lambda node: not node.held, deadline
-            ) and self._outgoing.wait_until_sent(deadline)
+            return self._outgoing.wait_until_sent(deadline)
 
     def wake(self) -> None:
         """Have the receive thread check timers, output, and what blocks it."""
@@ -188,18 +194,6 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         """Take what a call to the node caused, to carry it out without the lock. Lock held."""
         # Sinks are subscriptions.
         return self._take_events(), self.node.take_deliveries()  # type: ignore[return-value]
-
-    def _wait_until(self, condition: Callable[[Node], bool], deadline: float) -> bool:
-        """Wait for the condition. Lock held; released while waiting."""
-        while True:
-            if self._is_closing:
-                raise closed_error()
-            if condition(self.node):
-                return True
-            remaining_s = deadline - monotonic()
-            if remaining_s <= 0:
-                return False
-            self._changed.wait(remaining_s)
 
     def _stop(self) -> None:
         """End everything that waits or runs, without waiting for it."""

@@ -35,12 +35,10 @@ class Publishing:
         #: Set in a forked child.
         self.is_cut_off = False
 
-    def publish(self, topic: str, value: Any) -> bool:
+    def publish(
+        self, topic: str, value: Any, *, reliable: bool = False, retain: bool = False
+    ) -> bool:
         """Publish a value to a topic that may be new."""
-        return self.publish_flagged(topic, value, reliable=False, retain=False)
-
-    def publish_flagged(self, topic: str, value: Any, *, reliable: bool, retain: bool) -> bool:
-        """Publish a value that may be reliable or retained."""
         if self.is_cut_off:
             raise forked_error()
         node, outgoing = self._node, self._outgoing

@@ -70,7 +70,7 @@ class Subscription(BaseSubscription[V_co]):
         self._check_readable()
         self._will_wait()
         while True:
-            message = self._next(deadline)
+            message = self._as_wanted(self._next_batch(1, deadline)[0])
             if message is not None:
                 return message
 
@@ -189,10 +189,6 @@ class Subscription(BaseSubscription[V_co]):
         if self._is_cut_off:
             raise forked_error()
         self._check_unhandled()
-
-    def _next(self, deadline: float | None) -> Message | None:
-        """Return the next message; None if it is not of the type asked for."""
-        return self._as_wanted(self._next_batch(1, deadline)[0])
 
     def _next_batch(self, count_max: int, deadline: float | None) -> list[Message]:
         """Wait for and take at least one message, of any type."""

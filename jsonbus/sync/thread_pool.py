@@ -217,10 +217,9 @@ class ThreadPool:
 
         Handlers have until the deadline; receiving, which ends by itself, a little longer.
         """
-        if self.are_current():
-            # The caller may be the receiver, which ends only after this call.
-            self._finished.wait(0.0)
-        else:
+        if (
+            not self.are_current()
+        ):  # the caller may be the receiver, which ends only after this call
             self._finished.wait(max(0.0, deadline - monotonic()) + grace_s)
         for thread in self._threads:
             if thread is threading.current_thread():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from jsonbus.core.channel.connecting import Attempt
 from jsonbus.core.channel.ports import check_port
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ConfigError
 from jsonbus.frontend.channels.binding import BaseBinding
 from jsonbus.frontend.channels.channel import BaseChannel, Handler
@@ -30,11 +29,11 @@ class BaseChannels(ABC, Generic[C, B]):
     _channel_type: type[C]
     _binding_type: type[B]
 
-    def __init__(self, loop: BaseLoop[Any, Any], own: NodeSettings, bus: object) -> None:
+    def __init__(self, loop: BaseLoop[Any, Any], bus: object) -> None:
         self.loop = loop
         # Every channel keeps its bus alive: it is of use only as long as the bus is open.
         self._bus = bus
-        self.manager = ChannelManager(loop, own)
+        self.manager = ChannelManager(loop)
 
     def bind(self, port: object, on_accept: Handler | None, *, exclusive: bool) -> B:
         """Do what `Bus.bind` promises."""

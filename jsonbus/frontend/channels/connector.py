@@ -15,7 +15,6 @@ from jsonbus.core.channel.connecting import DIALING, DONE, Ask, Attempt, Dial, F
 from jsonbus.core.channel.end import ChannelEnd
 from jsonbus.core.channel.ports import make_hello
 from jsonbus.core.membership.directory import Place
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import ChannelClosedError, ChannelError, TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.transport.tcp import dial
@@ -40,12 +39,9 @@ class Call:
 class Connector:
     """All calls of one bus that have not ended."""
 
-    def __init__(
-        self, manager: ChannelManager, loop: BaseLoop[Any, Any], own: NodeSettings
-    ) -> None:
+    def __init__(self, manager: ChannelManager, loop: BaseLoop[Any, Any]) -> None:
         self._manager = manager
         self._loop = loop
-        self._own = own
         self.calls: set[Call] = set()
 
     def begin(self, call: Call) -> None:
@@ -133,7 +129,7 @@ class Connector:
         except TransportError as error:
             call.attempt.dial_failed(str(error), monotonic())
             return
-        hello = make_hello(self._own, place.node, call.channel.port)
+        hello = make_hello(self._loop.node.settings, place.node, call.channel.port)
         end = ChannelEnd(self._manager.bytes_max, monotonic(), hello=hello)
         connection = self._manager.add(tcp, end, call.channel.lock)
         connection.call = call

@@ -15,7 +15,6 @@ from jsonbus.core.channel.end import OPENING, ChannelEnd
 from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX, UNIDENTIFIED_MAX
 from jsonbus.core.channel.ports import Ports
 from jsonbus.core.channel.wire import Refusal
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.binding import BaseBinding
 from jsonbus.frontend.channels.connection import Connection
@@ -36,13 +35,11 @@ FULL_PAUSE_S = 0.5
 class Listener:
     """Listens on the addresses by which the node is on the bus, once a port is bound."""
 
-    def __init__(
-        self, manager: ChannelManager, loop: BaseLoop[Any, Any], own: NodeSettings
-    ) -> None:
+    def __init__(self, manager: ChannelManager, loop: BaseLoop[Any, Any]) -> None:
         self._manager = manager
         self._loop = loop
         self._log = loop.log
-        self._ports: Ports[BaseBinding[Any]] = Ports(own)
+        self._ports: Ports[BaseBinding[Any]] = Ports(loop.node.settings)
         self._ports_lock = threading.Lock()
         self._tcp: TcpListener | None = None
         self._unidentified: dict[Connection, None] = {}  # no hello came yet, oldest first

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jsonbus.core.channel.budget import Budget
 from jsonbus.core.channel.end import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX
-from jsonbus.core.settings import NodeSettings
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
 from jsonbus.frontend.channels.connection import Connection
@@ -68,13 +67,13 @@ class ChannelManager:
     #: The largest message that this node takes.
     bytes_max = MESSAGE_BYTES_MAX
 
-    def __init__(self, loop: BaseLoop[Any, Any], own: NodeSettings) -> None:
+    def __init__(self, loop: BaseLoop[Any, Any]) -> None:
         self._log = loop.log
         self.watcher: Watcher  # set by ChannelIO, before anything else
         self.counters = ChannelCounters()
         self._counters_lock = threading.Lock()
-        self.connector = Connector(self, loop, own)
-        self.listener = Listener(self, loop, own)
+        self.connector = Connector(self, loop)
+        self.listener = Listener(self, loop)
         self._connections: set[Connection] = set()
         #: While memory is short, a receiver that takes a message calls `request`.
         self.budget = Budget()
