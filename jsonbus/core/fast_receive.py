@@ -20,13 +20,14 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.limits import PEEK_BYTES_MIN, PEERS_MAX, REPAIR_SIZE_BYTES
+from jsonbus.core.membership.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.reliable.streams import IN_TURN
-from jsonbus.core.roster import Address, Arrivals, Peer, Roster
+from jsonbus.core.roster import Address, Peer, Roster
 from jsonbus.core.routing.router import Inbox, Route, Router
-from jsonbus.core.values.fragments import Fragments, LargeValues, Slice
+from jsonbus.core.values.fragments import Fragments, LargeValues
 from jsonbus.core.values.retained import RETAINED_IN_SLICES, RetainedDelivery
 from jsonbus.core.wire.codec import loads
 from jsonbus.core.wire.decode import (
@@ -38,7 +39,7 @@ from jsonbus.core.wire.decode import (
     peek_topic,
     single_item,
 )
-from jsonbus.core.wire.frames import PLAIN_PREFIX, Frame, MessagesFrame
+from jsonbus.core.wire.frames import PLAIN_PREFIX, FragmentFrame, Frame, Header, MessagesFrame
 from jsonbus.core.wire.names import (
     BATCH,
     DATAGRAM_BYTES_MAX,
@@ -63,38 +64,28 @@ _NO_TOPIC = object()
 class FastReceive:
     """See the head of this file. `outbox` knows the wall clock."""
 
-    __slots__ = (
-        "_arrivals",
-        "_counters",
-        "_deliveries",
-        "_outbox",
-        "_peers",
-        "_reliable",
-        "_retained",
-        "_router",
-        "large_values",
-    )
-
     def __init__(
         self,
         roster: Roster,
         router: Router,
-        arrivals: Arrivals,
+        membership: Membership,
         outbox: Outbox,
+        *,
         reliable: Reliable,
         retained: RetainedDelivery,
         fragments: Fragments,
     ) -> None:
+        self._roster = roster
         self._peers = roster.peers
         self._router = router
         self._deliveries = router.deliveries
-        self._arrivals = arrivals
-        self._counters = arrivals.counters
+        self._membership = membership
         self._outbox = outbox
+        self._counters = roster.counters
         self._reliable = reliable
         self._retained = retained
         self.large_values = LargeValues(
-            fragments, router=router, arrivals=arrivals, deliver=self.deliver, touch=reliable.touch
+            fragments, roster, router, deliver=self.deliver, touch=reliable.touch
         )
 
     def receive(self, data: bytes, sender: Address, now: float) -> Frame | None:
@@ -105,7 +96,7 @@ class FastReceive:
             if start not in self._router.wanted:
                 peer = self._peers.get(self._router.unwanted.get((start, sender), ""))
                 if peer is not None and peer.is_next(data):
-                    self._arrivals.take_next(peer, 1, len(data), now)
+                    self._take_next(peer, 1, len(data), now)
                     self._counters.messages_received += 1
                     self._counters.messages_unwanted += 1
                     return None
@@ -123,7 +114,7 @@ class FastReceive:
         except DatagramError as error:
             self._counters.datagrams_received += 1
             self._counters.bytes_received += len(data)
-            self._arrivals.reject(error.cause, sender, error.detail)
+            self._roster.reject(error.cause, sender, error.detail)
             return None
 
     def _receive_next(self, body: Any, data: bytes, now: float) -> bool:
@@ -157,7 +148,7 @@ class FastReceive:
             return False
         if peer.challenger is not None or (len(data) >= DEEP_BYTES_MIN and may_be_deep(data)):
             return False
-        self._arrivals.take_next(peer, len(items), len(data), now)
+        self._take_next(peer, len(items), len(data), now)
         self.deliver(items, first, sent_us, peer, now)
         return True
 
@@ -178,10 +169,20 @@ class FastReceive:
             return False
         if number != peer.next_message or peer.challenger is not None:
             return False
-        self._arrivals.take_next(peer, 0, size_bytes, now)
-        piece = Slice(number, index, count, text, sequence, header[KEY_SENT_US])
-        self.large_values.receive(piece, peer, now)
+        self._take_next(peer, 0, size_bytes, now)
+        head = Header(peer.node, peer.incarnation, peer.top, number, header[KEY_SENT_US])
+        self.large_values.receive(
+            FragmentFrame(head, number, index, count, text, sequence), peer, now
+        )
         return True
+
+    def _take_next(self, peer: Peer, messages: int, size_bytes: int, now: float) -> None:
+        """Count the very next datagram of a peer, with so many messages, and hear the peer."""
+        self._counters.datagrams_received += 1
+        self._counters.bytes_received += size_bytes
+        peer.go_on(messages)
+        if not self._membership.hear(peer.node, peer.incarnation, now):
+            self._roster.needs_attention = True
 
     def _peek_unwanted(self, data: bytes, start: bytes, sender: Address) -> MessagesFrame | None:
         """Return the frame of a large message, without its value, if nobody here wants it.
@@ -276,7 +277,7 @@ class FastReceive:
         route = self._router.find(topic)
         if route is None:
             counters.messages_malformed += 1
-            self._arrivals.reject("bad_topic", sender, f"{topic!r:.80}")
+            self._roster.reject("bad_topic", sender, f"{topic!r:.80}")
         elif not route.inboxes:
             counters.messages_unwanted += 1
         else:
@@ -325,7 +326,7 @@ class FastReceive:
             if route.subscribers and type(number) is int and number > 0:
                 outcome = self._reliable.receive(peer, route, message, number, size_bytes, now)
                 if outcome is not IN_TURN:
-                    self._arrivals.needs_attention = True  # it may have set a timer
+                    self._roster.needs_attention = True  # it may have set a timer
             else:
                 counters.messages_delivered += 1
                 self._deliveries.add_to_all(route.inboxes, message)
@@ -339,5 +340,5 @@ class FastReceive:
             if route is not None:
                 return route
             cause, detail = "bad_topic", f"{item[0]!r:.80}"
-        self._arrivals.reject(cause, peer.address, detail)
+        self._roster.reject(cause, peer.address, detail)
         return None

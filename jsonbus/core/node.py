@@ -76,7 +76,7 @@ class Node(NodeParts):
 
         If not, `timer_at`, `take_events` and `datagrams_to_send` have nothing new to say.
         """
-        needs_attention, self._arrivals.needs_attention = self._arrivals.needs_attention, False
+        needs_attention, self._roster.needs_attention = self._roster.needs_attention, False
         return needs_attention
 
     @property
@@ -88,15 +88,8 @@ class Node(NodeParts):
         """When to call `handle_timer` next."""
         if self._is_closed:
             return None
-        self._deadlines = deadlines = (
-            self._membership.timer_at(),
-            self._pings.timer_at(),
-            self.requests.timer_at(),
-            self._fragments.timer_at(),
-            self.reliable.timer_at(),
-            self._retained.timer_at(),
-        )
-        at = min(deadlines)
+        self._deadlines = [part.timer_at() for part in self._timed]
+        at = min(self._deadlines)
         return None if at == math.inf else at
 
     def handle_timer(self, now: float) -> None:
@@ -105,23 +98,11 @@ class Node(NodeParts):
             return
         if not self._deadlines:
             self.timer_at()
-        membership_at, pings_at, requests_at, fragments_at, reliable_at, retained_at = (
-            self._deadlines
-        )
-        self._deadlines = ()
+        deadlines, self._deadlines = self._deadlines, []
         due = now + TIMER_SLACK_S
-        if membership_at <= due:
-            self._membership.handle_timer(now)
-        if pings_at <= due:
-            self._pings.handle_timer(due, now)
-        if requests_at <= due:
-            self.requests.handle_timer(due, now)
-        if fragments_at <= due:
-            self._fragments.handle_timer(due)
-        if reliable_at <= due:
-            self.reliable.handle_timer(due, now)
-        if retained_at <= due:
-            self._retained.handle_timer(due, now)
+        for part, at in zip(self._timed, deadlines, strict=True):
+            if at <= due:
+                part.handle_timer(due, now)
 
     def take_events(self) -> list[Event]:
         events = list(self._events)

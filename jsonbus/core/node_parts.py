@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event
@@ -23,7 +23,7 @@ from jsonbus.core.publisher import Publisher
 from jsonbus.core.receiver import Handler, Receiver
 from jsonbus.core.reliable.reliable import Reliable
 from jsonbus.core.reliable.streams import Streams
-from jsonbus.core.roster import Arrivals, Peer, Roster
+from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.router import Router
 from jsonbus.core.rpc.pings import Pings
 from jsonbus.core.rpc.requests import Requests
@@ -53,6 +53,14 @@ if TYPE_CHECKING:
     from jsonbus.core.views import BusView  # imported on first use: most programs never look
 
 
+class Timed(Protocol):
+    """A part that has to act at certain times."""
+
+    def timer_at(self) -> float: ...
+
+    def handle_timer(self, due: float, now: float) -> None: ...
+
+
 class NodeParts:
     """The parts of a node, wired together; the base of `Node`."""
 
@@ -65,8 +73,8 @@ class NodeParts:
         self._view: BusView | None = None
         self._sending_fails = False
         self._is_closed = False
-        #: Of each part, as of the last call of `timer_at`; empty after `handle_timer`.
-        self._deadlines: tuple[float, ...] = ()
+        #: Of each timed part, as of the last call of `timer_at`; empty after `handle_timer`.
+        self._deadlines: list[float] = []
         self.fast_publish = FastPublish()
         stamp = Stamp(settings.node, settings.incarnation)
         self.outbox = Outbox(
@@ -76,7 +84,7 @@ class NodeParts:
             batching=settings.batching,
             fast_publish=self.fast_publish,
         )
-        self._roster = Roster()
+        self._roster = Roster(self.counters, self._emit)
         self._router = Router(self._other_entries, self.fast_publish)
         self._deliveries = self._router.deliveries
         self._build_membership(rng)
@@ -146,25 +154,33 @@ class NodeParts:
 
     def _build_receiver(self) -> None:
         """Make the parts that datagrams meet."""
-        self._arrivals = Arrivals(self.counters, self._membership.hear, self._emit)
+        roster, membership, outbox = self._roster, self._membership, self.outbox
         self._fast_receive = FastReceive(
-            self._roster,
+            roster,
             self._router,
-            self._arrivals,
-            self.outbox,
-            self.reliable,
-            self._retained,
-            self._fragments,
+            membership,
+            outbox,
+            reliable=self.reliable,
+            retained=self._retained,
+            fragments=self._fragments,
         )
         self._receiver = Receiver(
             self.settings.node,
-            self._roster,
-            self._arrivals,
+            roster,
             self._fast_receive,
-            membership=self._membership,
+            membership=membership,
             directory=self.directory,
-            outbox=self.outbox,
+            outbox=outbox,
             handlers=self._make_handlers(),
+        )
+        #: The parts with timers, in the order in which they are served.
+        self._timed: tuple[Timed, ...] = (
+            membership,
+            self._pings,
+            self.requests,
+            self._fragments,
+            self.reliable,
+            self._retained,
         )
 
     def _make_handlers(self) -> dict[type[Any], Handler]:
@@ -179,7 +195,7 @@ class NodeParts:
             PongFrame: self._pings.receive_pong,
             RequestFrame: self.requests.receive_request,
             ReplyFrame: self.requests.receive_reply,
-            FragmentFrame: self._fast_receive.large_values.receive_frame,
+            FragmentFrame: self._fast_receive.large_values.receive,
             RetainedFrame: self._retained.receive,
             BeatFrame: reliable.receive_beat,
             NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),

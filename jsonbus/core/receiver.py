@@ -13,7 +13,7 @@ from jsonbus.core.limits import BUFFER_BYTES_MIN, PLAIN_HEARD_S, PLAIN_LEASE_S
 from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
-from jsonbus.core.roster import Address, Arrivals, Peer, Roster
+from jsonbus.core.roster import Address, Peer, Roster
 from jsonbus.core.wire.frames import (
     EchoedFrame,
     EchoFrame,
@@ -32,23 +32,10 @@ Handler = Callable[[Any, Peer, float], None]
 class Receiver:
     """Sorts frames. `handlers` has one entry per type of frame without messages."""
 
-    __slots__ = (
-        "_arrivals",
-        "_counters",
-        "_directory",
-        "_fast_receive",
-        "_handlers",
-        "_membership",
-        "_outbox",
-        "_own_node",
-        "_roster",
-    )
-
     def __init__(
         self,
         own_node: str,
         roster: Roster,
-        arrivals: Arrivals,
         fast_receive: FastReceive,
         *,
         membership: Membership,
@@ -58,8 +45,7 @@ class Receiver:
     ) -> None:
         self._own_node = own_node
         self._roster = roster
-        self._arrivals = arrivals
-        self._counters = arrivals.counters
+        self._counters = roster.counters
         self._fast_receive = fast_receive
         self._membership = membership
         self._directory = directory
@@ -84,12 +70,12 @@ class Receiver:
             # Such datagrams carry the number of the next message: a loss at the end of a burst is
             # noticed without waiting for the next burst.
             if first != peer.next_message:
-                self._arrivals.count_messages(peer, first, 0)
+                self._roster.count_messages(peer, first, 0)
             self._receive_control(frame, peer, sender, now)
             return
         if not self._membership.hear(peer.node, peer.incarnation, now):
-            self._arrivals.needs_attention = True
-        self._arrivals.count_messages(peer, first, len(frame.items))
+            self._roster.needs_attention = True
+        self._roster.count_messages(peer, first, len(frame.items))
         self._fast_receive.deliver(frame.items, first, header.sent_us, peer, now)
 
     def _admit(self, header: Header, sender: Address) -> Peer | None:
@@ -113,20 +99,20 @@ class Receiver:
         return peer
 
     def _receive_control(self, frame: Frame, peer: Peer, sender: Address, now: float) -> None:
-        arrivals, membership = self._arrivals, self._membership
+        roster, membership = self._roster, self._membership
         is_settled = False
         # First, because the handler may report a new node, with what the node said of itself.
         if isinstance(frame, (PresenceFrame, ListFrame, PongFrame)):
             if self._directory.note(frame, peer, sender, now):
-                arrivals.needs_attention = True
+                roster.needs_attention = True
             if not isinstance(frame, PongFrame):
                 is_settled = membership.try_confirm_unchanged(frame, now)
         if not is_settled:
-            arrivals.needs_attention = True
+            roster.needs_attention = True
             self._handlers[type(frame)](frame, peer, now)
         # Last, because the frame may just have introduced the node.
         if not membership.hear(peer.node, peer.incarnation, now):
-            arrivals.needs_attention = True
+            roster.needs_attention = True
         elif isinstance(frame, (PresenceFrame, ListFrame)):
             size = frame.receive_buffer_bytes
             if size is not None and size >= BUFFER_BYTES_MIN:
@@ -135,7 +121,7 @@ class Receiver:
     def _receive_plain(self, frame: Frame, sender: Address, now: float) -> None:
         """Take a datagram of a node or sensor that knows only `topic` and `payload`."""
         self._counters.datagrams_plain += 1
-        self._arrivals.needs_attention = True
+        self._roster.needs_attention = True
         plain_peers = self._membership.plain_peers
         has_list = plain_peers.hear(sender[0], now)
         self._outbox.send_unbatched(now + (PLAIN_LEASE_S if has_list else PLAIN_HEARD_S))

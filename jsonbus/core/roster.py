@@ -1,4 +1,4 @@
-"""The other nodes that this node hears: recognizes repeated datagrams and counts lost messages.
+"""Roster: the other nodes that this node hears. Recognizes repeats and counts lost messages.
 
 There is one Peer per node id and incarnation. Its window recognizes repeats among the last 1,024
 datagrams, because the same node may be heard on several interfaces. Message numbers show exactly
@@ -184,15 +184,16 @@ class Peer:
 
 
 class Roster:
-    """Peers by node id, at most PEERS_MAX."""
+    """Peers by node id, at most PEERS_MAX. Reports what they lost, and what was refused."""
 
-    __slots__ = ("peers",)
-
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters, emit: Callable[[Event], None]) -> None:
         self.peers: dict[str, Peer] = {}
-
-    def __len__(self) -> int:
-        return len(self.peers)
+        #: Set when a datagram may have changed timers or caused output. Messages of known nodes do
+        #: neither, and a flood of them should not make a front end check its timers each time.
+        self.needs_attention = True
+        self.counters = counters
+        self._emit = emit
+        self._reported: set[tuple[str, str]] = set()  # (cause, address)
 
     def about(self, node: str) -> About:
         """Return what the node has reported about itself."""
@@ -224,38 +225,6 @@ class Roster:
         del self.peers[node]  # so that the new peer is last
         self.peers[node] = challenger
         return challenger
-
-
-class Arrivals:
-    """Counts datagrams and notes that their senders are alive.
-
-    `hear` is `Membership.hear`. All parts that receive or refuse a message report here.
-    """
-
-    __slots__ = ("_emit", "_hear", "_reported", "counters", "needs_attention")
-
-    def __init__(
-        self,
-        counters: Counters,
-        hear: Callable[[str, int, float], bool],
-        emit: Callable[[Event], None],
-    ) -> None:
-        self.counters = counters
-        self._hear = hear
-        self._emit = emit
-        self._reported: set[tuple[str, str]] = set()  # (cause, address)
-        #: Set when a datagram may have changed timers or caused output. Messages of known nodes do
-        #: neither, and a flood of them should not make a front end check its timers each time.
-        self.needs_attention = True
-
-    def take_next(self, peer: Peer, count: int, size_bytes: int, now: float) -> None:
-        """Count the very next datagram of a peer, with so many messages, and hear the peer."""
-        counters = self.counters
-        counters.datagrams_received += 1
-        counters.bytes_received += size_bytes
-        peer.go_on(count)
-        if not self._hear(peer.node, peer.incarnation, now):
-            self.needs_attention = True
 
     def count_messages(self, peer: Peer, first: int, count: int) -> None:
         """Note that messages first … first + count - 1 of a node came; count what is missing."""

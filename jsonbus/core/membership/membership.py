@@ -124,7 +124,7 @@ class Membership:
         else:
             self.joining.settle("mode basic sends everything")
             self._announcer.send_presence(now)
-        self.handle_timer(now)
+        self.handle_timer(now + TIMER_SLACK_S, now)
 
     def open_converged(self, now: float, group: FrozenList) -> None:
         """Start as a long-standing member of a group that agrees on that list."""
@@ -173,7 +173,7 @@ class Membership:
         if self._strategy.takes_part:
             self._announcer.trickle.hear_mismatch(now)
             self._doubt(now, reason, announces=True)
-            self.handle_timer(now)
+            self.handle_timer(now + TIMER_SLACK_S, now)
 
     def timer_at(self) -> float:
         return min(
@@ -184,8 +184,7 @@ class Membership:
             self._agreement.timer_at(),
         )
 
-    def handle_timer(self, now: float) -> None:
-        due = now + TIMER_SLACK_S
+    def handle_timer(self, due: float, now: float) -> None:
         if self.joining.timer_at() <= due:
             self._handle_joining(due, now)
         self._sharing.handle_timer(now)

@@ -32,7 +32,7 @@ from jsonbus.core.limits import (
     FRAGMENTS_SENDERS_MAX,
     SLICE_OVERHEAD_BYTES,
 )
-from jsonbus.core.roster import Arrivals, Peer
+from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.routing.router import Router
 from jsonbus.core.wire.codec import dumps_plain, loads, nests_too_deeply
 from jsonbus.core.wire.frames import FragmentFrame
@@ -213,7 +213,7 @@ class Fragments:
             return math.inf
         return next(iter(self._assemblies.values())).heard_at + FRAGMENT_AGE_S
 
-    def handle_timer(self, due: float) -> None:
+    def handle_timer(self, due: float, now: float) -> None:
         while self.timer_at() <= due:
             self._give_up(next(iter(self._assemblies)))
 
@@ -232,22 +232,6 @@ class Fragments:
             del sender.done[next(iter(sender.done))]
 
 
-class Slice:
-    """A slice as it came."""
-
-    __slots__ = ("count", "index", "number", "sent_us", "sequence", "text")
-
-    def __init__(
-        self, number: int, index: int, count: int, text: str, sequence: int | None, sent_us: int
-    ) -> None:
-        self.number = number
-        self.index = index
-        self.count = count
-        self.text = text
-        self.sequence = sequence
-        self.sent_us = sent_us
-
-
 #: Delivers messages, as `FastReceive.deliver` does.
 Deliver = Callable[[list[Any], int, int, Peer, float, int], None]
 
@@ -262,57 +246,52 @@ class LargeValues:
     def __init__(
         self,
         fragments: Fragments,
-        *,
+        roster: Roster,
         router: Router,
-        arrivals: Arrivals,
+        *,
         deliver: Deliver,
         touch: Callable[[Peer, str | None, int, Key, float], None],
     ) -> None:
         self._fragments = fragments
+        self._roster = roster
         self._router = router
-        self._arrivals = arrivals
-        self._counters = arrivals.counters
+        self._counters = roster.counters
         self._deliver = deliver
         self._touch = touch
 
-    def receive(self, piece: Slice, peer: Peer, now: float) -> None:
+    def receive(self, frame: FragmentFrame, peer: Peer, now: float) -> None:
         """Take a slice; deliver the message if it was the last one missing."""
         self._counters.fragments_received += 1
-        key = (peer.node, peer.incarnation, piece.number)
-        if piece.index == 0:
-            if self._is_unwanted(piece.text):
+        key = (peer.node, peer.incarnation, frame.number)
+        if frame.index == 0:
+            if self._is_unwanted(frame.text):
                 self._ignore(key, peer)
                 return
-            self._arrivals.needs_attention = True  # it may have set a timer
+            self._roster.needs_attention = True  # it may have set a timer
         try:
-            whole = self._fragments.add(key, piece.index, piece.count, piece.text, now)
+            whole = self._fragments.add(key, frame.index, frame.count, frame.text, now)
             if whole is None:
-                if piece.sequence is not None:
+                if frame.sequence is not None:
                     assembly = self._fragments.get(key)
                     topic = None if assembly is None else _topic_of(assembly.slices.get(0, ""))
-                    self._touch(peer, topic, piece.sequence, key, now)
+                    self._touch(peer, topic, frame.sequence, key, now)
                 return
             item = loads(whole)
         except ValueError as error:
-            self._arrivals.reject("bad_fields", peer.address, str(error))
+            self._roster.reject("bad_fields", peer.address, str(error))
             return
-        self._arrivals.count_messages(peer, piece.number, 1)
+        self._roster.count_messages(peer, frame.number, 1)
         if _nests_too_deeply(whole, item):
             self._counters.messages_malformed += 1
-            self._arrivals.reject(
+            self._roster.reject(
                 "too_deep", peer.address, f"nested more than {NESTING_LEVELS_MAX} levels"
             )
             return
-        self._deliver([item], piece.number, piece.sent_us, peer, now, len(whole))
-
-    def receive_frame(self, frame: FragmentFrame, peer: Peer, now: float) -> None:
-        """Take a slice that was decoded in full."""
-        place = (frame.number, frame.index, frame.count)
-        self.receive(Slice(*place, frame.text, frame.sequence, frame.header.sent_us), peer, now)
+        self._deliver([item], frame.number, frame.header.sent_us, peer, now, len(whole))
 
     def _ignore(self, key: Key, peer: Peer) -> None:
         if self._fragments.ignore(key):
-            self._arrivals.count_messages(peer, key[2], 1)
+            self._roster.count_messages(peer, key[2], 1)
             self._counters.messages_received += 1
             self._counters.messages_unwanted += 1
 

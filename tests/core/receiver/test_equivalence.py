@@ -110,7 +110,7 @@ def receive_the_long_way(node: Node, data: bytes, sender: tuple[str, int], now: 
     except DatagramError as error:
         node.counters.datagrams_received += 1
         node.counters.bytes_received += len(data)
-        node._arrivals.reject(error.cause, sender, error.detail)
+        node._roster.reject(error.cause, sender, error.detail)
     else:
         node.receive_frame(frame, sender, now, len(data))
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from jsonbus.core import roster
+from jsonbus.core.counters import Counters
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.wire.frames import Header
@@ -187,17 +188,21 @@ def test_loss_is_exact_in_any_order(seed: int) -> None:
 # --- Roster ---------------------------------------------------------------------------------------
 
 
+def make_roster() -> Roster:
+    return Roster(Counters(), lambda event: None)
+
+
 def test_known_peer_is_found_again() -> None:
-    known = Roster()
+    known = make_roster()
     peer = known.meet(make_header(), ADDRESS)
     assert peer is not None
     assert known.peers.get("x") is peer
     assert known.meet(make_header(2), ADDRESS) is peer
-    assert (peer.name, peer.address, len(known)) == ("x", ADDRESS, 1)
+    assert (peer.name, peer.address, len(known.peers)) == ("x", ADDRESS, 1)
 
 
 def test_new_incarnation_takes_over_once_it_is_heard_twice() -> None:
-    known = Roster()
+    known = make_roster()
     old = known.meet(make_header(50), ADDRESS)
     first = known.meet(make_header(1, incarnation=6), ADDRESS)
     assert first is not old and first is not None
@@ -207,7 +212,7 @@ def test_new_incarnation_takes_over_once_it_is_heard_twice() -> None:
 
 
 def test_one_forged_incarnation_does_not_mute_a_node_that_goes_on_talking() -> None:
-    known = Roster()
+    known = make_roster()
     real = known.meet(make_header(50), ADDRESS)
     for forged in range(10):
         known.meet(make_header(forged, incarnation=2**53), ADDRESS)
@@ -216,7 +221,7 @@ def test_one_forged_incarnation_does_not_mute_a_node_that_goes_on_talking() -> N
 
 def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "PEERS_MAX", 2)
-    known = Roster()
+    known = make_roster()
     known.meet(make_header(node="x"), ADDRESS)
     known.meet(make_header(node="y"), ADDRESS)
     for counter in (1, 2):
@@ -228,10 +233,10 @@ def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "PEERS_MAX", 10)
-    known = Roster()
+    known = make_roster()
     for number in range(30):
         known.meet(make_header(node=f"n{number}"), ADDRESS)
-    assert len(known) == 10
+    assert len(known.peers) == 10
     assert known.peers.get("n0") is None
     assert known.peers.get("n29") is not None
 

@@ -122,9 +122,9 @@ def test_a_message_without_new_slices_is_given_up_in_time() -> None:
     together.add(("a", 1, 3), 0, 3, "x", NOW + 3)
     together.add(("a", 1, 2), 1, 3, "x", NOW + 4)
     assert together.timer_at() == NOW + 3 + FRAGMENT_AGE_S
-    together.handle_timer(NOW + 3 + FRAGMENT_AGE_S)
+    together.handle_timer(NOW + 3 + FRAGMENT_AGE_S, NOW + 3 + FRAGMENT_AGE_S)
     assert (len(together), together.dropped) == (1, 1)
-    together.handle_timer(NOW + 4 + FRAGMENT_AGE_S)
+    together.handle_timer(NOW + 4 + FRAGMENT_AGE_S, NOW + 4 + FRAGMENT_AGE_S)
     assert (len(together), together.dropped, together.size_bytes) == (0, 2, 0)
     assert together.timer_at() == float("inf")
     # What was given up is not begun anew by its late slices.
