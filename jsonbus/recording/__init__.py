@@ -18,7 +18,7 @@ a message meets them:
 records.py       a message as a line of JSON, and back; losses
 formats.py       the formats, how a file shows its own, and numbered files
 writer.py        RecordingWriter: files, limits, rotation
-sink.py          what the writer needs from a format
+sink.py          Sink, the base of what writes a format
 lines_file.py    JSON lines, written and read
 mcap_file/       MCAP, written and read
 output_file.py   writes whole records to the disk

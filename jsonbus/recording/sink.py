@@ -1,9 +1,9 @@
-"""Chooses what writes messages into a file: one class for each format."""
+"""The base of what writes messages into a file; one class for each format."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import jsonbus
 
@@ -11,44 +11,44 @@ from .output_file import OutputFile
 from .records import Losses
 
 
-class Sink(Protocol):
+class Sink(ABC):
     """Writes one file in one format."""
 
-    @property
-    def size(self) -> int: ...
+    def __init__(self, output: OutputFile) -> None:
+        self._output = output
+        self._held = 0  # bytes that were added, but are not in the output yet
 
     @property
-    def is_on_disk(self) -> bool: ...
+    def size(self) -> int:
+        """Size of the file if it were finished now, or somewhat less.
 
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int: ...
+        What is still to be compressed is counted as if it could not be.
+        """
+        return self._output.tell() + self._held
 
+    @property
+    def is_on_disk(self) -> bool:
+        """True if everything written survives the end of this process."""
+        return not (self._held or self._output.has_pending)
+
+    @abstractmethod
+    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
+        """Add messages as long as the file does not exceed that size, and return how many."""
+
+    @abstractmethod
     def note_losses(self, losses: Losses) -> None: ...
 
-    def flush(self) -> None: ...
-
-    def finish(self) -> None: ...
-
-
-class _NoSink:
-    """Stands for no file: the one before is finished."""
-
-    size = 0
-    is_on_disk = True
-
-    def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        raise AssertionError("nothing is written without a file")
-
-    def note_losses(self, losses: Losses) -> None:
-        pass
-
     def flush(self) -> None:
-        pass
+        """Make everything written so far survive the end of this process."""
+        self._sync()
+        self._output.flush()
 
     def finish(self) -> None:
-        pass
+        """Finish the file."""
+        self.flush()
 
-
-NO_SINK: Sink = _NoSink()
+    def _sync(self) -> None:
+        """Put what is held into the output."""
 
 
 def make_sink(name: str, output: OutputFile) -> Sink:

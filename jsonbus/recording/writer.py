@@ -20,7 +20,7 @@ from jsonbus.errors import (
 from .formats import check_installed, delete, find_series, format_of, numbered
 from .output_file import OutputFile
 from .records import Losses
-from .sink import NO_SINK, make_sink
+from .sink import make_sink
 
 
 class RecordingWriter:
@@ -182,7 +182,9 @@ class RecordingWriter:
         try:
             if self._is_file_over():
                 self._finish_file()
+                bytes_before = self.bytes
                 self._open_file()
+                self._bytes_before = bytes_before
             size_max, is_last = self._size_max()
             taken = self._sink.write(messages, size_max)
             if taken == 0 and not is_last and not self._has_messages:
@@ -251,8 +253,6 @@ class RecordingWriter:
             self._sink.finish()
         except RecordingError as error:
             self._fail(error)
-        self._bytes_before += self._output.tell()
         self._messages_before = self.messages
         self._flushed = 0  # the next file may fail to open
         self._output.close()
-        self._sink = NO_SINK

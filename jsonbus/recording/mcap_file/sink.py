@@ -9,6 +9,7 @@ import jsonbus
 
 from ..output_file import OutputFile
 from ..records import LOSSES_KEY, Losses, dumps, message_to_line, wrap
+from ..sink import Sink
 from .channels import MORE_TOPIC, VERSION, Key, to_metadata, to_nanoseconds
 
 #: The most that a crash may cost, and that a reader has to unpack for one message. With chunks of 1
@@ -31,32 +32,24 @@ FILE_EXTRA = 500
 _LOWER = 0xFFFF_FFFF
 
 
-class McapSink:
+class McapSink(Sink):
     """Writes messages as MCAP."""
 
     def __init__(self, output: OutputFile) -> None:
-        self._output = output
+        super().__init__(output)  # what is held is the chunk in progress, not compressed
         self._writer = Writer(output, chunk_size=CHUNK_BYTES)  # type: ignore[arg-type]
         self._writer.start(library=f"jsonbus {jsonbus.__version__}")
         self._schema = self._writer.register_schema("jsonbus", "jsonschema", SCHEMA)
         self._channels: dict[Key, int] = {}
         self._more: int | None = None
-        self._chunk_bytes = 0  # of the chunk in progress, not compressed
         self._chunk_channels: set[int] = set()
         self._summary_bytes = FILE_EXTRA  # what is written at the end
 
     @property
     def size(self) -> int:
-        """Size of the file if it were closed now, or somewhat less."""
-        return self._output.tell() + self._chunk_bytes + self._summary_bytes
-
-    @property
-    def is_on_disk(self) -> bool:
-        """True if everything written survives the end of this process."""
-        return not (self._chunk_bytes or self._output.has_pending)
+        return self._output.tell() + self._held + self._summary_bytes
 
     def write(self, messages: Sequence[jsonbus.Message], size_max: int | None = None) -> int:
-        """Add messages as long as the file does not exceed that size, and return how many."""
         # All of them first: if one has no JSON form, none is added.
         encoded = [
             dumps(each.value) if type(each.value) is dict else wrap(each.value) for each in messages
@@ -92,7 +85,7 @@ class McapSink:
 
     def _has_room(self, size: int, size_max: int) -> bool:
         size += MESSAGE_EXTRA + CHANNEL_EXTRA
-        if self.size + size > size_max and self._chunk_bytes >= CHUNK_BYTES_MIN:
+        if self.size + size > size_max and self._held >= CHUNK_BYTES_MIN:
             self.flush()  # compressed, the chunk may leave room
         return self.size + size <= size_max
 
@@ -103,22 +96,20 @@ class McapSink:
         self._summary_bytes += CHANNEL_EXTRA
         self._output.flush()
 
-    def flush(self) -> None:
-        """Make everything written so far survive the end of this process."""
-        if self._chunk_bytes:
-            self._end_chunk()
-            self._writer.flush()  # type: ignore[no-untyped-call]
-        self._output.flush()
-
     def finish(self) -> None:
-        """Finish the file."""
         self._writer.finish()  # type: ignore[no-untyped-call]
         self._output.flush()
+        self._held = self._summary_bytes = 0
+
+    def _sync(self) -> None:
+        if self._held:
+            self._end_chunk()
+            self._writer.flush()  # type: ignore[no-untyped-call]
 
     def _register(self, topic: str, metadata: dict[str, str]) -> int:
         size = 40 + len(topic.encode())
         size += sum(8 + len(key) + len(each.encode()) for key, each in metadata.items())
-        self._chunk_bytes += size
+        self._held += size
         self._summary_bytes += size + CHANNEL_EXTRA
         return self._writer.register_channel(topic, "json", self._schema, metadata)
 
@@ -128,12 +119,12 @@ class McapSink:
         return self._more
 
     def _count(self, channel: int, size: int) -> None:
-        if self._chunk_bytes > CHUNK_BYTES:  # the writer has just ended the chunk
+        if self._held > CHUNK_BYTES:  # the writer has just ended the chunk
             self._end_chunk()
-        self._chunk_bytes += size + MESSAGE_EXTRA
+        self._held += size + MESSAGE_EXTRA
         self._chunk_channels.add(channel)
 
     def _end_chunk(self) -> None:
         self._summary_bytes += CHUNK_EXTRA + 10 * len(self._chunk_channels)
-        self._chunk_bytes = 0
+        self._held = 0
         self._chunk_channels.clear()
