@@ -3,10 +3,11 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import click
 
@@ -138,20 +139,15 @@ def command(
         raise click.UsageError("--loop and --times exclude each other: leave out one")
     for each in patterns:
         jsonbus.check_pattern(each)
-    troubles = _Troubles()
-    recording = Recording(*files, on_trouble=troubles.tell)
     start_at, is_start_counted = start or (-math.inf, False)
     end_at, is_end_counted = end or (math.inf, False)
-
-    def chosen() -> Iterator[Timed]:
-        return select(
-            recording.timed(),
-            patterns=patterns,
-            start=start_at,
-            end=end_at,
-            is_from_beginning=(is_start_counted, is_end_counted),
-        )
-
+    replay = _Replay(
+        files,
+        patterns=patterns,
+        start=start_at,
+        end=end_at,
+        is_from_beginning=(is_start_counted, is_end_counted),
+    )
     is_usual_end = loop
     with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
         player = Player(
@@ -160,91 +156,117 @@ def command(
             topic_prefix=topic_prefix,
             retain=retain,
             check=signals.check,
-            on_refused=troubles.refuse,
+            on_refused=replay.refuse,
         )
         wait_until_sure(bus)
-        troubles.is_heard = False  # these records will be read again
-        if wait is not None and not _wait_for_subscriber(bus, player, chosen, wait):
+        if wait is not None and not replay.wait_for_subscriber(bus, player, wait):
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
-        passes: Iterator[int] = itertools.count() if loop else iter(range(times or 1))
-        _play(bus, recording, player, troubles, chosen, passes)
+        replay.play(bus, player, itertools.count() if loop else range(times or 1))
         if stay:
             is_usual_end = True
             note(f"{bus.name} stays; Ctrl-C ends")
             signals.stay()
     if ending.was_interrupted and not is_usual_end:
         raise click.exceptions.Exit(INTERRUPTED)
-    if troubles.count:
+    if replay.troubles:
         raise click.exceptions.Exit(FAILED)
 
 
-def _play(
-    bus: jsonbus.Bus,
-    recording: Recording,
-    player: Player,
-    troubles: _Troubles,
-    chosen: Callable[[], Iterator[Timed]],
-    passes: Iterator[int],
-) -> None:
-    """Play the recording once per pass, and report."""
-    began_at = monotonic()
-    sys.setswitchinterval(SWITCH_S)
-    try:
-        with TrafficProgress("replaying", lambda: _figures(recording, player, troubles)):
-            for number in passes:
-                troubles.begin_pass(number, recording)
-                if not player.play(chosen()):
-                    break  # nothing to play: it would loop for ever
-            if not bus.flush():
-                raise click.ClickException("the network did not accept everything in time")
-    finally:
-        _report(recording, player, troubles, monotonic() - began_at)
+class _Replay:
+    """Plays the messages that `select` yields with the keywords `wanted`.
 
+    Reports records that were not replayed: in the first pass, the first ones one by one.
+    """
 
-class _Troubles:
-    """Reports records that were not replayed: in the first pass, the first ones one by one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_heard = True
+    def __init__(self, files: tuple[Path, ...], **wanted: Any) -> None:
+        self.troubles = 0
+        self._recording = Recording(*files, on_trouble=self._tell)
+        self._wanted = wanted
+        self._is_first_pass = False
         self._skipped_before = 0  # in the passes that are over
 
-    def begin_pass(self, number: int, recording: Recording) -> None:
-        self.is_heard = number == 0
-        if number:
-            self._skipped_before += recording.skipped
+    def wait_for_subscriber(self, bus: jsonbus.Bus, player: Player, wait_s: float) -> bool:
+        """Wait for a subscriber of one of the first messages, and return False if none comes."""
+        first = itertools.islice(self._select(), MESSAGES_WAITED_FOR)
+        # Topics that cannot be published are left out here: playing reports them.
+        topics = list(filter(_is_topic, dict.fromkeys(player.topic_of(each) for _, each in first)))
+        deadline = monotonic() + wait_s
+        while topics and not any(bus.has_subscribers(each) for each in topics):
+            signals.check()
+            if monotonic() >= deadline:
+                return False
+            sleep(LOOK_S)
+        return True
 
-    def left_out(self, recording: Recording, player: Player) -> int:
-        """Return how many records were not replayed, in all passes."""
-        return self._skipped_before + recording.skipped + player.refused
-
-    def tell(self, text: str) -> None:
-        if not self.is_heard:
-            return
-        self.count += 1
-        if self.count <= TROUBLES_TOLD_MAX:
-            note(printable(text))
-        elif self.count == TROUBLES_TOLD_MAX + 1:
-            note("…")
+    def play(self, bus: jsonbus.Bus, player: Player, passes: Iterable[int]) -> None:
+        """Play the recording once per pass, and report."""
+        began_at = monotonic()
+        sys.setswitchinterval(SWITCH_S)
+        try:
+            with TrafficProgress("replaying", lambda: self._figures(player)):
+                for number in passes:
+                    self._is_first_pass = number == 0
+                    if number:
+                        self._skipped_before += self._recording.skipped
+                    if not player.play(self._select()):
+                        break  # nothing to play: it would loop for ever
+                if not bus.flush():
+                    raise click.ClickException("the network did not accept everything in time")
+        finally:
+            self._report(player, monotonic() - began_at)
 
     def refuse(self, message: jsonbus.Message, error: LocalError) -> None:
-        self.tell(f"a message of {message.received_at:.6f} is not published: {error}")
+        self._tell(f"a message of {message.received_at:.6f} is not published: {error}")
 
+    def _select(self) -> Iterator[Timed]:
+        return select(self._recording.timed(), **self._wanted)
 
-def _wait_for_subscriber(
-    bus: jsonbus.Bus, player: Player, chosen: Callable[[], Iterator[Timed]], wait_s: float
-) -> bool:
-    first = itertools.islice(chosen(), MESSAGES_WAITED_FOR)
-    # Topics that cannot be published are left out here: playing reports them.
-    topics = list(filter(_is_topic, dict.fromkeys(player.topic_of(each) for _, each in first)))
-    deadline = monotonic() + wait_s
-    while topics and not any(bus.has_subscribers(each) for each in topics):
-        signals.check()
-        if monotonic() >= deadline:
-            return False
-        sleep(LOOK_S)
-    return True
+    def _tell(self, text: str) -> None:
+        if not self._is_first_pass:
+            return
+        self.troubles += 1
+        if self.troubles <= TROUBLES_TOLD_MAX:
+            note(printable(text))
+        elif self.troubles == TROUBLES_TOLD_MAX + 1:
+            note("…")
+
+    def _left_out(self, player: Player) -> int:
+        """Return how many records were not replayed, in all passes."""
+        return self._skipped_before + self._recording.skipped + player.refused
+
+    def _figures(self, player: Player) -> Figures:
+        position, size = self._recording.position, self._recording.size
+        facts = [f"at {show_seconds(player.position_s)}"]
+        warnings: list[str] = []
+        late = f"{player.lag_s * 1e3:,.1f} ms late"
+        (warnings if player.lag_s > LAG_TOLD_S else facts).append(late)
+        if left_out := self._left_out(player):
+            warnings.append(f"{left_out:,} left out")
+        fraction = min(1.0, position / size) if size else None
+        return Figures(player.played - player.refused, None, fraction, facts, warnings)
+
+    def _report(self, player: Player, seconds: float) -> None:
+        recording = self._recording
+        count = player.played - player.refused
+        messages = "1 message" if count == 1 else f"{count:,} messages"
+        text = f"replayed {messages} in {seconds:.1f} s"
+        if player.lag_s_max > LAG_TOLD_S:
+            text += f", at most {player.lag_s_max:.2f} s late"
+        note(text)
+        if unwanted := player.unwanted:
+            topics = [printable(each) for each in player.unwanted_topics]
+            named = ", ".join(topics[:-1] + ["…"] if len(topics) > 3 else topics)
+            note(f"{unwanted:,} of {count:,} values were not sent: nobody subscribes to {named}")
+        if left_out := self._left_out(player):
+            note(f"{left_out:,} records could not be replayed")
+        for path in recording.torn:
+            note(f"{path} has no end: its recorder was killed, or is still recording")
+        # The files of a series contain one growing sum.
+        since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
+        for path, losses in recording.losses.items():
+            if told := losses.tell():
+                note(f"{path} is not complete: {told}{since}")
 
 
 def _is_topic(name: str) -> bool:
@@ -253,36 +275,3 @@ def _is_topic(name: str) -> bool:
     except InvalidTopicError:
         return False
     return True
-
-
-def _figures(recording: Recording, player: Player, troubles: _Troubles) -> Figures:
-    fraction = min(1.0, recording.position / recording.size) if recording.size else None
-    facts = [f"at {show_seconds(player.position_s)}"]
-    warnings: list[str] = []
-    late = f"{player.lag_s * 1e3:,.1f} ms late"
-    (warnings if player.lag_s > LAG_TOLD_S else facts).append(late)
-    if left_out := troubles.left_out(recording, player):
-        warnings.append(f"{left_out:,} left out")
-    return Figures(player.played - player.refused, None, fraction, facts, warnings)
-
-
-def _report(recording: Recording, player: Player, troubles: _Troubles, seconds: float) -> None:
-    count = player.played - player.refused
-    messages = "1 message" if count == 1 else f"{count:,} messages"
-    text = f"replayed {messages} in {seconds:.1f} s"
-    if player.lag_s_max > LAG_TOLD_S:
-        text += f", at most {player.lag_s_max:.2f} s late"
-    note(text)
-    if player.unwanted:
-        topics = [printable(each) for each in player.unwanted_topics]
-        named = ", ".join(topics[:-1] + ["…"] if len(topics) > 3 else topics)
-        note(f"{player.unwanted:,} of {count:,} values were not sent: nobody subscribes to {named}")
-    if left_out := troubles.left_out(recording, player):
-        note(f"{left_out:,} records could not be replayed")
-    for path in recording.torn:
-        note(f"{path} has no end: its recorder was killed, or is still recording")
-    # The files of a series contain one growing sum.
-    since = ", counted since its recorder began" if len(recording.losses) > 1 else ""
-    for path, losses in recording.losses.items():
-        if told := losses.tell():
-            note(f"{path} is not complete: {told}{since}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from jsonbus.survey import NodeView, Overview, Picture, TopicView
+from jsonbus.survey import NodeView, Picture, TopicView
 
 #: A larger value, as JSON, is left out: `value` is null, `is_value_kept` false.
 VALUE_BYTES_MAX = 4096
@@ -15,14 +15,10 @@ def picture_to_json(picture: Picture, topics: Iterable[TopicView], at: float) ->
     """Return one object; `at` is in seconds since 1970, `topics` are in the order wanted."""
     return {
         "at": round(at, 3),
-        "overview": _overview(picture.overview),
+        "overview": {name: _rounded(each) for name, each in picture.overview._asdict().items()},
         "topics": [_topic(each) for each in topics],
         "nodes": [_node(each) for each in picture.nodes],
     }
-
-
-def _overview(overview: Overview) -> dict[str, Any]:
-    return {name: _rounded(value) for name, value in overview._asdict().items()}
 
 
 def _topic(view: TopicView) -> dict[str, Any]:
@@ -31,51 +27,32 @@ def _topic(view: TopicView) -> dict[str, Any]:
         "topic": view.topic,
         "value": view.value if is_kept else None,
         "is_value_kept": is_kept,
-        "size": view.size,
-        "messages": view.messages,
-        "rate": _rounded(view.rate),
-        "bytes": view.bytes,
-        "bytes_per_s": _rounded(view.bytes_per_s),
-        "publishers": view.publishers,
-        "subscribers": view.subscribers,
-        "loss": _rounded(view.loss),
-        "late": view.late,
-        "duplicates": view.duplicates,
+        **_pick(view, "size messages rate bytes bytes_per_s publishers subscribers"),
+        **_pick(view, "loss late duplicates"),
         "last_at": view.last_at,
-        "node": view.message.node,
-        "sequence": view.message.sequence,
-        "retained": view.message.retained,
+        **_pick(view.message, "node sequence retained"),
     }
 
 
 def _node(view: NodeView) -> dict[str, Any]:
     info = view.info
-    wanted, served = info.wants, info.serves
     return {
-        "node": info.node,
-        "name": info.name,
-        "host": info.host,
-        "address": info.address,
-        "mode": info.mode,
-        "version": info.version,
-        "is_self": info.is_self,
-        "is_master": info.is_master,
-        "is_plain": info.is_plain,
-        "heard_s_ago": _rounded(info.heard_s_ago),
-        "patterns": wanted,
-        "serves": served,
+        **_pick(info, "node name host address mode version is_self is_master is_plain heard_s_ago"),
+        "patterns": info.wants,
+        "serves": info.serves,
         "received_here": info.received,
         "lost_here": info.lost,
         "loss_here": _rounded(view.loss),
         "heard_per_s": _rounded(view.heard_per_s),
         "totals": None if info.totals is None else info.totals._asdict(),
-        "sent_per_s": _rounded(view.sent_per_s),
-        "received_per_s": _rounded(view.received_per_s),
-        "suppressed_per_s": _rounded(view.suppressed_per_s),
-        "lost_per_s": _rounded(view.lost_per_s),
-        "repaired_per_s": _rounded(view.repaired_per_s),
+        **_pick(view, "sent_per_s received_per_s suppressed_per_s lost_per_s repaired_per_s"),
     }
 
 
-def _rounded(number: float | None) -> float | None:
-    return round(number, 6) if isinstance(number, float) else number
+def _pick(facts: object, names: str) -> dict[str, Any]:
+    """Return these attributes, rounded, under their own names."""
+    return {name: _rounded(getattr(facts, name)) for name in names.split()}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
