@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from jsonbus.core.channel import wire
 from jsonbus.core.channel.limits import (
     BEAT_S,
     GREETING_BYTES_MAX,
@@ -46,25 +47,16 @@ from jsonbus.core.channel.wire import (
     BEAT,
     CLOSE,
     END,
-    HELLO,
     MESSAGES,
     PREFIX,
     PREFIX_BYTES,
-    REFUSED,
     SKIPPED,
-    WELCOME,
     FrameItem,
     FrameReader,
     Hello,
     Refusal,
     Welcome,
-    decode_hello,
-    decode_refusal,
-    decode_welcome,
     encode_frame,
-    encode_hello,
-    encode_refusal,
-    encode_welcome,
 )
 
 OPENING, OPEN, CLOSING, CLOSED = "opening", "open", "closing", "closed"
@@ -138,7 +130,7 @@ class ChannelEnd:
         self._heard_at = self._spoken_at = now
         self._greeting_until = math.inf if hello else now + GREETING_S
         if hello is not None:
-            self._put(encode_hello(hello))
+            self._put(wire.encode_hello(hello))
 
     # --- Called for the application -------------------------------------------------------------
 
@@ -191,13 +183,13 @@ class ChannelEnd:
     def welcome(self, welcome: Welcome) -> None:
         """Answer the hello: accept the channel."""
         assert self.state == OPENING and self.hello is not None
-        self._put(encode_welcome(welcome))
+        self._put(wire.encode_welcome(welcome))
         self._open(self.hello.node, self.hello.name, self.hello.message_bytes_max)
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer the hello: refuse the channel. It is over when that has been written."""
         assert self.state == OPENING
-        self._put(encode_refusal(refusal))
+        self._put(wire.encode_refusal(refusal))
         self.state, self.reason, self.is_closed_here = CLOSING, f"refused ({refusal.reason})", True
         self.is_peer_closed = self.is_confirmed = True
 
@@ -335,14 +327,14 @@ class ChannelEnd:
 
     def _receive_greeting(self, kind: int, body: bytes) -> None:
         """Raises ValueError."""
-        if self._connects and kind == WELCOME:
-            welcome = decode_welcome(body)
+        if self._connects and kind == wire.WELCOME:
+            welcome = wire.decode_welcome(body)
             self._open(welcome.node, welcome.name, welcome.message_bytes_max)
-        elif self._connects and kind == REFUSED:
-            self.refusal = decode_refusal(body)
+        elif self._connects and kind == wire.REFUSED:
+            self.refusal = wire.decode_refusal(body)
             self._end(f"{self.refusal.name} refused it ({self.refusal.reason})")
-        elif kind == HELLO and self.hello is None:
-            self.hello = decode_hello(body)
+        elif kind == wire.HELLO and self.hello is None:
+            self.hello = wire.decode_hello(body)
         else:
             raise ValueError("no greeting")
 
