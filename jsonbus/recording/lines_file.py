@@ -47,6 +47,9 @@ class LinesSink(Sink):
     def _add(self, data: bytes) -> None:
         self._output.write(data)
 
+    def _sync(self) -> None:
+        """Do nothing: plain lines are never held."""
+
 
 class GzipLinesSink(LinesSink):
     """Writes compressed JSON lines."""

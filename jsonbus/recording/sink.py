@@ -47,6 +47,7 @@ class Sink(ABC):
         """Finish the file."""
         self.flush()
 
+    @abstractmethod
     def _sync(self) -> None:
         """Put what is held into the output."""
 
