@@ -42,16 +42,6 @@ class Place(NamedTuple):
 class Directory:
     """Looks up nodes by id or name, and answers when another node looks up this one."""
 
-    __slots__ = (
-        "_emit",
-        "_lookups",
-        "_membership",
-        "_outbox",
-        "_own",
-        "_roster",
-        "buffers",
-    )
-
     def __init__(
         self,
         own: NodeSettings,

@@ -32,22 +32,6 @@ DOUBTING = "doubting"
 class Joining:
     """The state, and when to announce next."""
 
-    __slots__ = (
-        "_announced",
-        "_asked",
-        "_asked_at",
-        "_awaits_silence",
-        "_begun_at",
-        "_give_up_at",
-        "_heard_at",
-        "_repeats",
-        "_silent_at",
-        "announce_at",
-        "is_lacking",
-        "reason",
-        "state",
-    )
-
     def __init__(self) -> None:
         self.state = JOINING
         self.reason = "not opened yet"

@@ -27,7 +27,7 @@ from jsonbus.core.limits import (
     WHOLE_LIST_NODES,
 )
 from jsonbus.core.membership.liveness import lease_s
-from jsonbus.core.membership.strategies import make_strategy
+from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -49,7 +49,7 @@ class Sharing:
         outbox: Outbox,
         counters: Counters,
     ) -> None:
-        self.strategy = make_strategy(settings)
+        self.strategy = ShareStrategy(settings)
         self._own_node = settings.node
         self._list = subscription_list
         self._rng = rng

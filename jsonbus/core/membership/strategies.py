@@ -17,58 +17,24 @@ strategy decides whether this node pays such debts, and after which delay; shari
 from __future__ import annotations
 
 import random
-from typing import Protocol
 
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.timers import share_delay_s
 
 
-class ShareStrategy(Protocol):
-    """One of basic, master and delayed."""
+class ShareStrategy:
+    """The strategy of the mode that a node is set to."""
 
-    #: Whether the node sends lists at all, even if only its own entry.
-    takes_part: bool
-    #: Whether it answers nodes that lack something.
-    answers: bool
+    def __init__(self, settings: NodeSettings) -> None:
+        is_of_masters = settings.mode == "master"
+        #: Whether the node sends lists at all, even if only its own entry.
+        self.takes_part = settings.mode != "basic"
+        #: Whether it answers nodes that lack something.
+        self.answers = settings.is_master if is_of_masters else self.takes_part
+        self._fixed_delay_s = 0.0 if is_of_masters else settings.share_delay_s
 
     def draw_delay_s(self, known_nodes: int, rng: random.Random) -> float:
         """Return how long to wait before answering; called once per answer."""
-
-
-def make_strategy(settings: NodeSettings) -> ShareStrategy:
-    if settings.mode == "basic":
-        return BasicShare()
-    if settings.mode == "master":
-        return MasterShare(settings.is_master)
-    return DelayedShare(settings.share_delay_s)
-
-
-class BasicShare:
-    takes_part = False
-    answers = False
-
-    def draw_delay_s(self, known_nodes: int, rng: random.Random) -> float:
-        raise AssertionError("a basic node owes nobody a list")
-
-
-class MasterShare:
-    takes_part = True
-
-    def __init__(self, is_master: bool) -> None:
-        self.answers = is_master
-
-    def draw_delay_s(self, known_nodes: int, rng: random.Random) -> float:
-        return 0.0
-
-
-class DelayedShare:
-    takes_part = True
-    answers = True
-
-    def __init__(self, fixed_delay_s: float | None) -> None:
-        self._fixed_delay_s = fixed_delay_s
-
-    def draw_delay_s(self, known_nodes: int, rng: random.Random) -> float:
         if self._fixed_delay_s is not None:
             return self._fixed_delay_s
         return share_delay_s(known_nodes, rng.random())

@@ -74,19 +74,6 @@ EMPTY = FrozenList(())
 class SubscriptionList:
     """Entries by node, the instant each node was last heard, digest and sums."""
 
-    __slots__ = (
-        "_base",
-        "_base_heard_at",
-        "_own",
-        "_patterns",
-        "_plain",
-        "digest",
-        "heard",
-        "is_full",
-        "sums",
-        "tombstones",
-    )
-
     def __init__(self) -> None:
         # What differs from the base; None stands for an entry of the base that was removed.
         self._own: dict[str, Entry | None] = {}

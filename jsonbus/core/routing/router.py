@@ -102,22 +102,6 @@ class Route:
 class Router:
     """Routes by topic. `interest` is built when first needed, because many nodes never publish."""
 
-    __slots__ = (
-        "_basic",
-        "_fast_publish",
-        "_interest",
-        "_others",
-        "_served",
-        "current",
-        "deliveries",
-        "generation",
-        "local",
-        "passive",
-        "routes",
-        "unwanted",
-        "wanted",
-    )
-
     def __init__(self, others: Callable[[], Iterable[Entry]], fast_publish: FastPublish) -> None:
         #: Messages for local inboxes, until the front end takes them.
         self.deliveries = Deliveries()

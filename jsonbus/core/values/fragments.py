@@ -116,15 +116,6 @@ class Fragments:
     `bytes_max` bounds what is kept in all; one sender may take twice the bound of a value.
     """
 
-    __slots__ = (
-        "_assemblies",
-        "_bytes_max",
-        "_sender_bytes_max",
-        "_senders",
-        "dropped",
-        "size_bytes",
-    )
-
     def __init__(self, value_bytes_max: int, bytes_max: int) -> None:
         # In the order in which they last got a slice: the first is given up first.
         self._assemblies: OrderedDict[Key, Assembly] = OrderedDict()

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from jsonbus.core.membership.sharing import make_strategy
-from jsonbus.core.membership.strategies import BasicShare, DelayedShare, MasterShare, ShareStrategy
+from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from tests.core.link import Link
 
 
-def test_basic_takes_no_part_and_answers_nobody() -> None:
-    strategy: ShareStrategy = BasicShare()
-    assert not strategy.takes_part
-    assert not strategy.answers
-    with pytest.raises(AssertionError):
-        strategy.draw_delay_s(3, random.Random(1))
-
-
 @pytest.mark.parametrize(
-    ("settings", "kind", "answers"),
+    ("settings", "takes_part", "answers"),
     [
-        ({"mode": "basic"}, BasicShare, False),
-        ({"mode": "master"}, MasterShare, False),
-        ({"mode": "master", "is_master": True}, MasterShare, True),
-        ({"mode": "delayed"}, DelayedShare, True),
+        ({"mode": "basic"}, False, False),
+        ({"mode": "master"}, True, False),
+        ({"mode": "master", "is_master": True}, True, True),
+        ({"mode": "delayed"}, True, True),
     ],
 )
-def test_mode_chooses_the_strategy(settings: dict[str, object], kind: type, answers: bool) -> None:
-    strategy = make_strategy(NodeSettings("a", 1, "a", **settings))  # type: ignore[arg-type]
-    assert type(strategy) is kind
+def test_mode_decides_who_takes_part_and_who_answers(
+    settings: dict[str, object], takes_part: bool, answers: bool
+) -> None:
+    strategy = ShareStrategy(NodeSettings("a", 1, "a", **settings))  # type: ignore[arg-type]
+    assert strategy.takes_part is takes_part
     assert strategy.answers is answers
 
 

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from jsonbus.core.membership.strategies import DelayedShare
+from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.node import Node
+from jsonbus.core.settings import NodeSettings
 from jsonbus.core.timers import share_delay_s
 from jsonbus.core.wire.frames import Frame
 from tests.core.link import Link, is_share
@@ -21,7 +22,7 @@ def add_fixed(link: Link, **delays_s: float) -> dict[str, Node]:
 
 
 def test_random_delay_is_the_formulas_and_drawn_anew() -> None:
-    strategy = DelayedShare(None)
+    strategy = ShareStrategy(NodeSettings("a", 1, "a", share_delay_s=None))
     dice = random.Random(5)
     delays = [strategy.draw_delay_s(300, dice) for _ in range(5)]
     dice = random.Random(5)
@@ -30,8 +31,18 @@ def test_random_delay_is_the_formulas_and_drawn_anew() -> None:
 
 
 def test_fixed_delay_is_fixed() -> None:
-    assert DelayedShare(0.07).draw_delay_s(300, random.Random(1)) == 0.07
-    assert DelayedShare(0.0).draw_delay_s(300, random.Random(1)) == 0.0
+    assert (
+        ShareStrategy(NodeSettings("a", 1, "a", share_delay_s=0.07)).draw_delay_s(
+            300, random.Random(1)
+        )
+        == 0.07
+    )
+    assert (
+        ShareStrategy(NodeSettings("a", 1, "a", share_delay_s=0.0)).draw_delay_s(
+            300, random.Random(1)
+        )
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from jsonbus.core.events import MasterMissing, StateChanged
-from jsonbus.core.membership.strategies import MasterShare
+from jsonbus.core.membership.strategies import ShareStrategy
+from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import ListFrame
 from tests.core.link import Link, is_announcement, is_share
 
@@ -22,10 +23,10 @@ def add_group(link: Link, plain_members: int, masters: int = 1) -> None:
 
 
 def test_master_answers_at_once_whatever_the_dice_say() -> None:
-    strategy = MasterShare(is_master=True)
+    strategy = ShareStrategy(NodeSettings("a", 1, "a", mode="master", is_master=True))
     assert strategy.answers
     assert strategy.draw_delay_s(1_000, random.Random(1)) == 0.0
-    assert not MasterShare(is_master=False).answers
+    assert not ShareStrategy(NodeSettings("a", 1, "a", mode="master", is_master=False)).answers
 
 
 def test_master_answers_a_joiner_without_delay() -> None:
