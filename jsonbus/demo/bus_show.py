@@ -7,9 +7,10 @@ Then a table compares the modes: what was sent, what was suppressed, what arrive
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -51,53 +52,33 @@ MEANINGS = {
 }
 
 
+#: Of a node, and of all of them together: values passed to publish() and what became of them,
+#: values that the subscriber's handler got and that it knows it missed, subscription lists sent in
+#: answer to a node that lacked something, messages that arrived without a subscription for them.
+COUNTS = ("published", "sent", "suppressed", "delivered", "lost", "shares", "unwanted")
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The counts of all processes of one mode together."""
+    """The counts of all processes of one mode together, by name."""
 
     mode: str
-    #: Values passed to publish(), and those of them that went out to the network.
-    published: int
-    sent: int
-    #: Values that the subscriber's handler got, and values that it knows it missed.
-    delivered: int
-    lost: int
-    #: Subscription lists sent in answer to a node that lacked something.
-    shares: int
-    #: Messages that arrived at a node without a subscription for them.
-    unwanted: int
+    counts: dict[str, int]
     #: From opening the bus to the first value, of the latest subscriber.
     first_value_ms: float | None
 
     @property
-    def suppressed(self) -> int:
-        return self.published - self.sent
-
-    @property
     def cells(self) -> dict[str, str]:
         """A row of the summary, by heading."""
-        names = (
-            "published", "sent", "suppressed", "delivered", "lost", "shares", "unwanted",
-        )  # fmt: skip
-        counts = {name: f"{getattr(self, name):,}" for name in names}
+        counts = {name: f"{count:,}" for name, count in self.counts.items()}
         return {"mode": self.mode, **counts, "first": _milliseconds(self.first_value_ms)}
 
 
-def add_up(mode: str, reports: Iterable[Report]) -> Tally:
+def add_up(mode: str, reports: Sequence[Report]) -> Tally:
     """Return the sum of the reports; the last subscriber's first value counts."""
-    reports = list(reports)
-    topics = [topic for report in reports for topic in report.topics.values()]
+    counts = {name: sum(getattr(report, name) for report in reports) for name in COUNTS}
     first_values = [each.first_value_ms for each in reports if each.first_value_ms is not None]
-    return Tally(
-        mode=mode,
-        published=sum(topic.published for topic in topics),
-        sent=sum(topic.sent for topic in topics),
-        delivered=sum(report.delivered for report in reports),
-        lost=sum(report.lost for report in reports),
-        shares=sum(report.shares for report in reports),
-        unwanted=sum(report.unwanted for report in reports),
-        first_value_ms=first_values[-1] if first_values else None,
-    )
+    return Tally(mode, counts, first_values[-1] if first_values else None)
 
 
 @dataclass(slots=True)
@@ -114,24 +95,20 @@ class BusScene(Scene):
         return add_up(self.mode, [*self.past, *self.reports.values()])
 
     def status(self) -> str:
-        names = ("published", "sent", "suppressed", "delivered", "lost")
         cells = self.tally().cells
-        return "  ".join(f"{name} {cells[name]}" for name in names)
+        return "  ".join(f"{name} {cells[name]}" for name in COUNTS[:5])
 
-    def draw(self, height: int) -> Table:
-        screen = Table.grid()
-        screen.add_row(
+    def draw(self, height: int) -> Group:
+        return Group(
             Text.assemble(
                 ("mode ", "bold"), (self.mode, "bold cyan"), (f"  {self.address}, loopback", "dim")
-            )
+            ),
+            Text(WHAT_MODES_DO[self.mode], "italic"),
+            draw_progress(self),
+            self._draw_topics(),
+            self._draw_subscriber(),
+            *draw_events(self, EVENTS_SHOWN, is_cut=False),
         )
-        screen.add_row(Text(WHAT_MODES_DO[self.mode], "italic"))
-        screen.add_row(draw_progress(self))
-        screen.add_row(self._draw_topics())
-        screen.add_row(self._draw_subscriber())
-        for line in draw_events(self, EVENTS_SHOWN, is_cut=False):
-            screen.add_row(line)
-        return screen
 
     def _draw_topics(self) -> Table:
         headings = ("pid", "value", SUBSCRIBER, "published", "sent", "suppressed")
@@ -153,7 +130,7 @@ class BusScene(Scene):
                     self._draw_verdict(report),
                 )
         cells = self.tally().cells
-        figures = (cells[name] for name in ("published", "sent", "suppressed"))
+        figures = (cells[name] for name in COUNTS[:3])
         table.add_row("all", "", "", "", *figures, "", style="bold")
         return table
 
@@ -263,12 +240,13 @@ def summarize(tallies: Sequence[Tally], view: View) -> None:
 def conclusions(tallies: Sequence[Tally]) -> list[str]:
     """Return what the figures mean, in a few sentences."""
     lines = []
-    by_mode = {tally.mode: tally for tally in tallies if tally.sent}
+    by_mode = {tally.mode: tally for tally in tallies if tally.counts["sent"]}
     basic, other = by_mode.get("basic"), by_mode.get("delayed") or by_mode.get("master")
     for tally in filter(None, (basic, other)):
         lines.append(
-            f"In mode {tally.mode} the sensors sent {100 * tally.sent / tally.published:.0f} % of "
-            f"what they published, and {tally.unwanted:,} messages woke a node for nothing."
+            f"In mode {tally.mode} the sensors sent "
+            f"{100 * tally.counts['sent'] / tally.counts['published']:.0f} % of what they "
+            f"published, and {tally.counts['unwanted']:,} messages woke a node for nothing."
         )
     if other is not None and other.first_value_ms is not None:
         lines.append(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -214,29 +215,25 @@ class PipelineScene(Scene):
         parts.append(f"alerts seen {self.alerts_seen:,}")
         return "  ".join(parts)
 
-    def draw(self, height: int) -> Table:
+    def draw(self, height: int) -> Group:
         """Return the screen; it fits a terminal of 80 columns and 24 lines."""
-        screen = Table.grid()
-        screen.add_row(
+        left = max(2, height - FIXED_LINES)
+        shown = list(self.alerts)[-min(left // 2, ALERTS_SHOWN_MAX) :]
+        alerts = [Text.assemble(("! ", "bold red"), str(each), no_wrap=True) for each in shown]
+        return Group(
             Text.assemble(
                 ("sensors → bus → bridge → Spark → bus and Parquet", "bold"),
                 ("  on this machine", "dim"),
-            )
+            ),
+            draw_progress(self, self.phase),
+            self._draw_sensors(),
+            Text(),
+            self._draw_bridge(),
+            self._draw_queries(),
+            Text("alerts, as seen on the bus", "bold dim"),
+            *(alerts or [Text("none yet", "dim")]),
+            *draw_events(self, min(left - left // 2, EVENTS_SHOWN_MAX), is_cut=True),
         )
-        screen.add_row(draw_progress(self, self.phase))
-        screen.add_row(self._draw_sensors())
-        screen.add_row(Text())
-        screen.add_row(self._draw_bridge())
-        screen.add_row(self._draw_queries())
-        left = max(2, height - FIXED_LINES)
-        screen.add_row(Text("alerts, as seen on the bus", "bold dim"))
-        for alert in list(self.alerts)[-min(left // 2, ALERTS_SHOWN_MAX) :]:
-            screen.add_row(Text.assemble(("! ", "bold red"), str(alert), no_wrap=True))
-        if not self.alerts:
-            screen.add_row(Text("none yet", "dim"))
-        for line in draw_events(self, min(left - left // 2, EVENTS_SHOWN_MAX), is_cut=True):
-            screen.add_row(line)
-        return screen
 
     def _draw_sensors(self) -> Table:
         headings = (

@@ -120,8 +120,16 @@ class Report:
     shares: int = 0
 
     @property
+    def published(self) -> int:
+        return sum(each.published for each in self.topics.values())
+
+    @property
     def sent(self) -> int:
         return sum(each.sent for each in self.topics.values())
+
+    @property
+    def suppressed(self) -> int:
+        return self.published - self.sent
 
     @classmethod
     def from_line(cls, line: str) -> Report:

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -44,7 +44,7 @@ class Scene:
     reports: dict[str, Report] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
 
-    def draw(self, height: int) -> Table:
+    def draw(self, height: int) -> Group:
         """Return the screen, for a terminal with `height` lines."""
         raise NotImplementedError
 

@@ -11,7 +11,7 @@ Safety is checked throughout, during chaos too. What needs time to come true is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jsonbus.core.channel.wire import FrameItem
@@ -158,10 +158,7 @@ class DeliveriesAreTrue(Checker):
         last = -1
         who = sink.participant.name
         brought = publications_in(flight.frame) if flight is not None else None
-        for message in messages:
-            if isinstance(message, Request):
-                continue
-            number = message.value["number"]
+        for number, message in numbered(messages):
             if not 0 <= number < len(self.world.publications):
                 self.fail(f"{who} was given {message!r}, which nobody published")
             publication = self.world.publications[number]
@@ -267,6 +264,13 @@ class RepliesAreTrue(Checker):
                 self.fail(f"{node.name} got a reply to {event.request_id}, which it never asked")
             elif event.value != inquiry.value or event.error is not None:
                 self.fail(f"{node.name} asked {inquiry.value} and got {event}")
+
+
+def numbered(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:
+    """Yield the messages that are no requests, with the numbers of their publications."""
+    for message in messages:
+        if not isinstance(message, Request):
+            yield message.value["number"], message
 
 
 def publications_in(frame: Frame) -> dict[int, int]:

@@ -163,8 +163,6 @@ def measure_late_joins(
 class MassStart:
     """The cost of a start of many nodes within a second."""
 
-    nodes: int
-    loss: float
     agreed_s: float | None  # from the first start until all lists are equal and complete
     sure_s: float | None  # until all nodes are sure
     tally: Tally = field(repr=False)
@@ -191,7 +189,7 @@ def measure_mass_start(nodes: int, loss: float, seed: int, mode: str = "delayed"
         if sure_s is None and all(node.core.state == "sure" for node in world.nodes):
             sure_s = world.clock.now
     world.run_for(ECHO_S)
-    return MassStart(nodes, loss, agreed_s, sure_s, tally)
+    return MassStart(agreed_s, sure_s, tally)
 
 
 def _all_have_everything(nodes: list[SimNode]) -> bool:

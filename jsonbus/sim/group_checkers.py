@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from math import inf
 
 from jsonbus.core.message import Message
-from jsonbus.core.rpc.requests import Request
 from jsonbus.core.wire.frames import ALL_BUCKETS, Frame, ListFrame
-from jsonbus.sim.checkers import Checker
+from jsonbus.sim.checkers import Checker, numbered
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
 
@@ -127,9 +126,8 @@ class ProbesArrive(Checker):
                 self._expected_plain.add((subscriber, publication.number))
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
-        for message in messages:
-            if not isinstance(message, Request):
-                self._expected.discard((sink, message.value["number"]))
+        for number, _ in numbered(messages):
+            self._expected.discard((sink, number))
 
     def finished(self) -> None:
         for sink, number in self._expected:

@@ -21,37 +21,13 @@ from functools import partial
 from typing import Any
 
 from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.sim import checkers, group_checkers, list_checkers, reliable_checkers
 from jsonbus.sim.channels.chaos import ChannelChaos
-from jsonbus.sim.checkers import (
-    Checker,
-    DatagramsAreSound,
-    DeliveriesAreTrue,
-    HoldIsBounded,
-    NothingIsForgotten,
-    PublishersKeepOrder,
-    RepliesAreTrue,
-)
-from jsonbus.sim.group_checkers import (
-    AllAgree,
-    JoinersAreServed,
-    NobodyStorms,
-    ProbesArrive,
-    QuietGroupsAreQuiet,
-)
-from jsonbus.sim.list_checkers import (
-    NothingIsWasted,
-    NothingIsWithheld,
-    VersionsNeverGoBack,
-    settling_s,
-)
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.list_checkers import settling_s
 from jsonbus.sim.network import Cut, NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.plan import Plan, draw_settings
-from jsonbus.sim.reliable_checkers import (
-    BuffersAreBounded,
-    ReliableIsExact,
-    RetainedIsGivenOnce,
-)
 from jsonbus.sim.world import World
 
 #: Weight; what is done; whom one is drawn from to do it to, or None for actions on the whole world.
@@ -74,37 +50,39 @@ class History:
         self.plan = plan
         self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
         settling = settling_s(plan.nodes + plan.plain_peers)
-        self._withheld = NothingIsWithheld(is_calm=plan.is_calm, judges_plain=plan.is_harmless)
-        self._quiet = QuietGroupsAreQuiet()
-        self._storms = NobodyStorms()
-        self._agree = AllAgree()
-        self._probes = ProbesArrive(judges_plain=plan.is_harmless)
-        self._reliable = ReliableIsExact()
-        self._retained = RetainedIsGivenOnce()
-        checkers = (
+        self._withheld = list_checkers.NothingIsWithheld(
+            is_calm=plan.is_calm, judges_plain=plan.is_harmless
+        )
+        self._quiet = group_checkers.QuietGroupsAreQuiet()
+        self._storms = group_checkers.NobodyStorms()
+        self._agree = group_checkers.AllAgree()
+        self._probes = group_checkers.ProbesArrive(judges_plain=plan.is_harmless)
+        self._reliable = reliable_checkers.ReliableIsExact()
+        self._retained = reliable_checkers.RetainedIsGivenOnce()
+        promises = (
             *observers,
-            DatagramsAreSound(),
-            DeliveriesAreTrue(),
-            PublishersKeepOrder(),
-            HoldIsBounded(),
-            NothingIsForgotten(),
-            RepliesAreTrue(),
-            VersionsNeverGoBack(),
+            checkers.DatagramsAreSound(),
+            checkers.DeliveriesAreTrue(),
+            checkers.PublishersKeepOrder(),
+            checkers.HoldIsBounded(),
+            checkers.NothingIsForgotten(),
+            checkers.RepliesAreTrue(),
+            list_checkers.VersionsNeverGoBack(),
             self._withheld,
-            NothingIsWasted(),
-            JoinersAreServed(CALM_JOIN_S if plan.is_calm else FOUL_JOIN_S, settling),
+            list_checkers.NothingIsWasted(),
+            group_checkers.JoinersAreServed(CALM_JOIN_S if plan.is_calm else FOUL_JOIN_S, settling),
             self._quiet,
             self._storms,
             self._agree,
             self._probes,
             self._reliable,
-            BuffersAreBounded(),
+            reliable_checkers.BuffersAreBounded(),
             self._retained,
         )
         self._channels = ChannelChaos(plan) if plan.has_channels else None
         if self._channels is not None:
-            checkers += self._channels.checkers
-        self.world = World(f"{plan.seed}/{plan.mode}", plan.options, checkers)
+            promises += self._channels.checkers
+        self.world = World(f"{plan.seed}/{plan.mode}", plan.options, promises)
         self._cuts: list[tuple[Cut, ...]] = []
         self._actions = self._list_actions()
         self._weights = [weight for weight, *_ in self._actions]

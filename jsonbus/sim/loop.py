@@ -98,7 +98,7 @@ class Loop:
         arrivals = self.network.arrivals(sender.index, self._receivers, self.clock.now)
         if arrivals:
             has_messages = not isinstance(frame, PresenceFrame | ListFrame)
-            flight = Flight(data, frame, sender.index, sender.address, has_messages, arrivals)
+            flight = Flight(data, frame, sender.address, has_messages, arrivals)
             self.clock.call_at(arrivals[0][0], self._land, flight)
 
     def _land(self, flight: Flight) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -53,6 +54,7 @@ class _Participant:
         self.seeks = 0  # channels that it tries to open, for which it looks up nodes
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
+        self.thawed_at = -inf
         self.wake_at = inf  # the earliest event that the clock has for its timer
 
     def __repr__(self) -> str:
@@ -151,21 +153,15 @@ class SimNode(_Participant):
         return now
 
 
+@dataclass(slots=True, eq=False)
 class NodeTimer:
     """Calls `handle(due_at)` when a time by a node's clock has come, which may move until then."""
 
-    def __init__(
-        self,
-        node: SimNode,
-        clock: Clock,
-        timer_at: Callable[[], float],
-        handle: Callable[[float], None],
-    ) -> None:
-        self._node = node
-        self._clock = clock
-        self._timer_at = timer_at
-        self._handle = handle
-        self._armed_at = inf  # the earliest event that the clock has for it
+    _node: SimNode
+    _clock: Clock
+    _timer_at: Callable[[], float]
+    _handle: Callable[[float], None]
+    _armed_at: float = inf  # the earliest event that the clock has for it
 
     def arm(self) -> None:
         """Take notice that the time may have moved."""

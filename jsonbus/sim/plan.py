@@ -60,6 +60,10 @@ def draw_plan(
     is_lossy, is_disorderly = weather in ("lossy", "foul"), weather in ("disorderly", "foul")
     drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
     is_large = dice.random() < LARGE_SHARE
+    command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
+    command += "" if nodes is None else f" --nodes {nodes}"
+    command += "" if loss is None else f" --loss {loss}"
+    command += " --channels" if has_channels else ""
     options = NetworkOptions(
         loss=drawn_loss if loss is None else loss,
         repeat=dice.uniform(0, 0.3) if is_disorderly else 0.0,
@@ -77,7 +81,7 @@ def draw_plan(
         pause_s=dice.choice((0.05, 0.1, 0.3)),
         plain_peers=dice.choice((0, 0, 0, 1, 2)),
         options=options,
-        command=_command(seed, mode, nodes, loss, has_channels),
+        command=f"{command} --trace",
         has_channels=has_channels,
     )
 
@@ -95,16 +99,3 @@ def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any
     if dice.random() < 0.2:
         settings["datagram_bytes_max"] = 1200  # the least that may be configured
     return settings
-
-
-def _command(
-    seed: int, mode: str, nodes: int | None, loss: float | None, has_channels: bool
-) -> str:
-    command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
-    if nodes is not None:
-        command += f" --nodes {nodes}"
-    if loss is not None:
-        command += f" --loss {loss}"
-    if has_channels:
-        command += " --channels"
-    return command + " --trace"

@@ -22,7 +22,6 @@ class Flight:
 
     data: bytes
     frame: Frame
-    sender: int  # index of the participant
     address: tuple[str, int]
     has_messages: bool  # only then is there anything to fetch from a receiver afterwards
     arrivals: list[tuple[float, int]]  # when, and at which participant; in order

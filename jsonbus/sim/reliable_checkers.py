@@ -7,14 +7,14 @@ are held against what was published, and not their gaps, which excuse exactly wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from jsonbus.core import limits
 from jsonbus.core.events import Event, GapFound
 from jsonbus.core.message import Message
-from jsonbus.core.rpc.requests import Request
 from jsonbus.core.wire.frames import FragmentFrame, Frame, MessagesFrame
-from jsonbus.sim.checkers import Checker, publications_in
+from jsonbus.sim.checkers import Checker, numbered, publications_in
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Publication, Sink
 
@@ -63,12 +63,10 @@ class ReliableIsExact(Checker):
                 del self._given[key]
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
-        for message in messages:
-            if isinstance(message, Request) or message.retained:
-                continue
-            number = message.value["number"]
+        for number, message in numbered(messages):
             publication = self.world.publications[number]
-            if not publication.is_reliable or publication.participant is sink.participant:
+            is_own = publication.participant is sink.participant
+            if message.retained or not publication.is_reliable or is_own:
                 continue
             stream, sequence = self._place[number]
             last = self._last.get((sink, stream), 0)
@@ -153,7 +151,7 @@ class RetainedIsGivenOnce(Checker):
     invariant = "a late subscriber gets each retained value once"
 
     def __init__(self) -> None:
-        self._given: dict[tuple[Sink, int], int] = {}
+        self._given: Counter[tuple[Sink, int]] = Counter()
         self._expected: list[tuple[Sink, Publication]] = []
 
     def expect(self, sink: Sink, publication: Publication) -> None:
@@ -161,18 +159,15 @@ class RetainedIsGivenOnce(Checker):
         self._expected.append((sink, publication))
 
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
-        for message in messages:
-            if isinstance(message, Request) or not message.retained:
-                continue
-            key = (sink, message.value["number"])
-            self._given[key] = self._given.get(key, 0) + 1
+        for number, message in numbered(messages):
+            self._given[sink, number] += message.retained
             # Once for each of its patterns: each was a subscription.
-            if self._given[key] > max(1, len(sink.patterns)):
-                self.fail(f"{sink.participant.name} was given publication {key[1]} again")
+            if self._given[sink, number] > max(1, len(sink.patterns)):
+                self.fail(f"{sink.participant.name} was given publication {number} again")
 
     def finished(self) -> None:
         for sink, publication in self._expected:
-            if (sink, publication.number) not in self._given:
+            if not self._given[sink, publication.number]:
                 self.fail(
                     f"{sink.participant.name} was never given publication {publication.number}, "
                     f"which {publication.participant.name} retains as {publication.topic}"

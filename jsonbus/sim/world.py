@@ -269,6 +269,7 @@ class World:
             for cut in cuts:
                 self.network.mend(cut, self.clock.now)
             node.is_frozen = False
+            node.thawed_at = self.clock.now
             node.wake_at = inf  # what was due meanwhile is overdue now
             frozen_s = self.clock.now - frozen_at
             node.core.doubt_network(f"this node did not listen for {frozen_s:.1f} s", now)

@@ -10,7 +10,7 @@ from jsonbus.sim.records import Flight
 
 def flight(topic: str, payload: object) -> Flight:
     data = codec.dumps({"topic": topic, "payload": payload})
-    return Flight(data, decode(data), 9, ("10.0.0.9", 2416), False, [])
+    return Flight(data, decode(data), ("10.0.0.9", 2416), False, [])
 
 
 def make_peer(answers: bool = True) -> PlainPeer:
@@ -57,7 +57,7 @@ def test_a_plain_peer_understands_one_message_per_datagram_and_no_batch() -> Non
     peer.receive(flight("a", 1), 1.0)
     peer.receive(flight("not/wanted", 2), 1.0)
     batch = codec.dumps({"topic": "jsonbus.batch", "payload": [["a", 3]]})
-    peer.receive(Flight(batch, decode(flight("a", 3).data), 9, ("", 1), False, []), 1.0)
+    peer.receive(Flight(batch, decode(flight("a", 3).data), ("", 1), False, []), 1.0)
     assert peer.heard == [("a", 1)]
 
 

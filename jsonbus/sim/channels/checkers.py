@@ -18,7 +18,6 @@ from jsonbus.sim.channels.connector import ConnectAttempt
 from jsonbus.sim.channels.endpoint import READ_BYTES, Endpoint, make_body
 from jsonbus.sim.channels.tcp import AGAIN_MAX_S
 from jsonbus.sim.checkers import Checker
-from jsonbus.sim.participants import Participant
 from jsonbus.sim.records import Life
 
 if TYPE_CHECKING:
@@ -228,18 +227,7 @@ class EverythingArrives(Inspector):
                 yield f"{end}: {other.taken} of {len(end.sent)} taken, {end.left} not sent"
 
 
-class AttemptChecker(Inspector):
-    """Base class: a process that stands still is late, and so is what it reports."""
-
-    def __init__(self) -> None:
-        self._thawed_at: dict[Participant, float] = {}
-
-    def happened(self, participant: Participant | None, what: str) -> None:
-        if participant is not None and what == "is thawed":
-            self._thawed_at[participant] = self.world.clock.now
-
-
-class AttemptsEndOnce(AttemptChecker):
+class AttemptsEndOnce(Inspector):
     """Every attempt ends once, with a channel or an error."""
 
     invariant = "an attempt ends once, with a channel or an error, by its deadline"
@@ -262,11 +250,11 @@ class AttemptsEndOnce(AttemptChecker):
                 self.fail(f"{attempt} goes on {now - attempt.at:.3f} s after it began")
 
     def _deadline(self, attempt: ConnectAttempt) -> float:
-        thawed_at = self._thawed_at.get(attempt.node, -inf)
-        return max(attempt.at + attempt.timeout_s, thawed_at) + ROUNDING_S
+        # A process that stands still is late, and so is what it reports.
+        return max(attempt.at + attempt.timeout_s, attempt.node.thawed_at) + ROUNDING_S
 
 
-class RefusalsAreTrue(AttemptChecker):
+class RefusalsAreTrue(Checker):
     """Every refusal was true at some instant of the attempt.
 
     A node may have said something a moment earlier: the travel time of datagrams is allowed for. On
@@ -276,7 +264,6 @@ class RefusalsAreTrue(AttemptChecker):
     invariant = "a refusal is true"
 
     def __init__(self, *, is_calm: bool = True) -> None:
-        super().__init__()
         self.is_calm = is_calm  # no datagram is lost
 
     def attempt_changed(self, attempt: ConnectAttempt) -> None:
@@ -325,17 +312,15 @@ class RefusalsAreTrue(AttemptChecker):
     def _is_bound(self, life: Life, port: str, since: float) -> bool:
         """Return whether the port was bound all the time since then."""
         return any(
-            binding.node is life.node
-            and binding.port == port
-            and binding.since <= since
-            and binding.until == inf
-            for binding in self.world.channels.bindings
+            (each.node, each.port) == (life.node, port) and each.since <= since
+            for each in self.world.channels.bindings
+            if each.until == inf
         )
 
     def _is_there(self, attempt: ConnectAttempt, life: Life, since: float) -> bool:
         """Return whether both could hear each other all the time since then."""
         is_linked = self.world.network.are_linked(attempt.node.index, life.node.index, since)
-        was_awake = self._thawed_at.get(life.node, -inf) <= since
+        was_awake = life.node.thawed_at <= since
         return life.since <= since and life.until == inf and is_linked and was_awake
 
     def _count_answered(

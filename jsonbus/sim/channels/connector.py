@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -18,37 +19,31 @@ if TYPE_CHECKING:
     from jsonbus.sim.channels.node import NodeChannels
 
 
+@dataclass(eq=False, repr=False)
 class ConnectAttempt:
     """An attempt to open a channel; `error` is why there is none (yet, if it retries)."""
 
-    def __init__(
-        self,
-        owner: NodeChannels,
-        who: str,
-        port: str,
-        timeout_s: float,
-        *,
-        retry: bool,
-        habits: Habits,
-    ) -> None:
-        self.owner = owner
-        self.node = owner.node
-        self.who = who
-        self.port = port
-        self.timeout_s = timeout_s
-        self.retry = retry
-        self.habits = habits
-        self.at = owner.clock.now
-        self.endings = 0  # how often it has ended
-        self.ended_at = inf
-        self.error: ChannelError | None = None
-        self.endpoint: Endpoint | None = None
-        self.is_dropped = False  # its process has ended
-        self.dials = 0
-        self._attempt = Attempt(who, port, timeout_s, owner.local_now(), retry=retry)
-        self._dialing: Dialing | None = None
-        self._candidate: Endpoint | None = None
-        self._timer = NodeTimer(self.node, owner.clock, self._timer_at, self._handle_timer)
+    owner: NodeChannels
+    who: str
+    port: str
+    timeout_s: float
+    retry: bool
+    habits: Habits
+    endings: int = 0  # how often it has ended
+    ended_at: float = inf
+    error: ChannelError | None = None
+    endpoint: Endpoint | None = None
+    is_dropped: bool = False  # its process has ended
+    dials: int = 0
+    _dialing: Dialing | None = None
+    _candidate: Endpoint | None = None
+
+    def __post_init__(self) -> None:
+        now = self.owner.local_now()
+        self.node = self.owner.node
+        self.at = self.owner.clock.now
+        self._attempt = Attempt(self.who, self.port, self.timeout_s, now, retry=self.retry)
+        self._timer = NodeTimer(self.node, self.owner.clock, self._timer_at, self._handle_timer)
         self.node.seeks += 1
         self.node.core.directory.start_lookup()
 
@@ -111,7 +106,7 @@ class ConnectAttempt:
                 self.error = step.error
                 self._finish()
                 if self._dialing is not None:
-                    self._dialing.cancel()
+                    self.owner.world.tcp.cancel(self._dialing)
                 if self._candidate is not None:
                     candidate, self._candidate = self._candidate, None
                     candidate.abandon()

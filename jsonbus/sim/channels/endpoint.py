@@ -9,6 +9,7 @@ Messages are numbered and look like their numbers, so their receiver knows what 
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -33,43 +34,41 @@ def make_body(number: int, size: int) -> bytes:
     return number.to_bytes(4, "big") + bytes((number & 255,)) * size
 
 
+@dataclass(eq=False, repr=False)
 class Endpoint:
     """One end of a channel: of the connecting node with `attempt`, else of the answering one."""
 
-    def __init__(
-        self,
-        owner: NodeChannels,
-        socket: Socket,
-        hello: Hello | None = None,
-        attempt: ConnectAttempt | None = None,
-    ) -> None:
-        self.owner = owner
-        self.node = owner.node
-        self.clock = owner.clock
-        self.attempt = attempt
+    owner: NodeChannels
+    socket: Socket
+    hello: InitVar[Hello | None] = None
+    attempt: ConnectAttempt | None = None
+    binding: Binding | None = None
+    habits: Habits = field(default_factory=Habits)
+    is_accepted: bool = False
+    accepted_at: float = inf
+    opened_at: float = inf
+    over_at: float = inf  # when its core, or its process, ended
+    sent: list[int] = field(default_factory=list)  # sizes of what its application sent
+    largest: int = 0  # bytes of the largest
+    taken: int = 0
+    inbox_when_closed: int = 0
+    has_closed: bool = False  # its application has
+    left: int = 0  # messages to be sent
+    _state: str = OPENING  # the last state that was reported
+    _take_at: float = 0.0
+    _send_at: float = 0.0
+    _is_working: bool = False
+    _lets_others: bool = False  # read, before it goes on itself
+
+    def __post_init__(self, hello: Hello | None) -> None:
+        self.node = self.owner.node
+        self.clock = self.owner.clock
         self.port = hello.port if hello else ""
-        self.core = ChannelEnd(MESSAGE_BYTES_MAX, owner.local_now(), hello=hello)
-        self.socket = socket
-        self.binding: Binding | None = None
-        self.habits = Habits()
-        self.is_accepted = False
-        self.accepted_at = inf
-        self.opened_at = inf
-        self.over_at = inf  # when its core, or its process, ended
+        self.core = ChannelEnd(MESSAGE_BYTES_MAX, self.owner.local_now(), hello=hello)
         self.reads_since = self.clock.now  # inf: it is not read
-        self.sent: list[int] = []  # sizes of what its application sent
-        self.largest = 0  # bytes of the largest
-        self.taken = 0
-        self.inbox_when_closed = 0
-        self.has_closed = False  # its application has
-        self.left = 0  # messages to be sent
-        self._state = OPENING  # the last state that was reported
-        self._take_at = self._send_at = 0.0
-        self._is_working = False
-        self._lets_others = False  # read, before it goes on itself
         self._timer = NodeTimer(self.node, self.clock, self._timer_at, self._handle_timer)
-        socket.owner = self
-        socket.on_ready = self.work
+        self.socket.owner = self
+        self.socket.on_ready = self.work
 
     def __repr__(self) -> str:
         other = self.other.node.name if self.other is not None else self.core.name

@@ -24,7 +24,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jsonbus.sim.clock import Clock, Handler
@@ -46,22 +46,22 @@ UNREACHABLE_S = 3.0
 FIRST_PORT = 40_000
 
 
+@dataclass(eq=False, repr=False)
 class Pipe:
     """One direction of a connection."""
 
-    def __init__(self, tcp: Tcp, writer: Socket, reader: Socket, capacity: int) -> None:
-        self.writer = writer
-        self.reader = reader
-        self.arrived = bytearray()
-        self.is_ended = False  # the writer has closed it; what was sent is still in transit
-        self.has_end = False  # the end has arrived, too
-        self.is_stopped = False  # nothing moves any more
-        self.room = capacity  # bytes, without those in transit, arrived, or just read
-        self._tcp = tcp
-        self._sent: deque[tuple[float, bytes]] = deque()  # and when
-        self._read = 0  # bytes that were read, which the writer does not know yet
-        self._is_moving = False
-        self._pause_s = AGAIN_MIN_S
+    _tcp: Tcp
+    writer: Socket
+    reader: Socket
+    room: int  # bytes, without those in transit, arrived, or just read
+    arrived: bytearray = field(default_factory=bytearray)
+    is_ended: bool = False  # the writer has closed it; what was sent is still in transit
+    has_end: bool = False  # the end has arrived, too
+    is_stopped: bool = False  # nothing moves any more
+    _sent: deque[tuple[float, bytes]] = field(default_factory=deque)  # and when
+    _read: int = 0  # bytes that were read, which the writer does not know yet
+    _is_moving: bool = False
+    _pause_s: float = AGAIN_MIN_S
 
     def put(self, data: bytes) -> None:
         self.room -= len(data)
@@ -213,10 +213,6 @@ class Dialing:
     port: int
     at: float
     done: Callable[[Socket | None, str], None]
-    is_over: bool = False
-
-    def cancel(self) -> None:
-        self.is_over = True
 
 
 class Tcp:
@@ -251,6 +247,10 @@ class Tcp:
         self.carry(host, to, self._arrive_dial, dialing)
         return dialing
 
+    def cancel(self, dialing: Dialing) -> None:
+        """Stop connecting, if that is still under way."""
+        self._dialings.pop(dialing, None)
+
     def end_process(self, host: int) -> None:
         """Close what the host's process has left open, as the kernel does."""
         self._drop_listeners(host)
@@ -269,7 +269,7 @@ class Tcp:
 
     def __len__(self) -> int:
         """Number of sockets that are held, and of connections being made."""
-        return len(self._sockets) + sum(not dialing.is_over for dialing in self._dialings)
+        return len(self._sockets) + len(self._dialings)
 
     # --- What packets do ---
 
@@ -290,9 +290,9 @@ class Tcp:
 
     def _carry(self, packet: tuple[int, int, Handler, Any, float]) -> None:
         sender, receiver, handler, argument, pause_s = packet
-        if isinstance(argument, Dialing) and argument.is_over:
-            self._dialings.pop(argument, None)
-        elif self.passes(sender, receiver):
+        if isinstance(argument, Dialing) and argument not in self._dialings:
+            return  # it was canceled
+        if self.passes(sender, receiver):
             handler(argument)
         elif self._is_sent_again(sender, receiver, argument):
             again = (sender, receiver, handler, argument, min(2 * pause_s, AGAIN_MAX_S))
@@ -354,16 +354,13 @@ class Tcp:
             socket.close()
 
     def _finish(self, dialing: Dialing, socket: Socket | None, why: str) -> None:
-        """End a dialing that is not over."""
         del self._dialings[dialing]
-        dialing.is_over = True
         dialing.done(socket, why)
 
     def _drop_listeners(self, host: int) -> None:
         for place in [place for place in self._listeners if place[0] == host]:
             del self._listeners[place]
         for dialing in [each for each in self._dialings if each.host == host]:
-            dialing.cancel()
             del self._dialings[dialing]
 
     def _of(self, host: int) -> list[Socket]:

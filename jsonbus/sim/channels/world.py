@@ -74,7 +74,7 @@ class WorldChannels:
     ) -> ConnectAttempt:
         self.tell("happened", node, f"calls {who}, {port!r}{', with retry' if retry else ''}")
         owner, habits = self.of(node), habits or Habits()
-        attempt = ConnectAttempt(owner, who, port, timeout_s, retry=retry, habits=habits)
+        attempt = ConnectAttempt(owner, who, port, timeout_s, retry, habits)
         self.attempts.append(attempt)
         owner.connect(attempt)
         return attempt

@@ -154,7 +154,7 @@ def test_a_dial_to_a_host_without_power_fails_after_a_while() -> None:
 def test_a_dial_that_was_canceled_is_never_told() -> None:
     pair = Pair()
     dialing = pair.tcp.dial(0, 1, pair.port, lambda socket, why: pair.dialed.append((None, "")))
-    dialing.cancel()
+    pair.tcp.cancel(dialing)
     pair.run_for(5.0)
     assert not pair.dialed and not pair.accepted
     assert len(pair.tcp) == 0
