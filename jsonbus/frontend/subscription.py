@@ -61,7 +61,12 @@ class BaseSubscription(ABC, Generic[V_co]):
         self._discards = loop.discards
         self._wake = loop.wake  # makes the receiver check whether it may go on
         self._mailbox: Mailbox[Message] = Mailbox(options.maxsize, options.overflow)
-        self._convert = None if options.as_type is None else _make_converter(options.as_type)
+        self._convert: Callable[[Any], Any] | None = None
+        if options.as_type is not None:
+            # Most programs ask for no type, and need not wait for msgspec at their start.
+            from jsonbus.core.values.typed import make_converter
+
+            self._convert = make_converter(options.as_type)
         self._is_blocking = options.overflow == "block"
         self._excess: deque[Message] = deque()
         self._discarded = 0  # pending at the close, or not of the type asked for
@@ -271,10 +276,3 @@ class BaseSubscription(ABC, Generic[V_co]):
             )
             return None
         return make_message(message.topic, value, message.sequence, message.origin)
-
-
-def _make_converter(as_type: Any) -> Callable[[Any], Any]:
-    # Imported here: most programs ask for no type, and need not wait for msgspec at their start.
-    from jsonbus.core.values.typed import make_converter
-
-    return make_converter(as_type)

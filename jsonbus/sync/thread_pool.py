@@ -217,9 +217,7 @@ class ThreadPool:
 
         Handlers have until the deadline; receiving, which ends by itself, a little longer.
         """
-        if (
-            not self.are_current()
-        ):  # the caller may be the receiver, which ends only after this call
+        if not self.are_current():  # the receiver, which may call this, ends only afterwards
             self._finished.wait(max(0.0, deadline - monotonic()) + grace_s)
         for thread in self._threads:
             if thread is threading.current_thread():

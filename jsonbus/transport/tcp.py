@@ -119,7 +119,8 @@ class TcpListener:
             raise TransportError("no interface has an address to listen on: bring one up first")
         for _ in range(_PORT_TRIES):
             try:
-                self._open(addresses)
+                for address in addresses:
+                    self._sockets[address] = self._listen(address)
                 return
             except OSError as error:
                 self.close()
@@ -173,10 +174,6 @@ class TcpListener:
             with contextlib.suppress(OSError):
                 sock.close()
         self._sockets.clear()
-
-    def _open(self, addresses: Collection[str]) -> None:
-        for address in addresses:
-            self._sockets[address] = self._listen(address)
 
     def _listen(self, address: str) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
