@@ -1,4 +1,4 @@
-"""What a survey remembers of one topic."""
+"""Topic and Publisher: the memory of a survey."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a survey shows: one picture of the bus at one moment.
+"""Views: one picture of the bus at one moment.
 
 Tuples, since a picture of thousands of topics is made several times a second.
 """

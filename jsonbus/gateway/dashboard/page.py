@@ -65,7 +65,7 @@ class Page:
 
     @property
     def is_due(self) -> bool:
-        """Whether the page is visible."""
+        """True while the page is visible."""
         return self.is_observing and self._hidden_at is None
 
     @property

@@ -38,16 +38,11 @@ class PublishTab(Tab):
                 "Topic", value=topic, placeholder="plant/line-1/valve", validation=_wrong_topic
             ).props("outlined dense stack-label debounce=250 maxlength=128 hide-bottom-space")
             self._topic.classes("field").without_auto_validation()
-            self._value = (
-                ui.textarea(
-                    "Value, as JSON", placeholder='21.5, "open", {"x": 1}', validation=_wrong_value
-                )
-                .props(
-                    "outlined dense stack-label autogrow debounce=250 hide-bottom-space "
-                    f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'"
-                )
-                .classes("field")
-            )
+            self._value = ui.textarea(
+                "Value, as JSON", placeholder='21.5, "open", {"x": 1}', validation=_wrong_value
+            ).props("outlined dense stack-label autogrow debounce=250 hide-bottom-space")
+            self._value.props(f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'")
+            self._value.classes("field")
             with block("options"):
                 self._retain = ui.switch("Retain").props("dense")
                 ui.label("kept by this gateway for nodes that come later").classes("hint")

@@ -143,7 +143,7 @@ def _write_members(
 
 
 def _is_row(value: list[Any] | tuple[Any, ...]) -> bool:
-    """Whether it is a few numbers, which read better in one line."""
+    """Return whether it is a few numbers, which read better in one line."""
     return len(value) <= 16 and all(isinstance(each, int | float | None) for each in value)
 
 

@@ -47,14 +47,13 @@ class TopicsTab(Tab):
         with block("split") as self._split:
             with card("list"):
                 with block("toolbar"):
-                    ui.input(
-                        placeholder="Search, or a pattern: plant/*/temp", on_change=self._search
-                    ).props(
-                        "dense outlined clearable debounce=250 maxlength=128 aria-label=Search"
-                    ).classes("search")
-                    ui.toggle(
-                        {"tree": "Tree", "rate": "Busiest"}, value="tree", on_change=self._turn
-                    ).props("dense no-caps unelevated").classes("order")
+                    hint = "Search, or a pattern: plant/*/temp"
+                    search = ui.input(placeholder=hint, on_change=self._search).classes("search")
+                    search.props("dense outlined clearable debounce=250 maxlength=128")
+                    search.props("aria-label=Search")
+                    orders = {"tree": "Tree", "rate": "Busiest"}
+                    order = ui.toggle(orders, value="tree", on_change=self._turn).classes("order")
+                    order.props("dense no-caps unelevated")
                     self._count = ui.label("").classes("count")
                 self._rows = Rows(
                     "Topics",

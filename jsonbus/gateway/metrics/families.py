@@ -1,4 +1,4 @@
-"""What /metrics says of the bus: families of samples about nodes, topics, webhooks and bridges.
+"""The families of /metrics about the bus: nodes, topics, webhooks and bridges.
 
 The names are a promise, listed in the gateway's README.md: a name stays, and new ones may be added.
 Names follow Prometheus: seconds and bytes, instants in seconds since 1970, so that `time() - …` is

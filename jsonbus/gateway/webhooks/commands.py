@@ -1,4 +1,4 @@
-"""What the ledger asks of the store, and what the store answers: plain data."""
+"""The commands of the ledger to the store, and their results: plain data."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -55,22 +55,19 @@ class Database:
     def __init__(self, folder: Path | None, steps: Sequence[Sequence[str]]) -> None:
         """Lock the folder, open or make the file, apply new schema steps. Raises StoreError."""
         self._path = None if folder is None else folder / schema.FILE_NAME
-        self._lock = None if folder is None else schema.FolderLock(folder)
         self._reserve = Reserve(folder)
         self._commits = 0
-        try:
+        with ExitStack() as opened:
+            if folder is not None:
+                opened.callback(schema.FolderLock(folder).release)
             self._connection = schema.connect(folder, steps)
+            opened.callback(self._connection.close)
             self._files = None if self._path is None else schema.OpenFiles(self._path)
-        except BaseException:
-            if self._lock is not None:
-                self._lock.release()
-            raise
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Close the file and release the folder. Idempotent."""
-        self._connection.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._opened.close()
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, parameters)

@@ -41,7 +41,7 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 class Failure(NamedTuple):
-    """How an attempt failed. `reason` may be shown and logged: it has no part of url or body."""
+    """A failed attempt. `reason` may be shown and logged: it has no part of the url or a body."""
 
     reason: str
     retry_after_s: float | None = None

@@ -14,6 +14,7 @@ import errno
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from jsonbus.errors import StoreError
@@ -72,25 +73,25 @@ STEPS: tuple[tuple[str, ...], ...] = (
 def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqlite3.Connection:
     """Return the database of a folder (None: in memory) at the newest version; or StoreError."""
     path = None if folder is None else folder / FILE_NAME
-    database: sqlite3.Connection | None = None
     try:
         if path is not None:
-            _make_private(path)
-        database = sqlite3.connect(
-            ":memory:" if path is None else path,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,  # the store begins transactions itself
-            cached_statements=512,
-        )
-        _set_up(database)
-        _migrate(database, path, steps)
-    except (sqlite3.Error, OSError, StoreError) as error:
-        if database is not None:
-            database.close()
-        if isinstance(error, StoreError):
-            raise
+            # Readable by its owner only: it holds urls with secrets, and messages. SQLite gives
+            # the WAL the same permissions.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with ExitStack() as failing:
+            database = sqlite3.connect(
+                ":memory:" if path is None else path,
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,  # the store begins transactions itself
+                cached_statements=512,
+            )
+            failing.callback(database.close)
+            _set_up(database)
+            _migrate(database, path, steps)
+            failing.pop_all()
+        return database
+    except (sqlite3.Error, OSError) as error:
         raise explain(error, path) from error
-    return database
 
 
 def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
@@ -147,10 +148,8 @@ class FolderLock:
             pass  # The disk is full: the lock works without a process number in it.
 
     def release(self) -> None:
-        """Release the folder. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Release the folder; once."""
+        os.close(self._fd)
 
 
 class OpenFiles:
@@ -170,9 +169,9 @@ class OpenFiles:
         for path, known in self._known.items():
             try:
                 found = os.stat(path)
+                identity = (found.st_dev, found.st_ino)
             except OSError:
-                found = None
-            identity = None if found is None else (found.st_dev, found.st_ino)
+                identity = None
             if known is None:
                 self._known[path] = identity
             elif identity != known:
@@ -196,15 +195,6 @@ def _make_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _make_private(path: Path) -> None:
-    """Create the file, readable by its owner only: it holds urls with secrets, and messages.
-
-    SQLite gives the WAL the same permissions.
-    """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.close(fd)
 
 
 def _set_up(database: sqlite3.Connection) -> None:

@@ -56,7 +56,7 @@ _PORTS = range(1, 65_536)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the requests of one attempt go."""
+    """The destination of the requests of one attempt."""
 
     scheme: str
     #: As in the url, but in lower case, in ASCII, without a final dot; IPv6 without brackets.
