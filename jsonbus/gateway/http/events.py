@@ -19,16 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from starlette.types import Receive, Send
 
 import jsonbus
-from jsonbus.errors import ClosedError, PayloadError
+from jsonbus.errors import ClosedError
 
 from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
-from ..text.backlog import PIECE_BYTES, Chunk, LineBacklog, LineBudget, join_spared
+from ..text.backlog import Chunk, FanOut, LineBacklog, LineBudget
 from ..values import to_json
 from .answers import NO_STORE, Refusal, try_later
 
@@ -79,43 +79,29 @@ class EventStreams:
         self._heartbeat_s = heartbeat_s
         # A stream without a backlog has room for any chunk.
         self._chunk_events_max = min(CHUNK_EVENTS_MAX, backlog_events_max)
+        self._fan_out: FanOut[EventStream] = FanOut(encode_event)
         self._budget = LineBudget(total_backlog_bytes_max)
-        self._store: jsonbus.SubscriptionStore[EventStream] = jsonbus.SubscriptionStore()
         self._streams: set[EventStream] = set()
+        self._opening: set[EventStream] = set()
         self._is_closed = False
         self._opened = 0
         self._cut = self._cut_for_all = 0
         self._events = 0
-        self._unwritable = 0
         self._cut_warnings = RateLimitedLog(logger)
 
     def take(self, messages: list[jsonbus.Message]) -> None:
         """Append each message to the streams that want it. The hub calls this."""
-        subscribers_of = self._store.subscribers_of
-        events: list[bytes] = []
-        size_bytes = 0
-        topics: set[str] = set()
-        receivers: tuple[EventStream, ...] = ()  # of `events`
-        for message in messages:
-            topic = message.topic
-            streams = subscribers_of(topic)
-            if not streams:
-                continue
-            # Topics matched only by wildcards have a tuple each, though with the same streams.
-            is_for_others = streams is not receivers and streams != receivers
-            if is_for_others or size_bytes >= PIECE_BYTES or len(events) >= self._chunk_events_max:
-                self._spread(events, topics, receivers)
-                events, size_bytes, topics = [], 0, set()
-            receivers = streams
-            try:
-                event = encode_event(message)
-            except PayloadError:  # nested deeper than can be written
-                self._unwritable += 1
-                continue
-            events.append(event)
-            size_bytes += len(event)
-            topics.add(topic)
-        self._spread(events, topics, receivers)
+        subscribers_of = self._fan_out.store.subscribers_of
+        for stream in self._opening:
+            topics = {message.topic for message in messages}
+            stream.early.update(topic for topic in topics if stream in subscribers_of(topic))
+        step = self._chunk_events_max
+        for start in range(0, len(messages), step):
+            for chunk, streams in self._fan_out.join(messages[start : start + step]):
+                for stream in streams:
+                    if not stream.add(chunk):
+                        self._cut_off(stream)
+                self._keep_budget()
 
     async def open(
         self, patterns: Sequence[str], connection: asyncio.Transport | None
@@ -137,20 +123,23 @@ class EventStreams:
             self._heartbeat_s,
         )
         self._streams.add(stream)
+        self._opening.add(stream)
         self._opened += 1
         retained: dict[tuple[str, str], jsonbus.Message] = {}
         try:
             for pattern in patterns:
-                self._store.subscribe(pattern, stream)
+                self._fan_out.store.subscribe(pattern, stream)
                 for message in await self._hub.want(pattern):
                     retained[message.topic, message.node] = message
                 stream.wanted.append(pattern)
-            stream.begin(retained.values())
         except BaseException:
             self._end(stream)
             raise
-        if self._budget.is_exceeded:
-            self._keep_budget()
+        finally:
+            self._opening.discard(stream)
+        values = (each for each in retained.values() if each.topic not in stream.early)
+        stream.begin(self._fan_out.join_retained(values))
+        self._keep_budget()
         return stream
 
     async def run(self, stream: EventStream, receive: Receive, send: Send) -> None:
@@ -178,46 +167,30 @@ class EventStreams:
             "streams_cut": self._cut,
             "streams_cut_for_all": self._cut_for_all,
             "events_sent": self._events + sum(stream.sent for stream in self._streams),
-            "events_unwritable": self._unwritable,
+            "events_unwritable": self._fan_out.unwritable,
             "events_waiting": sum(stream.waiting for stream in self._streams),
             "backlog_bytes": self._budget.bytes,
         }
 
-    def _spread(
-        self, events: list[bytes], topics: set[str], receivers: tuple[EventStream, ...]
-    ) -> None:
-        if not events:
-            return
-        chunk = Chunk(b"".join(events), len(events))
-        for stream in receivers:
-            if not stream.add(chunk, topics):
-                self._cut_off(stream)
-        if self._budget.is_exceeded:
-            self._keep_budget()
-
     def _end(self, stream: EventStream) -> None:
         stream.drop()
         self._streams.remove(stream)
-        self._store.remove(stream)
+        self._fan_out.store.remove(stream)
         self._events += stream.sent
         for pattern in stream.wanted:
             self._hub.unwant(pattern)
         stream.wanted.clear()
 
     def _keep_budget(self) -> None:
-        """Cut off the streams with the most unread bytes until the others fit the budget."""
-        while self._budget.is_exceeded and self._streams:
-            furthest = max(self._streams, key=lambda stream: stream.unread_bytes)
-            if not furthest.unread_bytes:
-                break
+        for stream in self._budget.find_furthest(self._streams):
             self._cut_for_all += 1
-            self._cut_off(furthest)
+            self._cut_off(stream)
 
     def _cut_off(self, stream: EventStream) -> None:
         self._cut += 1
         waiting = stream.waiting
         stream.cut_off()
-        self._store.remove(stream)
+        self._fan_out.store.remove(stream)
         self._cut_warnings.warning(
             "an event stream was cut off: its client did not read %d events (%d streams so far)",
             waiting,
@@ -252,41 +225,36 @@ class EventStream:
         self._is_ended = False
         self._is_gone = False
         self._is_silent = False  # long enough that a heartbeat is due
-        # Topics of messages that came before `begin`; None from then on.
-        self._early: set[str] | None = set()
+        #: Topics of messages that came before `begin`.
+        self.early: set[str] = set()
 
     @property
     def waiting(self) -> int:
         return self._backlog.lines
 
     @property
-    def unread_bytes(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes in this process that the client has not read."""
         return self._backlog.bytes + self._unsent_bytes
 
-    def add(self, events: Chunk, topics: Iterable[str]) -> bool:
-        """Append events of those topics; False if the backlog is full."""
+    def add(self, events: Chunk) -> bool:
+        """Append events; False if the backlog is full."""
         if self._is_gone:
             return True  # it was cut off a moment ago
         if not self._backlog.append(events, self._events_max, self._bytes_max):
             return False
-        if self._early is not None:
-            self._early.update(topics)
         self._wake.set()
         return True
 
-    def begin(self, retained: Iterable[jsonbus.Message]) -> None:
-        """Put the retained values first, without those that a message has already replaced.
+    def begin(self, retained: Sequence[Chunk]) -> None:
+        """Put the retained values first.
 
         They count towards the budget, not towards the limits of the backlog: the client has not
         had time to read yet.
         """
-        assert self._early is not None
-        early, self._early = self._early, None
         if self._is_gone:
             return
-        events = _encode_all(each for each in retained if each.topic not in early)
-        self._backlog.prepend(join_spared(events))
+        self._backlog.prepend(retained)
         self._wake.set()
 
     def end(self) -> None:
@@ -373,14 +341,6 @@ def encode_event(message: jsonbus.Message) -> bytes:
         }
     )
     return b"event: message\ndata: " + data + b"\n\n"
-
-
-def _encode_all(messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
-    for message in messages:
-        try:
-            yield encode_event(message)
-        except PayloadError as error:  # nested deeper than can be written
-            logger.debug("! a retained value of %r: %s", message.topic, error)
 
 
 def _check_patterns(patterns: Sequence[str]) -> list[str]:

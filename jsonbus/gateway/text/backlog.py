@@ -1,4 +1,5 @@
-"""LineBacklog: the lines that one client has not read; LineBudget: the memory of all backlogs.
+"""FanOut: messages as lines for many clients; LineBacklog: the lines that one client has not read;
+LineBudget: the memory of all backlogs.
 
 A chunk is made once and kept by reference in the backlog of every client that lags behind, so a
 thousand of them on one topic cost what one does. The budget counts that: a chunk's bytes while any
@@ -11,8 +12,15 @@ the limits of the client: it had no time to read them, and would be cut off agai
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import jsonbus
+from jsonbus.errors import PayloadError
+
+logger = logging.getLogger("jsonbus.gateway")
 
 #: Small chunks are joined up to this size for one write: the size of a pipe.
 PIECE_BYTES = 65_536
@@ -35,6 +43,15 @@ class Chunk:
         self.holders = 0
 
 
+class Client(Hashable, Protocol):
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the budget that the client uses."""
+
+
+ClientT = TypeVar("ClientT", bound=Client)
+
+
 class LineBudget:
     """The bytes that the backlogs of all clients take together, and their limit."""
 
@@ -47,6 +64,18 @@ class LineBudget:
     @property
     def is_exceeded(self) -> bool:
         return self.bytes > self.bytes_max
+
+    def find_furthest(self, clients: Collection[ClientT]) -> Iterator[ClientT]:
+        """Yield the clients with the most unread bytes until the others fit.
+
+        The caller cuts each off, and so has it hold nothing: the number of clients bounds the loop.
+        Of the clients of one topic those are the furthest behind.
+        """
+        while self.is_exceeded and clients:
+            furthest = max(clients, key=lambda client: client.held_bytes)
+            if not furthest.held_bytes:
+                break
+            yield furthest
 
 
 class LineBacklog:
@@ -120,6 +149,56 @@ class LineBacklog:
         holders = chunk.holders
         chunk.holders = holders + 1
         self._budget.bytes += REFERENCE_BYTES if holders else REFERENCE_BYTES + size_bytes
+
+
+class FanOut(Generic[ClientT]):
+    """Encodes each message once as a line, and joins the lines that go to the same clients."""
+
+    def __init__(self, encode: Callable[[jsonbus.Message], bytes]) -> None:
+        self._encode = encode
+        self.store: jsonbus.SubscriptionStore[ClientT] = jsonbus.SubscriptionStore()
+        #: Messages nested deeper than can be written.
+        self.unwritable = 0
+
+    def join(self, messages: Iterable[jsonbus.Message]) -> list[tuple[Chunk, tuple[ClientT, ...]]]:
+        """Return the messages as chunks of about PIECE_BYTES with their receivers, in order."""
+        encode, subscribers_of = self._encode, self.store.subscribers_of
+        joined: list[tuple[Chunk, tuple[ClientT, ...]]] = []
+        lines: list[bytes] = []
+        lines_bytes = 0
+        receivers: tuple[ClientT, ...] = ()  # of `lines`
+        for message in messages:
+            subscribers = subscribers_of(message.topic)
+            if not subscribers:
+                continue
+            if subscribers is not receivers or lines_bytes >= PIECE_BYTES:
+                # Topics that only patterns match have a tuple each, though with the same clients.
+                # Comparing a thousand references costs less than a thousand writes.
+                if lines and (subscribers != receivers or lines_bytes >= PIECE_BYTES):
+                    joined.append((Chunk(b"".join(lines), len(lines)), receivers))
+                    lines, lines_bytes = [], 0
+                receivers = subscribers
+            try:
+                line = encode(message)
+            except PayloadError:
+                self.unwritable += 1
+                continue
+            lines.append(line)
+            lines_bytes += len(line)
+        if lines:
+            joined.append((Chunk(b"".join(lines), len(lines)), receivers))
+        return joined
+
+    def join_retained(self, messages: Iterable[jsonbus.Message]) -> list[Chunk]:
+        """Return retained values as spared chunks, without those that cannot be written."""
+        return join_spared(self._encode_all(messages))
+
+    def _encode_all(self, messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
+        for message in messages:
+            try:
+                yield self._encode(message)
+            except PayloadError as error:
+                logger.debug("! a retained value of %r: %s", message.topic, error)
 
 
 def join_spared(lines: Iterable[bytes]) -> list[Chunk]:

@@ -74,8 +74,6 @@ class TextClient(asyncio.BufferedProtocol):
         self.commands: deque[Command] = deque()
         self.has_turn = False
         self.waits_for_room = False
-        #: Chunks of the batch that the server is spreading.
-        self.pending: list[Chunk] = []
 
     def write(self, data: bytes) -> None:
         """Hand whole lines to the socket; only while `is_writable`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 
 import jsonbus
 from jsonbus.errors import (
@@ -11,7 +11,6 @@ from jsonbus.errors import (
     ClosedError,
     JsonBusError,
     LocalError,
-    PayloadError,
     StoreError,
     TransportError,
 )
@@ -21,9 +20,9 @@ from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
 from ..values import parse_text
 from . import wire as text_wire
-from .backlog import join_spared
+from .backlog import FanOut
 from .client import TextClient
-from .wire import Command, format_delivery, format_error, format_reply, format_topic
+from .wire import Command, format_error, format_reply, format_topic
 
 logger = logging.getLogger("jsonbus.gateway.text")
 
@@ -39,18 +38,17 @@ ECHO_S = 0.25
 
 
 class TextCommands:
-    """Executes commands of clients, which are in `store` while they subscribe to something.
+    """Executes commands of clients, which `fan_out` stores while they subscribe to something.
 
     Every `want` of the hub has its `unwant`: when the client unsubscribes, ends, or has ended
     while the hub was asked.
     """
 
-    def __init__(
-        self, hub: Hub, access: Access, store: jsonbus.SubscriptionStore[TextClient]
-    ) -> None:
+    def __init__(self, hub: Hub, access: Access, fan_out: FanOut[TextClient]) -> None:
         self._hub = hub
         self._access = access
-        self._store = store
+        self._fan_out = fan_out
+        self._store = fan_out.store
         self._actions: dict[str, Callable[[TextClient, Command], Awaitable[None]]] = {
             text_wire.PUBLISH: self._publish,
             text_wire.SUBSCRIBE: self._subscribe,
@@ -118,7 +116,7 @@ class TextCommands:
             return
         self._store.subscribe(pattern, client)
         client.send(format_reply("subscribe_ack", pattern))
-        client.send_chunks(join_spared(_format_all(retained)))
+        client.send_chunks(self._fan_out.join_retained(retained))
 
     async def _unsubscribe(self, client: TextClient, command: Command) -> None:
         pattern = jsonbus.check_pattern(command.topic)
@@ -171,11 +169,3 @@ class TextCommands:
         if isinstance(reason, ClosedError):
             reason = "the gateway is closing: connect again later"
         client.send(format_error(reason))
-
-
-def _format_all(messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
-    for message in messages:
-        try:
-            yield format_delivery(message.topic, message.value)
-        except PayloadError as error:
-            logger.debug("! a retained value of %r: %s", message.topic, error)

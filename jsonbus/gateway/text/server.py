@@ -16,17 +16,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import jsonbus
-from jsonbus.errors import PayloadError, TransportError
+from jsonbus.errors import TransportError
 
 from ..http.access import Access
 from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
-from .backlog import PIECE_BYTES, Chunk, LineBudget
+from .backlog import PIECE_BYTES, Chunk, FanOut, LineBudget
 from .buffer import CommandBuffer
 from .client import TextClient
 from .commands import TextCommands
@@ -81,9 +82,10 @@ class TextServer:
     def __init__(self, hub: Hub, access: Access, limits: TextLimits | None = None) -> None:
         self.limits = limits = limits or TextLimits()
         self._access = access
-        self._store: jsonbus.SubscriptionStore[TextClient] = jsonbus.SubscriptionStore()
-        self._commands = TextCommands(hub, access, self._store)
-        self._buffer: CommandBuffer = CommandBuffer(limits.commands)
+        self._fan_out: FanOut[TextClient] = FanOut(format_delivery)
+        self._store = self._fan_out.store
+        self._commands = TextCommands(hub, access, self._fan_out)
+        self._buffer = CommandBuffer(limits.commands)
         self._handlers: list[asyncio.Task[None]] = []
         self._clients: set[TextClient] = set()  # with those lost whose commands are not done
         self._server: asyncio.Server | None = None
@@ -95,7 +97,7 @@ class TextServer:
         self._refusal_warnings = RateLimitedLog(logger)
         self._accepted = self._refused = self._dropped = 0
         self._dropped_for_all = 0
-        self._deliveries = self._unwritable = 0
+        self._deliveries = 0
         #: Where it listens; of several addresses the first.
         self.address: tuple[str, int] = ("", 0)
         #: Shared by all clients: a client copies what it received before the next one receives.
@@ -126,36 +128,23 @@ class TextServer:
 
     def take(self, messages: Sequence[jsonbus.Message]) -> None:
         """Send messages to the clients that want them: the hub's sink. Never waits or raises."""
-        subscribers_of = self._store.subscribers_of
-        lines: list[bytes] = []
-        lines_bytes = 0
-        receivers: tuple[TextClient, ...] = ()  # of `lines`
-        touched: list[TextClient] = []
-        for message in messages:
-            topic = message.topic
-            subscribers = subscribers_of(topic)
-            if not subscribers:
-                continue
-            if subscribers is not receivers or lines_bytes >= PIECE_BYTES:
-                # Topics that only patterns match have a tuple each, though with the same clients.
-                # Comparing a thousand references costs less than a thousand calls of send().
-                if subscribers != receivers or lines_bytes >= PIECE_BYTES:
-                    self._file(lines, receivers, touched)
-                    lines = []
-                    lines_bytes = 0
-                receivers = subscribers
-            try:
-                line = format_delivery(topic, message.value)
-            except PayloadError:
-                self._unwritable += 1
-                continue
-            lines.append(line)
-            lines_bytes += len(line)
-        if touched:
-            self._file(lines, receivers, touched)
-            _send_pending(touched)
-        elif lines:  # nearly always: all for the same clients
-            self._spread(lines, receivers)
+        joined = self._fan_out.join(messages)
+        if len(joined) == 1:  # nearly always: all for the same clients
+            chunk, receivers = joined[0]
+            self._deliveries += chunk.lines * len(receivers)
+            for client in receivers:
+                if client.is_writable:
+                    client.write(chunk.data)
+                else:
+                    client.keep(chunk)
+            return
+        pending: defaultdict[TextClient, list[Chunk]] = defaultdict(list)
+        for chunk, receivers in joined:
+            self._deliveries += chunk.lines * len(receivers)
+            for client in receivers:
+                pending[client].append(chunk)
+        for client, chunks in pending.items():
+            client.send_chunks(chunks)
 
     async def close(self) -> None:
         """End all clients; those that read get their lines first. Bounded in time."""
@@ -190,7 +179,7 @@ class TextServer:
             "commands_failed": self._commands.failed,
             "commands_waiting": self._buffer.held,
             "deliveries": self._deliveries,
-            "messages_unwritable": self._unwritable,
+            "messages_unwritable": self._fan_out.unwritable,
             "lines_waiting": sum(client.backlog.lines for client in self._clients),
             "backlog_bytes": self.budget.bytes,
         }
@@ -249,17 +238,10 @@ class TextServer:
         )
 
     def keep_budget(self) -> None:
-        """Cut off the clients with the most unread bytes, perhaps the caller, to keep the budget.
-
-        Of the clients of one topic those are the furthest behind. A client that is cut off holds
-        nothing, so the number of clients bounds the loop.
-        """
-        while self.budget.is_exceeded and self._clients:
-            furthest = max(self._clients, key=_held_bytes_of)
-            if not furthest.held_bytes:
-                break
+        """Cut off the clients with the most unread bytes, perhaps the caller."""
+        for client in self.budget.find_furthest(self._clients):
             self._dropped_for_all += 1
-            furthest.cut_off()
+            client.cut_off()
 
     def is_gone(self, client: TextClient) -> None:
         """Forget a client that is lost and whose last command was executed."""
@@ -280,42 +262,6 @@ class TextServer:
             executed += 1
             if executed % COMMANDS_PER_TURN == 0:
                 await asyncio.sleep(0)
-
-    def _file(
-        self, lines: list[bytes], receivers: tuple[TextClient, ...], touched: list[TextClient]
-    ) -> None:
-        """Note lines for some clients until the whole batch is formatted."""
-        if not lines or not receivers:
-            return
-        self._deliveries += len(lines) * len(receivers)
-        chunk = Chunk(b"".join(lines), len(lines))
-        for client in receivers:
-            pending = client.pending
-            if not pending:
-                touched.append(client)
-            pending.append(chunk)
-
-    def _spread(self, lines: list[bytes], receivers: tuple[TextClient, ...]) -> None:
-        """Send lines to some clients at once."""
-        self._deliveries += len(lines) * len(receivers)
-        data = lines[0] if len(lines) == 1 else b"".join(lines)
-        chunk = Chunk(data, len(lines))
-        for client in receivers:
-            if client.is_writable:
-                client.write(data)
-            else:
-                client.keep(chunk)
-
-
-def _held_bytes_of(client: TextClient) -> int:
-    return client.held_bytes
-
-
-def _send_pending(clients: list[TextClient]) -> None:
-    for client in clients:
-        pending = client.pending
-        client.pending = []
-        client.send_chunks(pending)
 
 
 async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:

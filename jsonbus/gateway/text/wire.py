@@ -36,8 +36,9 @@ method of a request to its own origin (`publish`, say), but every browser sends 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import jsonbus
 from jsonbus.errors import PayloadError
 
 from ..values import parse_json, to_json
@@ -194,8 +195,9 @@ def format_topic(topic: str) -> str:
     return topic
 
 
-def format_delivery(topic: str, value: Any) -> bytes:
+def format_delivery(message: jsonbus.Message) -> bytes:
     """Return a message as a line. Raises PayloadError if the value is not JSON."""
+    topic, value = message.topic, message.value
     if " " in topic or topic[0] == '"' or topic in _REPLY_WORDS:
         topic = to_json(topic).decode()
     if type(value) is str and _has_control(value) is None:

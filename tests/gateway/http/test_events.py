@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.gateway.http.events import EventStream
-from jsonbus.gateway.text.backlog import Chunk, LineBudget
+from jsonbus.gateway.http.events import EventStream, encode_event
+from jsonbus.gateway.text.backlog import Chunk, LineBudget, join_spared
 from tests.aio.running import asynctest, until
 from tests.gateway.site import Site, end, site
 
@@ -339,10 +339,10 @@ async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> 
     async with site() as here:
         budget = LineBudget(1 << 20)
         stream = EventStream(None, budget, 10, 10_000, heartbeat_s=15.0)
-        stream.begin([here_message(here, "x" * 1_000)] * 50)
+        stream.begin(join_spared([encode_event(here_message(here, "x" * 1_000))] * 50))
         for _ in range(10):
-            assert stream.add(Chunk(b"live", 1), ["a"])
-        assert not stream.add(Chunk(b"live", 1), ["a"])
+            assert stream.add(Chunk(b"live", 1))
+        assert not stream.add(Chunk(b"live", 1))
         assert stream.waiting == 60
         assert budget.bytes > 50_000
         stream.drop()

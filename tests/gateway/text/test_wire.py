@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,10 @@ from jsonbus.gateway.text.wire import (
     parse_line,
 )
 from jsonbus.gateway.values import parse_text
+
+
+def message_of(topic: str, value: Any) -> Any:
+    return SimpleNamespace(topic=topic, value=value)
 
 
 def read(*pieces: bytes, is_ended: bool = False) -> list[Command]:
@@ -250,7 +255,7 @@ VALUES = st.recursive(
 
 @given(TOPICS, VALUES)
 def test_delivery_read_as_publish_gives_topic_and_message_back(topic: str, value: Any) -> None:
-    line = format_delivery(topic, value)
+    line = format_delivery(message_of(topic, value))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     command = parse_line(b"publish " + line[:-1])
@@ -285,12 +290,12 @@ def test_topic_of_a_reply_can_be_sent_back(topic: str) -> None:
     ],
 )
 def test_delivery_is_one_line(topic: str, value: Any, line: bytes) -> None:
-    assert format_delivery(topic, value) == line
+    assert format_delivery(message_of(topic, value)) == line
 
 
 def test_value_that_is_not_json_is_an_error() -> None:
     with pytest.raises(PayloadError):
-        format_delivery("a", {1, 2})
+        format_delivery(message_of("a", {1, 2}))
 
 
 def test_error_is_one_line_whatever_the_reason_says() -> None:
