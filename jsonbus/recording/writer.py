@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -130,10 +131,8 @@ class RecordingWriter:
         """Record how many messages are missing so far."""
         with self._lock:
             self._check()
-            try:
+            with self._failing():
                 self._sink.note_losses(losses)
-            except RecordingError as error:
-                self._fail(error)
 
     def flush(self) -> None:
         """Make everything written so far survive the end of this process, but not of the
@@ -141,10 +140,8 @@ class RecordingWriter:
         """
         with self._lock:
             self._check()
-            try:
+            with self._failing():
                 self._sink.flush()
-            except RecordingError as error:
-                self._fail(error)
             self._flushed = self.messages - self._messages_before
 
     def close(self) -> None:
@@ -173,13 +170,20 @@ class RecordingWriter:
         if self._failure is not None:
             raise self._failure
 
-    def _fail(self, error: JsonBusError) -> None:
-        self._failure = error
-        raise error
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Accept nothing more after an error, unless it is the caller's mistake."""
+        try:
+            yield
+        except PayloadError:
+            raise
+        except (RecordingError, LocalError) as error:
+            self._failure = error
+            raise
 
     def _write_to_file(self, messages: Sequence[jsonbus.Message]) -> int:
         """Add as many as the current file takes, and start the next file if those are not all."""
-        try:
+        with self._failing():
             if self._is_file_over():
                 self._finish_file()
                 bytes_before = self.bytes
@@ -191,10 +195,6 @@ class RecordingWriter:
                 # Larger than a file: it gets a file to itself, if the total limit allows it.
                 taken = self._sink.write(messages[:1], self._bytes_left)
                 is_last = taken == 0
-        except (RecordingError, LocalError) as error:
-            if isinstance(error, PayloadError):
-                raise  # the caller's mistake, and the recording may go on
-            self._fail(error)
         self.messages += taken
         if self._sink.is_on_disk:
             self._flushed = self.messages - self._messages_before
@@ -249,10 +249,8 @@ class RecordingWriter:
                 del self.paths[0]
 
     def _finish_file(self) -> None:
-        try:
+        with self._failing():
             self._sink.finish()
-        except RecordingError as error:
-            self._fail(error)
         self._messages_before = self.messages
         self._flushed = 0  # the next file may fail to open
         self._output.close()
