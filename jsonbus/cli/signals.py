@@ -17,6 +17,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+#: The signals that end a command. Windows has no SIGHUP.
+NUMBERS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
 #: How often a command that stays checks whether an interrupt got lost.
 CHECK_S = 0.5
 
@@ -26,16 +29,15 @@ _interrupts = 0
 def leave_at_once() -> None:
     """Let a signal end the process silently from now on."""
     sys.unraisablehook = _report_unless_interrupt
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
+    for number in NUMBERS:
         # A signal that the caller ignores stays ignored: nohup, and background jobs of a script.
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _leave)
 
 
 def raise_interrupt() -> None:
     """Let a signal raise KeyboardInterrupt from now on, if `leave_at_once` was called before."""
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+    for number in NUMBERS:
         if signal.getsignal(number) is _leave:
             signal.signal(number, _interrupt)
 

@@ -163,7 +163,7 @@ async def _serve(gateway: Gateway, tell: Tell) -> None:
         serving.cancel()
 
     # A KeyboardInterrupt, raised wherever the loop is, could leave it in a broken state.
-    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+    for number in signals.NUMBERS:
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             with suppress(NotImplementedError):  # Windows: the interrupt is raised after all
                 loop.add_signal_handler(number, end)

@@ -59,7 +59,7 @@ def write_table(output: Output, nodes: Iterable[jsonbus.NodeInfo]) -> None:
     is_wide = output.columns >= WIDE_COLUMNS
     if is_wide:
         headings += ["SUBSCRIBES TO", "SERVES"]
-    rows = (_row(info) + (_wishes(info) if is_wide else ()) for info in nodes)
+    rows = (_row(info, is_wide=is_wide) for info in nodes)
     output.write_table(headings, rows, figures=("AGE", "RECEIVED", "LOST"))
 
 
@@ -80,14 +80,13 @@ def hear_everybody(bus: jsonbus.Bus) -> None:
 
 
 def _as_dict(info: jsonbus.NodeInfo) -> dict[str, object]:
-    wanted, served = info.wants, info.serves
     facts = dataclasses.asdict(info)
     facts["heard_s_ago"] = round(info.heard_s_ago, 3)
     facts["totals"] = None if info.totals is None else info.totals._asdict()
-    return {**facts, "patterns": wanted, "serves": served}
+    return {**facts, "patterns": info.wants, "serves": info.serves}
 
 
-def _row(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
+def _row(info: jsonbus.NodeInfo, *, is_wide: bool) -> tuple[Cell, ...]:
     age_s = info.heard_s_ago
     return (
         (info.name, info.node),
@@ -97,9 +96,5 @@ def _row(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
         f"{age_s:.1f} s" if age_s < 9.95 else f"{age_s:.0f} s",
         str(info.received),
         str(info.lost),
+        *((", ".join(info.wants) or "-", ", ".join(info.serves) or "-") if is_wide else ()),
     )
-
-
-def _wishes(info: jsonbus.NodeInfo) -> tuple[Cell, ...]:
-    wanted, served = info.wants, info.serves
-    return ", ".join(wanted) or "-", ", ".join(served) or "-"

@@ -58,8 +58,7 @@ def command(settings: BusSettings) -> None:
 def _list_wishes(nodes: Iterable[jsonbus.NodeInfo]) -> list[Wish]:
     wishes: dict[tuple[str, bool], Wish] = {}
     for info in nodes:
-        wanted, served = info.wants, info.serves
-        keys = [(each, False) for each in wanted] + [(each, True) for each in served]
+        keys = [(each, False) for each in info.wants] + [(each, True) for each in info.serves]
         for pattern, is_served in keys:
             wish = wishes.setdefault(
                 (pattern, is_served),

@@ -35,8 +35,7 @@ class Output:
 
     def write_line(self, line: str) -> None:
         """Add a line, to be flushed later. Always UTF-8, as JSON demands, whatever the locale."""
-        with _errors_named():
-            self._bytes.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        self.write_bytes(line.encode("utf-8", "backslashreplace") + b"\n")
 
     def write_bytes(self, data: bytes) -> None:
         """Add bytes as they are, to be flushed later."""

@@ -31,29 +31,32 @@ class Column(NamedTuple):
     columns_min: int = 0
 
 
-def _optional(number: float | None) -> str:
-    return "-" if number is None else count(number)
-
-
 def _show_value(view: TopicView, width: int) -> str:
     if not view.is_value_kept:
         return f"({count(view.size)} bytes)"
     return preview(view.value, width)
 
 
-def _totals(view: NodeView, name: str) -> int | None:
-    return None if view.info.totals is None else getattr(view.info.totals, name)
+def _figure(
+    key: str, heading: str, width: int, figure: Callable[[Any], float | None], **more: Any
+) -> Column:
+    """Return a column of numbers; None is shown as "-"."""
+
+    def show(view: Any, width: int) -> str:
+        number = figure(view)
+        return "-" if number is None else count(number)
+
+    return Column(key, heading, width, show, lambda view: figure(view) or 0, **more)
 
 
-def _total_column(name: str, heading: str, rank: int, columns_min: int = 0) -> Column:
-    return Column(
+def _total(name: str, heading: str, **more: Any) -> Column:
+    """Return a column of what a node counts itself."""
+    return _figure(
         name,
         heading,
         max(6, len(heading)),
-        lambda view, _: _optional(_totals(view, name)),
-        lambda view: _totals(view, name) or 0,
-        rank=rank,
-        columns_min=columns_min,
+        lambda view: getattr(view.info.totals, name, None),
+        **more,
     )
 
 
@@ -62,16 +65,14 @@ def _name(view: NodeView) -> str:
 
 
 def _wanted(view: NodeView) -> str:
-    wanted, served = view.info.wants, view.info.serves
-    return ", ".join([*wanted, *(f"serves {each}" for each in served)])
+    return ", ".join([*view.info.wants, *(f"serves {each}" for each in view.info.serves)])
 
 
 TOPIC_COLUMNS = (
     Column("topic", "TOPIC", 0, lambda view, _: view.topic, lambda view: view.topic,
            is_figure=False, is_descending=False, weight=4),
-    Column("rate", "RATE/s", 6, lambda view, _: count(view.rate), lambda view: view.rate),
-    Column("bytes", "BYTES/s", 7, lambda view, _: count(view.bytes_per_s),
-           lambda view: view.bytes_per_s, rank=2),
+    _figure("rate", "RATE/s", 6, lambda view: view.rate),
+    _figure("bytes", "BYTES/s", 7, lambda view: view.bytes_per_s, rank=2),
     Column("publishers", "PUB", 3, lambda view, _: str(len(view.publishers)),
            lambda view: len(view.publishers), rank=3),
     Column("subscribers", "SUB", 3, lambda view, _: str(len(view.subscribers)),
@@ -79,8 +80,7 @@ TOPIC_COLUMNS = (
     Column("loss", "LOSS", 5, lambda view, _: percent(view.loss), lambda view: view.loss, rank=5),
     Column("age", "AGE", 4, lambda view, _: age(time.time() - view.last_at),
            lambda view: -view.last_at, is_descending=False, rank=6),
-    Column("messages", "MESSAGES", 8, lambda view, _: count(view.messages),
-           lambda view: view.messages, rank=7, columns_min=120),
+    _figure("messages", "MESSAGES", 8, lambda view: view.messages, rank=7, columns_min=120),
     Column("value", "VALUE", 0, _show_value, None, is_figure=False, rank=1, weight=5),
     Column("names", "PUBLISHERS", 0, lambda view, _: ", ".join(view.publishers), None,
            is_figure=False, rank=8, weight=3, columns_min=120),
@@ -93,16 +93,14 @@ NODE_COLUMNS = (
            lambda view: view.info.name, is_figure=False, is_descending=False, weight=4),
     Column("mode", "MODE", 7, lambda view, _: view.info.mode, lambda view: view.info.mode,
            is_figure=False, is_descending=False, rank=4),
-    Column("sent_per_s", "SENT/s", 6, lambda view, _: _optional(view.sent_per_s),
-           lambda view: view.sent_per_s or 0.0),
-    Column("received_per_s", "RECV/s", 6, lambda view, _: _optional(view.received_per_s),
-           lambda view: view.received_per_s or 0.0, rank=2),
-    _total_column("sent", "SENT", 9, 110),
-    _total_column("received", "RECEIVED", 10, 110),
-    _total_column("suppressed", "SUPPRESSED", 1),
-    _total_column("lost", "LOST", 3),
-    _total_column("repaired", "REPAIRED", 6),
-    _total_column("shares", "SHARES", 7),
+    _figure("sent_per_s", "SENT/s", 6, lambda view: view.sent_per_s),
+    _figure("received_per_s", "RECV/s", 6, lambda view: view.received_per_s, rank=2),
+    _total("sent", "SENT", rank=9, columns_min=110),
+    _total("received", "RECEIVED", rank=10, columns_min=110),
+    _total("suppressed", "SUPPRESSED", rank=1),
+    _total("lost", "LOST", rank=3),
+    _total("repaired", "REPAIRED", rank=6),
+    _total("shares", "SHARES", rank=7),
     Column("age", "AGE", 4, lambda view, _: age(view.info.heard_s_ago),
            lambda view: view.info.heard_s_ago, rank=5),
     Column("host", "HOST", 12, lambda view, _: view.info.host or "-",

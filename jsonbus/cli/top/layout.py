@@ -217,7 +217,6 @@ def _value_lines(view: TopicView) -> list[str]:
 
 def _node_facts(view: NodeView) -> list[tuple[str, str]]:
     info = view.info
-    wanted, served = info.wants, info.serves
     facts = [
         ("name", info.name),
         ("id", info.node),
@@ -230,8 +229,8 @@ def _node_facts(view: NodeView) -> list[tuple[str, str]]:
     ]
     if isinstance(info.totals, jsonbus.Totals):
         facts += [(name, f"{number:,}") for name, number in info.totals._asdict().items()]
-    facts += [("subscribes", each) for each in wanted or ["-"]]
-    return facts + [("serves", each) for each in served]
+    facts += [("subscribes", each) for each in info.wants or ["-"]]
+    return facts + [("serves", each) for each in info.serves]
 
 
 def _hint(state: State, frame: Frame) -> str:

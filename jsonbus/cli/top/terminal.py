@@ -117,12 +117,10 @@ class Terminal:
                 if not self._must_stop:
                     return []
             elif self._in in ready:
-                keys = self._keys.feed(self._read())
-                if keys:
+                if keys := self._keys.feed(self._read()):
                     return keys
             elif self._keys.is_waiting:
-                keys = self._keys.give_up()
-                if keys:
+                if keys := self._keys.give_up():
                     return keys
             elif monotonic() >= deadline:
                 return []
