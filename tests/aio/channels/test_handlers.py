@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-from typing import Any
 
 import pytest
 
 from jsonbus.aio.channel import Channel
 from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX
-from jsonbus.core.channel.wire import BYTES, JSON, PREFIX
 from jsonbus.errors import (
     ChannelClosedError,
-    ChannelRefusedError,
     ConfigError,
     LocalError,
 )
 from tests.aio.channels.channel_pair import open_pair
 from tests.aio.running import asynctest, buses, until
-from tests.channel_peers import LONG_S, join
+from tests.channel_peers import LONG_S
 
 
 @asynctest
@@ -65,27 +61,6 @@ async def test_late_handlers_get_what_came_before() -> None:
 
 
 @asynctest
-async def test_handlers_are_decorators_too() -> None:
-    async with buses() as open_bus:
-        here, there, *_ = await open_pair(open_bus)
-        heard: list[Any] = []
-
-        @there.on_message
-        def note(value: object) -> None:
-            heard.append(value)
-
-        @there.on_closed
-        def note_end(error: ChannelClosedError) -> None:
-            heard.append(None)
-
-        await here.send(1)
-        await here.close(LONG_S)
-        assert await until(lambda: heard == [1, None])
-        note(2)
-        assert heard == [1, None, 2]
-
-
-@asynctest
 async def test_what_is_no_handler_is_refused() -> None:
     async with buses() as open_bus:
         here, _, _, bound, _ = await open_pair(open_bus)
@@ -101,14 +76,6 @@ async def test_what_is_no_handler_is_refused() -> None:
         with pytest.raises(LocalError, match="they cannot be received"):
             await here.receive()
         assert bound.bind("q", print).port == "q"
-
-
-@asynctest
-async def test_a_binding_with_a_handler_has_nothing_to_accept() -> None:
-    async with buses() as open_bus:
-        binding = open_bus().bind("p", print)
-        with pytest.raises(LocalError, match="port 'p' has a handler that accepts its channels"):
-            await binding.accept()
 
 
 @asynctest
@@ -165,23 +132,6 @@ async def test_a_message_handler_that_fails_is_logged_and_the_next_message_comes
 
 
 @asynctest
-async def test_an_accept_handler_that_fails_closes_its_channel(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with buses() as open_bus:
-        calling, bound = open_bus(), open_bus(name="desk")
-
-        def fail(channel: Channel) -> None:
-            raise ZeroDivisionError("spilt milk")
-
-        bound.bind("p", fail)
-        channel = await calling.connect("desk", "p", timeout=LONG_S, retry=True)
-        with pytest.raises(ChannelClosedError, match="desk closed it"):
-            await channel.receive(LONG_S)
-        assert "spilt milk" in caplog.text
-
-
-@asynctest
 async def test_without_waiting_who_connects_hears_that_it_is_open() -> None:
     async with buses() as open_bus:
         calling, bound = open_bus(), open_bus(name="desk")
@@ -194,35 +144,6 @@ async def test_without_waiting_who_connects_hears_that_it_is_open() -> None:
         there = await bound.bind("p").accept(LONG_S)
         await there.send("welcome")
         assert await until(lambda: heard == [True, "welcome"])
-
-
-@asynctest
-async def test_without_waiting_who_connects_hears_that_it_was_refused() -> None:
-    async with buses() as open_bus:
-        calling = open_bus()
-        open_bus(name="desk")
-        heard: list[Any] = []
-        channel = await calling.connect("desk", "p", timeout=LONG_S, wait=False)
-        channel.on_refused(heard.append)
-        channel.on_accept(heard.append)
-        channel.on_closed(heard.append)
-        assert await until(lambda: heard)
-        assert isinstance(heard[0], ChannelRefusedError)
-        assert (heard[0].reason, heard[0].node) == ("unbound", "desk")
-        assert (channel.state, len(heard)) == ("closed", 1)
-
-
-@asynctest
-async def test_closing_before_it_opens_is_heard_as_a_refusal() -> None:
-    async with buses() as open_bus:
-        calling = open_bus()
-        heard: list[Any] = []
-        channel = await calling.connect("nobody", "p", timeout=LONG_S, retry=True, wait=False)
-        channel.on_refused(heard.append)
-        assert not await channel.close(LONG_S)
-        assert await until(lambda: heard)
-        assert isinstance(heard[0], ChannelClosedError)
-        assert await until(lambda: calling.stats()["channel_attempts_failed"] == 1)
 
 
 @pytest.mark.parametrize("kind", ["on_accept", "on_message", "on_closed"])
@@ -270,19 +191,6 @@ async def test_a_handler_may_close_the_bus() -> None:
 
 
 @asynctest
-async def test_handlers_hear_of_the_end_before_the_bus_has_closed() -> None:
-    async with buses() as open_bus:
-        here, there, calling, bound, _ = await open_pair(open_bus)
-        heard: list[tuple[str, str]] = []
-        here.on_closed(lambda error: heard.append(("here", error.reason)))
-        there.on_closed(lambda error: heard.append(("there", error.reason)))
-        await bound.close(LONG_S)
-        assert ("there", "it was closed here") in heard
-        assert await until(lambda: ("here", "bound closed it") in heard)
-        await calling.close()
-
-
-@asynctest
 async def test_one_handler_never_runs_twice_at_once() -> None:
     async with buses() as open_bus:
         here, there, *_ = await open_pair(open_bus, workers=4)
@@ -298,52 +206,6 @@ async def test_one_handler_never_runs_twice_at_once() -> None:
         for number in range(1000):
             await here.send(number)
         assert await until(lambda: heard == list(range(1000)))
-
-
-@asynctest
-async def test_a_message_too_large_is_warned_of_once_and_the_next_one_comes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        heard: list[object] = []
-        bus.bind("p", lambda channel: channel.on_message(heard.append))
-        with (
-            await asyncio.to_thread(join, bus, "p") as plain,
-            caplog.at_level(logging.WARNING, "jsonbus"),
-        ):
-            await asyncio.to_thread(plain.sock.sendall, PREFIX.pack(MESSAGE_BYTES_MAX + 1, BYTES))
-            for _ in range(64):
-                await asyncio.to_thread(plain.sock.sendall, bytes(1 << 20))
-            await asyncio.to_thread(plain.sock.sendall, b"!")
-            plain.send(JSON, b"2")
-            assert await until(lambda: heard == [2])
-        assert "has 67,108,865 bytes" in caplog.text
-        assert "Traceback" not in caplog.text
-
-
-@asynctest
-async def test_a_message_that_is_no_json_is_no_failure_of_the_handler(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with buses() as open_bus:
-        bus = open_bus()
-        heard: list[Any] = []
-
-        def on_accept(channel: Channel) -> None:
-            channel.on_message(heard.append)
-            channel.on_closed(heard.append)
-
-        bus.bind("p", on_accept)
-        with (
-            await asyncio.to_thread(join, bus, "p") as plain,
-            caplog.at_level(logging.WARNING, "jsonbus"),
-        ):
-            plain.send(JSON, b"{")
-            assert await until(lambda: heard)
-        assert "plain sent a message that is not JSON" in str(heard[0])
-        assert "plain sent a message that is not JSON" in caplog.text
-        assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["on_accept", "on_message"])

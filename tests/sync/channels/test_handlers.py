@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from typing import Any
 
 import pytest
 
 from jsonbus.core.channel.limits import MESSAGE_BYTES_MAX
-from jsonbus.core.channel.wire import BYTES, JSON, PREFIX
 from jsonbus.errors import (
     ChannelClosedError,
-    ChannelRefusedError,
     ConfigError,
     LocalError,
 )
 from jsonbus.sync.channel import Channel
-from tests.channel_peers import LONG_S, join
+from tests.channel_peers import LONG_S
 from tests.helpers import wait_until
 from tests.sync.channels.channel_pair import open_pair
 from tests.sync.conftest import OpenBus
@@ -60,25 +56,6 @@ def test_late_handlers_get_what_came_before(open_bus: OpenBus) -> None:
     assert wait_until(lambda: heard == [0, 1, 2, "closed", True])
 
 
-def test_handlers_are_decorators_too(open_bus: OpenBus) -> None:
-    here, there, *_ = open_pair(open_bus)
-    heard: list[Any] = []
-
-    @there.on_message
-    def note(value: object) -> None:
-        heard.append(value)
-
-    @there.on_closed
-    def note_end(error: ChannelClosedError) -> None:
-        heard.append(None)
-
-    here.send(1)
-    here.close(LONG_S)
-    assert wait_until(lambda: heard == [1, None])
-    note(2)
-    assert heard == [1, None, 2]
-
-
 def test_what_is_no_handler_is_refused(open_bus: OpenBus) -> None:
     here, _, _, bound, _ = open_pair(open_bus)
 
@@ -98,11 +75,6 @@ def test_what_is_no_handler_is_refused(open_bus: OpenBus) -> None:
     with pytest.raises(LocalError, match="they cannot be received"):
         here.receive()
     assert bound.bind("q", print).port == "q"
-
-
-def test_a_binding_with_a_handler_has_nothing_to_accept(open_bus: OpenBus) -> None:
-    with pytest.raises(LocalError, match="port 'p' has a handler that accepts its channels"):
-        open_bus().bind("p", print).accept()
 
 
 def test_a_message_handler_that_fails_is_logged_and_the_next_message_comes(
@@ -127,21 +99,6 @@ def test_a_message_handler_that_fails_is_logged_and_the_next_message_comes(
     assert there.state == "open"
 
 
-def test_an_accept_handler_that_fails_closes_its_channel(
-    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
-) -> None:
-    calling, bound = open_bus(), open_bus(name="desk")
-
-    def fail(channel: Channel) -> None:
-        raise ZeroDivisionError("spilt milk")
-
-    bound.bind("p", fail)
-    channel = calling.connect("desk", "p", timeout=LONG_S, retry=True)
-    with pytest.raises(ChannelClosedError, match="desk closed it"):
-        channel.receive(LONG_S)
-    assert "spilt milk" in caplog.text
-
-
 def test_without_waiting_who_connects_hears_that_it_is_open(open_bus: OpenBus) -> None:
     calling, bound = open_bus(), open_bus(name="desk")
     heard: list[object] = []
@@ -153,31 +110,6 @@ def test_without_waiting_who_connects_hears_that_it_is_open(open_bus: OpenBus) -
     there = bound.bind("p").accept(LONG_S)
     there.send("welcome")
     assert wait_until(lambda: heard == [True, "welcome"])
-
-
-def test_without_waiting_who_connects_hears_that_it_was_refused(open_bus: OpenBus) -> None:
-    calling = open_bus()
-    open_bus(name="desk")
-    heard: list[Any] = []
-    channel = calling.connect("desk", "p", timeout=LONG_S, wait=False)
-    channel.on_refused(heard.append)
-    channel.on_accept(heard.append)
-    channel.on_closed(heard.append)
-    assert wait_until(lambda: heard)
-    assert isinstance(heard[0], ChannelRefusedError)
-    assert (heard[0].reason, heard[0].node) == ("unbound", "desk")
-    assert (channel.state, len(heard)) == ("closed", 1)
-
-
-def test_closing_before_it_opens_is_heard_as_a_refusal(open_bus: OpenBus) -> None:
-    calling = open_bus()
-    heard: list[Any] = []
-    channel = calling.connect("nobody", "p", timeout=LONG_S, retry=True, wait=False)
-    channel.on_refused(heard.append)
-    assert not channel.close(LONG_S)
-    assert wait_until(lambda: heard)
-    assert isinstance(heard[0], ChannelClosedError)
-    assert wait_until(lambda: calling.stats()["channel_attempts_failed"] == 1)
 
 
 @pytest.mark.parametrize("kind", ["on_accept", "on_message", "on_closed"])
@@ -220,17 +152,6 @@ def test_a_handler_may_close_the_bus(open_bus: OpenBus) -> None:
         here.receive(LONG_S)
 
 
-def test_handlers_hear_of_the_end_before_the_bus_has_closed(open_bus: OpenBus) -> None:
-    here, there, calling, bound, _ = open_pair(open_bus)
-    heard: list[tuple[str, str]] = []
-    here.on_closed(lambda error: heard.append(("here", error.reason)))
-    there.on_closed(lambda error: heard.append(("there", error.reason)))
-    bound.close(LONG_S)
-    assert ("there", "it was closed here") in heard
-    assert wait_until(lambda: ("here", "bound closed it") in heard)
-    calling.close()
-
-
 def test_one_handler_never_runs_twice_at_once(open_bus: OpenBus) -> None:
     here, there, *_ = open_pair(open_bus, workers=4)
     alone = threading.Lock()
@@ -245,42 +166,6 @@ def test_one_handler_never_runs_twice_at_once(open_bus: OpenBus) -> None:
     for number in range(1000):
         here.send(number)
     assert wait_until(lambda: heard == list(range(1000)))
-
-
-def test_a_message_too_large_is_warned_of_once_and_the_next_one_comes(
-    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
-) -> None:
-    bus = open_bus()
-    heard: list[object] = []
-    bus.bind("p", lambda channel: channel.on_message(heard.append))
-    with join(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
-        plain.sock.sendall(PREFIX.pack(MESSAGE_BYTES_MAX + 1, BYTES))
-        for _ in range(64):
-            plain.sock.sendall(bytes(1 << 20))
-        plain.sock.sendall(b"!")
-        plain.send(JSON, b"2")
-        assert wait_until(lambda: heard == [2])
-    assert "has 67,108,865 bytes" in caplog.text
-    assert "Traceback" not in caplog.text
-
-
-def test_a_message_that_is_no_json_is_no_failure_of_the_handler(
-    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
-) -> None:
-    bus = open_bus()
-    heard: list[Any] = []
-
-    def on_accept(channel: Channel) -> None:
-        channel.on_message(heard.append)
-        channel.on_closed(heard.append)
-
-    bus.bind("p", on_accept)
-    with join(bus, "p") as plain, caplog.at_level(logging.WARNING, "jsonbus"):
-        plain.send(JSON, b"{")
-        assert wait_until(lambda: heard)
-    assert "plain sent a message that is not JSON" in str(heard[0])
-    assert "plain sent a message that is not JSON" in caplog.text
-    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["on_accept", "on_message"])
