@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from jsonbus.core.wire.frames import UNTOLD, About
 
 
+class Event:
+    """The base of all events."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class NodeJoined:
+class NodeJoined(Event):
     """A node joined the bus."""
 
     node: str
@@ -22,7 +28,7 @@ class NodeJoined:
 
 
 @dataclass(slots=True)
-class NodeLeft:
+class NodeLeft(Event):
     """A node left the bus."""
 
     node: str
@@ -32,19 +38,19 @@ class NodeLeft:
 
 
 @dataclass(slots=True)
-class NodeIntroduced:
+class NodeIntroduced(Event):
     """A node reported its address; only while a lookup is running (directory.py)."""
 
     node: str
 
 
 @dataclass(slots=True)
-class InterestChanged:
+class InterestChanged(Event):
     """Subscriptions of some node changed; calls that wait for a subscriber check again."""
 
 
 @dataclass(slots=True)
-class StateChanged:
+class StateChanged(Event):
     """The node is now joining, sure or doubting (membership/joining.py defines the states)."""
 
     state: str
@@ -52,12 +58,12 @@ class StateChanged:
 
 
 @dataclass(slots=True)
-class MasterMissing:
+class MasterMissing(Event):
     """The mode is master and other nodes are here, but none of them answers as master."""
 
 
 @dataclass(slots=True)
-class DatagramRejected:
+class DatagramRejected(Event):
     """A datagram was refused. Reported the first time per cause and sender, and always counted."""
 
     cause: str
@@ -66,7 +72,7 @@ class DatagramRejected:
 
 
 @dataclass(slots=True)
-class MessagesLost:
+class MessagesLost(Event):
     """A gap in a node's message numbers, reported as soon as it is noticed."""
 
     node: str
@@ -75,7 +81,7 @@ class MessagesLost:
 
 
 @dataclass(slots=True)
-class GapFound:
+class GapFound(Event):
     """Messages of a reliable topic that could not be repaired and are given up."""
 
     node: str
@@ -86,7 +92,7 @@ class GapFound:
 
 
 @dataclass(slots=True)
-class ReplyReceived:
+class ReplyReceived(Event):
     """The answer to a request of this node."""
 
     request_id: int
@@ -97,33 +103,17 @@ class ReplyReceived:
 
 
 @dataclass(slots=True)
-class RequestUnserved:
+class RequestUnserved(Event):
     """No node serves the request's topic, and this node is sure of it."""
 
     request_id: int
 
 
 @dataclass(slots=True)
-class PongReceived:
+class PongReceived(Event):
     """A node answered a ping of this node."""
 
     ping_id: int
     node: str
     name: str
     round_trip_s: float
-
-
-Event = (
-    NodeJoined
-    | NodeLeft
-    | NodeIntroduced
-    | InterestChanged
-    | StateChanged
-    | MasterMissing
-    | DatagramRejected
-    | MessagesLost
-    | GapFound
-    | ReplyReceived
-    | RequestUnserved
-    | PongReceived
-)

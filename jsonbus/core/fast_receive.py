@@ -320,7 +320,7 @@ class FastReceive:
                 continue
             message = make_message(route.topic, item[1], sequence, origin)
             if mark == 1 and route.subscribers:
-                self._retained.note(message)
+                self._retained.cache.note(message)
             number = item[2] if len(item) > 2 else None  # in its reliable stream
             # Passive subscribers get no repairs and no ordering.
             if route.subscribers and type(number) is int and number > 0:

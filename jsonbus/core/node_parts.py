@@ -239,7 +239,8 @@ class NodeParts:
     def _receive_repair(self, frame: RepairFrame, peer: Peer, now: float) -> None:
         missed = self.reliable.receive_repair(frame, peer, now)
         for message, is_retained in missed:
-            self._retained.note_late(message, is_retained)
+            if is_retained:
+                self._retained.cache.note_late(message)
         self.counters.messages_received += len(missed)
         self.counters.messages_lost -= peer.find_again(len(missed))
 

@@ -167,9 +167,8 @@ class Agreement:
             return
         # A joiner lacks nearly everything, and waits.
         if not self._sharing.strategy.answers:
-            self._announcer.trickle.hear_mismatch(
-                now
-            )  # perhaps nobody answers: let it at least hear this node
+            # Perhaps nobody answers: let it at least hear this node.
+            self._announcer.trickle.hear_mismatch(now)
         self._send_missing(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
 
     def _send_missing(

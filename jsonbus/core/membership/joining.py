@@ -67,7 +67,8 @@ class Joining:
     def settle(self, reason: str) -> None:
         """Become sure without asking other nodes."""
         self.state, self.reason = SURE, reason
-        self._stop()
+        self._awaits_silence = False
+        self.announce_at = self._silent_at = self._give_up_at = math.inf
 
     def announce_change(self, now: float, at: float) -> None:
         """Announce the changed own entry at that instant, and repeat until another node agrees."""
@@ -165,7 +166,3 @@ class Joining:
         self._awaits_silence = True
         self._asked = 0
         self._asked_at = now
-
-    def _stop(self) -> None:
-        self._awaits_silence = False
-        self.announce_at = self._silent_at = self._give_up_at = math.inf

@@ -222,9 +222,8 @@ class Membership:
                 self._merge(entry, age_s, lease, now)
         if not self._strategy.takes_part:
             if frame.covers is None and not frame.settled:
-                self._announcer.plan_presence(
-                    now
-                )  # a joiner should know that this node wants everything
+                # A joiner should know that this node wants everything.
+                self._announcer.plan_presence(now)
         elif frame.digest is not None:
             was_news = self.list.digest != digest
             self._agreement.compare(header.node, frame, now, was_news=was_news)
@@ -232,7 +231,9 @@ class Membership:
     def receive_presence(self, frame: PresenceFrame, now: float) -> None:
         header = frame.header
         if frame.mode == "basic":
-            self._merge(_make_basic_entry(frame), 0.0, self._lease_s(), now)
+            id_ = header.node, header.incarnation, frame.version
+            entry = Entry(*id_, frame.name, BASIC_PATTERNS, "basic")
+            self._merge(entry, 0.0, self._lease_s(), now)
             if not self._strategy.takes_part:
                 self._announcer.cancel_presence()  # one such node is reason enough
         if frame.digest is not None and self._strategy.takes_part:
@@ -344,14 +345,6 @@ class Membership:
             self._counters.suspicions_sent += len(suspects)
             self._announcer.send_presence(now, suspects)
 
-    def _joined(self, now: float) -> None:
-        """Joining is over: start Trickle, and report a missing master."""
-        self._announcer.settled(now)
-        if self._settings.mode != "master" or any(entry.is_master for entry in self.list):
-            return
-        if self.state == DOUBTING or not self._is_alone():
-            self._emit(MasterMissing())
-
     def _lease_s(self) -> float:
         return lease_s(len(self.list))
 
@@ -367,14 +360,10 @@ class Membership:
             self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
-        if not self._announcer.trickle.is_running:
-            self._joined(now)
+        if not self._announcer.trickle.is_running:  # joining is over
+            self._announcer.settled(now)
+            if self._settings.mode == "master" and not any(entry.is_master for entry in self.list):
+                if self.state == DOUBTING or not self._is_alone():
+                    self._emit(MasterMissing())
         self._emit(StateChanged(self.joining.state, self.joining.reason))
         self._on_state(now)
-
-
-def _make_basic_entry(frame: PresenceFrame) -> Entry:
-    header = frame.header
-    return Entry(
-        header.node, header.incarnation, frame.version, frame.name, BASIC_PATTERNS, "basic"
-    )

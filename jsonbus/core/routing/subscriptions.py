@@ -87,13 +87,11 @@ class SubscriptionStore(Generic[S]):
 class Interest:
     """The patterns of other nodes, counted, because several nodes may want the same one."""
 
-    __slots__ = ("_counts", "_wildcards", "generation")
+    __slots__ = ("_counts", "_wildcards")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._wildcards: PatternMap[bool] = PatternMap()  # exact topics are in _counts alone
-        #: Incremented when a pattern appears or disappears: all results stay valid until then.
-        self.generation = 0
 
     def __len__(self) -> int:
         """Return the number of different patterns."""
@@ -108,10 +106,8 @@ class Interest:
         for pattern in patterns:
             count = self._counts.get(pattern, 0)
             self._counts[pattern] = count + 1
-            if count == 0:
-                if is_pattern(pattern):
-                    self._wildcards.add(pattern, True)
-                self.generation += 1
+            if count == 0 and is_pattern(pattern):
+                self._wildcards.add(pattern, True)
 
     def remove(self, patterns: Iterable[str]) -> None:
         """Count these patterns for one node less; they must have been added before."""
@@ -123,7 +119,6 @@ class Interest:
             del self._counts[pattern]
             if is_pattern(pattern):
                 self._wildcards.discard(pattern, True)
-            self.generation += 1
 
     def wants(self, topic: str) -> bool:
         """Return whether any node wants a topic; reserved names count by their full name only."""

@@ -255,8 +255,13 @@ class LargeValues:
         self._counters.fragments_received += 1
         key = (peer.node, peer.incarnation, frame.number)
         if frame.index == 0:
-            if self._is_unwanted(frame.text):
-                self._ignore(key, peer)
+            topic = _topic_of(frame.text)
+            route = None if topic is None else self._router.find(topic)
+            if route is not None and not route.inboxes:
+                if self._fragments.ignore(key):
+                    self._roster.count_messages(peer, frame.number, 1)
+                    self._counters.messages_received += 1
+                    self._counters.messages_unwanted += 1
                 return
             self._roster.needs_attention = True  # it may have set a timer
         try:
@@ -279,17 +284,6 @@ class LargeValues:
             )
             return
         self._deliver([item], frame.number, frame.header.sent_us, peer, now, len(whole))
-
-    def _ignore(self, key: Key, peer: Peer) -> None:
-        if self._fragments.ignore(key):
-            self._roster.count_messages(peer, key[2], 1)
-            self._counters.messages_received += 1
-            self._counters.messages_unwanted += 1
-
-    def _is_unwanted(self, text: str) -> bool:
-        topic = _topic_of(text)
-        route = None if topic is None else self._router.find(topic)
-        return route is not None and not route.inboxes
 
 
 def _topic_of(text: str) -> str | None:

@@ -19,6 +19,7 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from copy import copy
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -84,7 +85,7 @@ class RetainedDelivery:
         self._router = router
         self._deliveries = router.deliveries
         self.store = RetainedStore(rng)
-        self._cache = RetainedCache()
+        self.cache = RetainedCache()
 
     # --- Sending ---------------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class RetainedDelivery:
         if new is None or not new.is_alive:
             if old is not None:
                 self.store.node_left(old.node)
-                self._cache.forget_node(old.node)
+                self.cache.forget_node(old.node)
             return
         if not len(self.store) or new.is_plain:
             return  # plain peers repeat their lists, and would get values for ever
@@ -145,22 +146,13 @@ class RetainedDelivery:
         if len(item) >= 7 and type(item[6]) is list and self._settings.node in item[6]:
             self._take(item[0], item[1], item[4], item[5], peer, now)
 
-    def note(self, message: Message) -> None:
-        """Note a new message that its publisher retains."""
-        self._cache.note(message)
-
-    def note_late(self, message: Message, is_retained: bool) -> None:
-        """Note a repaired message, unless a newer one has come before it."""
-        if is_retained and not self._cache.has_newer(message):
-            self._cache.note(message)
-
     def subscribed(self, patterns: tuple[str, ...], inbox: Inbox, now: float) -> None:
         """Deliver to a new subscription of this node what is here already."""
         wants = _matcher(patterns)
-        for message in self._cache.matching(wants):
+        for message in self.cache.matching(wants):
             self._deliveries.add(inbox, message)
         others = self._router.local.subscribers_of
-        self._cache.expect_again(lambda topic: wants(topic) and others(topic) == (inbox,))
+        self.cache.expect_again(lambda topic: wants(topic) and others(topic) == (inbox,))
         settings = self._settings
         for topic, kept in self.store.matching(wants):
             wall = now + self._outbox.wall_offset_s
@@ -180,8 +172,8 @@ class RetainedDelivery:
         wall = now + self._outbox.wall_offset_s
         origin = Origin(peer.node, peer.name, peer.incarnation, sent_us / 1_000_000, wall)
         message = make_message(route.topic, value, number or None, origin)
-        if self._cache.is_new(message, sent_us):
-            self._cache.note(message)
+        if self.cache.is_new(message, sent_us):
+            self.cache.note(message)
             self._deliveries.add_to_all(route.subscribers, as_retained(message))
 
 
@@ -298,14 +290,15 @@ class RetainedCache:
         if len(self._messages) > RETAINED_TOPICS_MAX:
             self._messages.popitem(last=False)
 
-    def has_newer(self, message: Message) -> bool:
-        """Whether a message came that the same node published later on the topic."""
+    def note_late(self, message: Message) -> None:
+        """Remember a repaired message, unless its node published a later one on the topic."""
         before = self._messages.get(message.topic)
-        return (
-            before is not None
-            and (before.node, before.incarnation) == (message.node, message.incarnation)
-            and (before.sequence or 0) > (message.sequence or 0)
-        )
+        if (
+            before is None
+            or (before.node, before.incarnation) != (message.node, message.incarnation)
+            or (before.sequence or 0) <= (message.sequence or 0)
+        ):
+            self.note(message)
 
     def is_new(self, message: Message, sent_us: int) -> bool:
         """Whether this value has not come before; from now on it has."""
@@ -338,16 +331,9 @@ class RetainedCache:
 
 
 def as_retained(message: Message) -> Message:
-    origin = message.origin
-    retained = Origin(
-        origin.node,
-        origin.name,
-        origin.incarnation,
-        origin.sent_at,
-        origin.received_at,
-        is_retained=True,
-    )
-    return make_message(message.topic, message.value, message.sequence, retained)
+    origin = copy(message.origin)
+    origin.is_retained = True
+    return make_message(message.topic, message.value, message.sequence, origin)
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
