@@ -87,7 +87,7 @@ def test_topics_are_bounded_and_a_forgotten_one_never_goes_back(
         publish(history, f"t{number}", now=at)
         assert len(history.topics) <= 10
     assert history.next_sequence("long") > 5
-    assert len(history._beats) <= 10
+    assert len(history._beats._at) <= 10
 
 
 # --- Bounds ---------------------------------------------------------------------------------------
