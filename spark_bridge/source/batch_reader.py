@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from .columns import check_schema
 from .errors import OptionError
-from .offsets import LogState, Offsets, Range
+from .offsets import Range
 from .options import Bound, SourceOptions
 from .reading import as_partitions, on_loss, read_partition
 from .starting_offsets import resolve_bound
@@ -39,10 +39,11 @@ class JsonBusBatchReader(DataSourceReader):
             states = watcher.look()
         finally:
             watcher.close()
-        starts = self._resolve(
-            "startingOffsets", options.starting_offsets or Bound(earliest=True), states
-        )
-        ends = self._resolve("endingOffsets", options.ending_offsets or Bound(latest=True), states)
+        lost = partial(on_loss, options)
+        bound = options.starting_offsets or Bound(earliest=True)
+        starts = resolve_bound("startingOffsets", bound, states, options, lost)
+        bound = options.ending_offsets or Bound(latest=True)
+        ends = resolve_bound("endingOffsets", bound, states, options, lost)
         ranges = [
             Range(state.address, state.epoch, partition, start, end)
             for state in states
@@ -55,6 +56,3 @@ class JsonBusBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
-
-    def _resolve(self, option: str, bound: Bound, states: list[LogState]) -> dict[str, Offsets]:
-        return resolve_bound(option, bound, states, self._options, partial(on_loss, self._options))

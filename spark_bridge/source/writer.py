@@ -90,15 +90,8 @@ class _Writer:
         # Not the number of Spark's attempt, which restarts with the driver: rows from a task of a
         # killed driver must not get into ours.
         attempt = secrets.randbits(53)
-        place = {
-            "op": "stage",
-            "query": query,
-            "batch": batch,
-            "partition": partition,
-            "attempt": attempt,
-            "run": run,
-            "skip_bad": self._options.on_bad_row == "skip",
-        }
+        task = {"query": query, "batch": batch, "partition": partition, "attempt": attempt}
+        place = {"op": "stage", **task, "run": run, "skip_bad": self._options.on_bad_row == "skip"}
         rows = skipped = 0
         for number, part in enumerate(_gather(self._columns, batches)):
             body = _encode(part)
