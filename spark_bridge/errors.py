@@ -51,7 +51,7 @@ class LogFullError(LogWriteError):
 
 
 class StoreError(BridgeError):
-    """What is staged for the bus cannot be read or written."""
+    """The file with the staged batches cannot be read or written."""
 
 
 class StoreFullError(StoreError, OSError):
@@ -85,7 +85,7 @@ class AccessError(RequestError):
 
 
 class BusyError(RequestError):
-    """What was asked for can be done later."""
+    """The request cannot be granted now, but later."""
 
 
 class TooLargeError(RequestError):

@@ -1,6 +1,6 @@
 """The bridge's TCP server: sockets, time limits, and access control; requests.py answers.
 
-One event loop in a thread of its own serves all connections, hundreds of idle ones included. What
+One event loop in a separate thread serves all connections, hundreds of idle ones included. What
 waits for a disk or decodes blocks runs in a few worker threads. A client is given time to introduce
 itself, to finish a request that it began, and to take what it asked for; between requests it may be
 silent for as long as its connection lives.

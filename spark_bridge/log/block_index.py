@@ -4,7 +4,7 @@
             CRC-32 of the topics, plain bytes, flags, earliest and latest `received_at`, CRC-32 of
             all that; little endian, see ENTRY
 
-The file is a convenience: it is never synced, and made anew from the headers of the blocks when it
+The file is a convenience: it is never synced, and rebuilt from the headers of the blocks when it
 does not fit its segment to the byte. In memory the entries stay packed: 100 GB of log have about
 half a million of them.
 """

@@ -7,7 +7,7 @@ A log is a directory that one process has at a time:
     meta.json                       id, version, partitions, created_at
     lock                            held while the log is open; has the process id, for people
     partition-0/<first>.log         a segment: sealed blocks (block.py), named by its first offset
-               /<first>.index       where each block is (block_index.py); can be made anew
+               /<first>.index       where each block is (block_index.py); can be rebuilt
                /tail.log            small blocks since the last seal (tail.py)
 
 What is promised, and by what:

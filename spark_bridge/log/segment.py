@@ -1,6 +1,6 @@
 """One segment: a file of sealed blocks, named by its first offset, with its index beside it.
 
-`Segment` is what readers see: it never changes, and whoever holds it can read it, even after
+`Segment` is what readers see: it never changes, and can be read as long as it is held, even after
 retention has deleted the file. `SegmentWriter` appends to the last segment of a partition and
 publishes a new `Segment` when what it wrote is on disk.
 """

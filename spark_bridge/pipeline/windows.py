@@ -1,8 +1,8 @@
 """Each sensor by windows of time: how many readings, their mean, minimum and maximum.
 
 A window is published whenever readings were added to it, also by readings that come late, as long
-as the watermark is not beyond its end. Whoever listens keeps the last value for each `start`. What
-comes later still is not counted in; Spark tells how many (numRowsDroppedByWatermark).
+as the watermark is not beyond its end. Subscribers keep the last value for each `start`.
+Readings that come later still are not counted; Spark reports how many (numRowsDroppedByWatermark).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the bus, is on disk. In detail:
 
     1. stage: rows are checked and kept on disk; nothing goes out.
     2. publish: the batch is marked, on disk, before its first message goes out. From here on it
-       *will* go out, whatever the client says, and whoever asks for it again only waits.
+       *will* go out, whatever the client says; another request for it only waits.
     3. Every PROGRESS_ROWS rows, once the bus has sent them, the place is noted on disk.
     4. At the end the fence moves to the batch, on disk, and the client is told.
 
@@ -14,8 +14,8 @@ out, and at most PROGRESS_ROWS of them a second time. These are counted and logg
 tell which: neither the network nor a disk can be asked what was sent. An orderly end, or an error,
 in the middle of a batch notes the very place, and nothing goes out twice.
 
-Nobody confirms a message on this bus. Rows go out as reliable messages, whoever listens and misses
-one asks for it again; who does not listen yet gets only what is retained.
+Nobody confirms a message on this bus. Rows go out as reliable messages: a subscriber that misses
+one asks for it again, and a later subscriber gets only what is retained.
 """
 
 from __future__ import annotations

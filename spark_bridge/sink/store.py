@@ -1,4 +1,4 @@
-"""What Spark staged for the bus, and how far each query is. database.py has the tables.
+"""Stores the rows that Spark staged, and the fence of each query. database.py has the tables.
 
 A batch is *decided* once it is marked, and out once the fence has reached it. Nothing is staged for
 a decided batch any more, and nothing of it is discarded: marking it removes the attempts that did

@@ -1,4 +1,4 @@
-"""What Spark is given: `format("jsonbus")`.
+"""The class that Spark is given: `format("jsonbus")`.
 
 The package travels by value where it is not installed (register.py). So its modules import names
 from each other, never modules, and none inside a function: a pickled function brings along the

@@ -54,7 +54,7 @@ class CorruptBlockError(SourceError):
 
 
 class DataLossError(SourceError):
-    """What a query was to read is no longer, or not yet, in the bridge's log."""
+    """Rows that a query needs are no longer, or not yet, in the bridge's log."""
 
 
 class MisfitError(SourceError):

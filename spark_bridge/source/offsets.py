@@ -8,9 +8,9 @@ JSON text, so keys are always sorted, and a query with nothing new gives back wh
 An initial offset has `"initial": true` in each bridge, and the first end offset made out of one
 carries `"from": {"0": n, …}`: where the first batch begins. Spark writes an end offset down before
 it runs the batch, but asks for the initial offset again when that batch has to be repeated after a
-crash; with `latest`, that would be a later one, and the rows between would be lost. So whoever has
-a start that is initial and an end with `from` believes the latter. The same goes for a bridge that
-was added to a query: it is in no start, and its rows begin at `from`.
+crash; with `latest`, that would be a later one, and the rows between would be lost. So if the
+start is initial and the end has a `from`, the batch begins at `from`. The same goes for a bridge
+that was added to a query: it is in no start, and its rows begin at `from`.
 
 A bridge is known by the id of its log, then by its address: one that moved keeps its place.
 """
@@ -38,7 +38,7 @@ class LogState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """How far one bridge's log was read."""
+    """A position in one bridge's log: everything before it was read."""
 
     epoch: str
     offsets: Offsets

@@ -1,6 +1,7 @@
-"""What the Spark half has to know of the bridge's protocol and blocks, repeated from
-`spark_bridge/wire.py` and `block.py`, which describe them: the two halves share no import. A test
-keeps both equal.
+"""The bridge's protocol and blocks, as far as the Spark half needs them.
+
+`spark_bridge/wire.py` and `log/block.py` describe them. The two halves share no import, so these
+definitions are repeated here, and a test keeps both equal.
 
 Formats are strings, not `struct.Struct`: those cannot be pickled, and this module travels by value.
 """

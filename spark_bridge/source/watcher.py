@@ -1,6 +1,6 @@
 """Waits for news from one bridge or several at once, in the driver.
 
-Each bridge has a connection of its own here, with at most one `poll` outstanding. A poll whose
+Each bridge has a separate connection here, with at most one `poll` outstanding. A poll whose
 bridge had no news stays outstanding when `observe` returns because of another bridge: no reply
 means no news, so the next `observe` need not ask again. That is why one thread is enough.
 

@@ -65,7 +65,7 @@ _WRITE_OPTIONS = {"compression": "lz4"}
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What one task staged: the driver names it when it commits."""
+    """The rows that one task staged: the driver names them when it commits."""
 
     query: str
     partition: int

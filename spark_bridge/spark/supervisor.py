@@ -69,7 +69,7 @@ class Supervisor:
 
     @property
     def restarts(self) -> int:
-        """How often the query was restarted."""
+        """Number of restarts of the query."""
         return self._restarts
 
     @property

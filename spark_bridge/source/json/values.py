@@ -3,7 +3,7 @@
 Arrow's JSON reader takes a block of rows whole, without a look at any of them from Python, or it
 takes none. When it refuses, the block is halved until the rows that it refuses are few; those are
 read one by one as json_rows.py does, which is as forgiving as Spark's `from_json`: a number is good
-for a STRING, say. What does not fit even then becomes null, and is told to the caller.
+for a STRING, say. A value that does not fit even then becomes null, and its row is returned.
 
 Each value is wrapped as `{"v":…}`: then any type can stand for a value, not only a struct, and null
 is nothing special.
