@@ -21,7 +21,7 @@ from fastapi import FastAPI
 import jsonbus
 from jsonbus.gateway.http.access import Access, read_token
 from jsonbus.gateway.http.app import make_app
-from jsonbus.gateway.http.events import EventStreams
+from jsonbus.gateway.http.events import EventLimits, EventStreams
 from jsonbus.gateway.http.origins import Origins
 from jsonbus.gateway.http.request import BodyRoom
 from jsonbus.gateway.http.server import HttpServer
@@ -116,7 +116,7 @@ async def site(
         hub = WatchedHub(bus, ledger)
         targets = Targets(allow_webhooks, is_loopback_gateway=True)
         webhooks = Webhooks(ledger, targets, hub, own_node=hub.node, timeout_s=5.0)
-        streams = EventStreams(hub, **(stream_options or {}))
+        streams = EventStreams(hub, EventLimits(**(stream_options or {})))
         hub.add_sink(webhooks.take)
         hub.add_sink(streams.take)
         observer = SurveyObserver(bus)

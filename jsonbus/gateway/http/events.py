@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from starlette.types import Receive, Send
 
@@ -59,28 +60,27 @@ _HEARTBEAT = b":\n\n"
 _GREETING = b"retry: %d\n\n" % RECONNECT_MS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLimits:
+    """What event streams may use."""
+
+    streams_max: int = STREAMS_MAX
+    backlog_events_max: int = BACKLOG_EVENTS_MAX
+    backlog_bytes_max: int = BACKLOG_BYTES_MAX
+    total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX
+    heartbeat_s: float = HEARTBEAT_S
+
+
 class EventStreams:
     """All event streams of a gateway. Call everything from its event loop."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        *,
-        streams_max: int = STREAMS_MAX,
-        backlog_events_max: int = BACKLOG_EVENTS_MAX,
-        backlog_bytes_max: int = BACKLOG_BYTES_MAX,
-        total_backlog_bytes_max: int = TOTAL_BACKLOG_BYTES_MAX,
-        heartbeat_s: float = HEARTBEAT_S,
-    ) -> None:
+    def __init__(self, hub: Hub, limits: EventLimits | None = None) -> None:
         self._hub = hub
-        self._streams_max = streams_max
-        self._backlog_events_max = backlog_events_max
-        self._backlog_bytes_max = backlog_bytes_max
-        self._heartbeat_s = heartbeat_s
+        self._limits = limits = limits or EventLimits()
         # A stream without a backlog has room for any chunk.
-        self._chunk_events_max = min(CHUNK_EVENTS_MAX, backlog_events_max)
+        self._chunk_events_max = min(CHUNK_EVENTS_MAX, limits.backlog_events_max)
         self._fan_out: FanOut[EventStream] = FanOut(encode_event)
-        self._budget = LineBudget(total_backlog_bytes_max)
+        self._budget = LineBudget(limits.total_backlog_bytes_max)
         self._streams: set[EventStream] = set()
         self._opening: set[EventStream] = set()
         self._is_closed = False
@@ -113,15 +113,10 @@ class EventStreams:
         patterns = _check_patterns(patterns)
         if self._is_closed:
             raise ClosedError("the gateway is closing")
-        if len(self._streams) >= self._streams_max:
-            raise try_later(f"{self._streams_max:,} streams are open, which is the limit")
-        stream = EventStream(
-            connection,
-            self._budget,
-            self._backlog_events_max,
-            self._backlog_bytes_max,
-            self._heartbeat_s,
-        )
+        streams_max = self._limits.streams_max
+        if len(self._streams) >= streams_max:
+            raise try_later(f"{streams_max:,} streams are open, which is the limit")
+        stream = EventStream(connection, self._budget, self._limits)
         self._streams.add(stream)
         self._opening.add(stream)
         self._opened += 1
@@ -205,20 +200,13 @@ class EventStream:
     """
 
     def __init__(
-        self,
-        connection: asyncio.Transport | None,
-        budget: LineBudget,
-        backlog_events_max: int,
-        backlog_bytes_max: int,
-        heartbeat_s: float,
+        self, connection: asyncio.Transport | None, budget: LineBudget, limits: EventLimits
     ) -> None:
         self.wanted: list[str] = []
         self.sent = 0
         self._connection = connection
         self._budget = budget
-        self._events_max = backlog_events_max
-        self._bytes_max = backlog_bytes_max
-        self._heartbeat_s = heartbeat_s
+        self._limits = limits
         self._backlog = LineBacklog(budget)
         self._unsent_bytes = 0  # given to the connection, as counted in the budget
         self._wake = asyncio.Event()
@@ -241,7 +229,8 @@ class EventStream:
         """Append events; False if the backlog is full."""
         if self._is_gone:
             return True  # it was cut off a moment ago
-        if not self._backlog.append(events, self._events_max, self._bytes_max):
+        limits = self._limits
+        if not self._backlog.append(events, limits.backlog_events_max, limits.backlog_bytes_max):
             return False
         self._wake.set()
         return True
@@ -314,10 +303,10 @@ class EventStream:
     def _start_heartbeat_timer(self) -> None:
         # One timer for all waits: a timer for each took a sixth of the CPU of 100 busy streams.
         self._wrote_at = self._loop.time()
-        self._timer = self._loop.call_later(self._heartbeat_s, self._check_silence)
+        self._timer = self._loop.call_later(self._limits.heartbeat_s, self._check_silence)
 
     def _check_silence(self) -> None:
-        left_s = self._wrote_at + self._heartbeat_s - self._loop.time()
+        left_s = self._wrote_at + self._limits.heartbeat_s - self._loop.time()
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._check_silence)
             return

@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     NonNegativeInt,
     ValidationError,
-    WithJsonSchema,
 )
 
 import jsonbus
@@ -122,7 +121,7 @@ Url = Annotated[
 class Publish(BaseModel):
     # The hub checks the topic.
     topic: Topic
-    message: Annotated[Any, AfterValidator(_read_message), WithJsonSchema(_MESSAGE_AS_JSON)]
+    message: Annotated[Any, AfterValidator(_read_message)]  # `parameter_schema` describes it
 
 
 class Subscribe(BaseModel):
@@ -218,21 +217,13 @@ def names_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-def text_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of the parameters in a query or a form, where all of them are text."""
+def parameter_schema(model: type[BaseModel], *, as_text: bool) -> dict[str, Any]:
+    """Return the JSON schema of the parameters: in a JSON body, or where all of them are text."""
     schema = model.model_json_schema()
     for each in schema["properties"].values():
         each.pop("default", None)
     if "message" in schema["properties"]:
-        schema["properties"]["message"] = _MESSAGE_AS_TEXT
-    return schema
-
-
-def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of the parameters in a JSON body."""
-    schema = text_schema(model)
-    if "message" in schema["properties"]:
-        schema["properties"]["message"] = _MESSAGE_AS_JSON
+        schema["properties"]["message"] = _MESSAGE_AS_TEXT if as_text else _MESSAGE_AS_JSON
     return schema
 
 

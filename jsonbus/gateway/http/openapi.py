@@ -74,7 +74,7 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def in_query(model: type[models.Model]) -> dict[str, Any]:
     """Document a model's parameters in the query."""
-    schema = models.text_schema(model)
+    schema = models.parameter_schema(model, as_text=True)
     return {
         "parameters": [
             {
@@ -92,14 +92,14 @@ def in_query(model: type[models.Model]) -> dict[str, Any]:
 
 def in_body(model: type[models.Model]) -> dict[str, Any]:
     """Document a model's parameters in a body of any kind."""
-    as_text = {"schema": models.text_schema(model)}
+    as_text = {"schema": models.parameter_schema(model, as_text=True)}
     return {
         "requestBody": {
             "required": True,
             "description": f"At most {FORM_BYTES_MAX:,} bytes. Parameters may also be in the "
             "query, but each only once.",
             "content": {
-                JSON: {"schema": models.json_schema(model)},
+                JSON: {"schema": models.parameter_schema(model, as_text=False)},
                 FORM: as_text,
                 MULTIPART: as_text,
             },

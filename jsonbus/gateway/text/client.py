@@ -211,8 +211,7 @@ class TextClient(asyncio.BufferedProtocol):
         half_line_bytes = 0 if self.waits_for_room else self._reader.unread_bytes
         if half_line_bytes != self._half_line_bytes:
             self._count_half_line(half_line_bytes)
-            if self._server.budget.is_exceeded:
-                self._server.keep_budget()
+            self._server.keep_budget()
 
     def eof_received(self) -> bool:
         self._has_input_ended = True
@@ -227,8 +226,7 @@ class TextClient(asyncio.BufferedProtocol):
         self._is_choked = True
         self.is_writable = False
         self._count_choked(self._transport.get_write_buffer_size())
-        if self._server.budget.is_exceeded:
-            self._server.keep_budget()
+        self._server.keep_budget()
 
     def resume_writing(self) -> None:
         assert self._transport is not None

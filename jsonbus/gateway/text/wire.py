@@ -171,21 +171,11 @@ def parse_line(line: bytes | bytearray) -> Command:
     if _is_foreign(line):
         return Command(FOREIGN, value=_FOREIGN)
     try:
-        text = line.decode()
+        return _parse(line.decode())
     except UnicodeDecodeError:
         return Command(REFUSED, value="a line must be UTF-8")
-    word, _, rest = text.partition(" ")
-    if word == PUBLISH:
-        return _parse_publish(rest)
-    if word in (SUBSCRIBE, UNSUBSCRIBE):
-        return _parse_subscribe(word, rest)
-    if word == AUTH:
-        secret = rest.strip()
-        return Command(AUTH, value=secret) if secret else Command(REFUSED, value=_NO_TOKEN)
-    if word == QUIT and not rest.strip():
-        return Command(QUIT)
-    # The word is not repeated: it may be a token, sent without `auth`.
-    return Command(REFUSED, value=_UNKNOWN)
+    except ValueError as error:
+        return Command(REFUSED, value=str(error))
 
 
 def format_topic(topic: str) -> str:
@@ -231,7 +221,7 @@ _is_foreign = re.compile(
 ).match
 _has_control = re.compile(r"[\x00-\x1f]").search
 _every_control = re.compile(r"[\x00-\x1f]+").sub
-_quoted = re.compile(r'"(?:[^"\\]|\\.)*"').match
+_quoted = re.compile(r'("(?:[^"\\]|\\.)*")(?: (.*))?', re.DOTALL).fullmatch
 
 _UNKNOWN = (
     "unknown command: send subscribe TOPIC, unsubscribe TOPIC, publish TOPIC MESSAGE, auth TOKEN "
@@ -239,7 +229,6 @@ _UNKNOWN = (
 )
 _FOREIGN = "this is the text port, HTTP and TLS are not spoken here: see the gateway's HTTP port"
 _HALF_LINE = "the input ended within a line, which was not executed: end every line with a newline"
-_NO_TOKEN = "auth needs a token: send auth TOKEN"
 _QUOTES = 'a topic in quotes must be a JSON string, such as "hall 2/door"'
 
 
@@ -250,45 +239,49 @@ def _refuse_long(head: bytes | bytearray) -> Command:
     return Command(REFUSED, value=reason)
 
 
-def _parse_publish(rest: str) -> Command:
-    if rest.startswith('"'):
-        split = _split_quoted(rest)
-        if split is None:
-            return Command(REFUSED, value=_QUOTES)
-        topic, message = split
-    else:
+def _parse(line: str) -> Command:
+    """Return the command of a line; raises ValueError with the reason if it is none."""
+    word, _, rest = line.partition(" ")
+    if word == PUBLISH:
+        if rest.startswith('"'):
+            return Command(PUBLISH, *_split_quoted(rest))
         topic, _, message = rest.partition(" ")
         if not topic:
-            return Command(REFUSED, value="publish needs a topic: send publish TOPIC MESSAGE")
-    return Command(PUBLISH, topic, message)
+            raise ValueError("publish needs a topic: send publish TOPIC MESSAGE")
+        return Command(PUBLISH, topic, message)
+    if word in (SUBSCRIBE, UNSUBSCRIBE):
+        return Command(word, _parse_pattern(word, rest.rstrip(" ")))
+    if word == AUTH:
+        secret = rest.strip()
+        if not secret:
+            raise ValueError("auth needs a token: send auth TOKEN")
+        return Command(AUTH, value=secret)
+    if word == QUIT and not rest.strip():
+        return Command(QUIT)
+    # The word is not repeated: it may be a token, sent without `auth`.
+    raise ValueError(_UNKNOWN)
 
 
-def _parse_subscribe(word: str, rest: str) -> Command:
-    if rest.startswith('"'):
-        split = _split_quoted(rest.rstrip(" "))
-        if split is None or split[1]:
-            return Command(REFUSED, value=_QUOTES)
-        return Command(word, split[0])
-    topic = rest.rstrip(" ")
-    if not topic:
-        return Command(REFUSED, value=f"{word} needs a topic: send {word} TOPIC")
-    if " " in topic:
-        return Command(
-            REFUSED,
-            value=f'{word} takes one topic, one with spaces in quotes: send {word} "hall 2/door"',
-        )
-    return Command(word, topic)
+def _parse_pattern(word: str, text: str) -> str:
+    if text.startswith('"'):
+        pattern, rest = _split_quoted(text)
+        if rest:
+            raise ValueError(_QUOTES)
+        return pattern
+    if not text:
+        raise ValueError(f"{word} needs a topic: send {word} TOPIC")
+    if " " in text:
+        hint = f'send {word} "hall 2/door"'
+        raise ValueError(f"{word} takes one topic, one with spaces in quotes: {hint}")
+    return text
 
 
-def _split_quoted(text: str) -> tuple[str, str] | None:
-    """Return the quoted topic at the beginning and the text after one space; None if invalid."""
+def _split_quoted(text: str) -> tuple[str, str]:
+    """Return the quoted topic at the beginning, and the text after one space."""
     found = _quoted(text)
     if found is None:
-        return None
-    end = found.end()
-    if text[end : end + 1] not in ("", " "):
-        return None
+        raise ValueError(_QUOTES)
     try:
-        return str(parse_json(text[:end])), text[end + 1 :]
+        return str(parse_json(found[1])), found[2] or ""
     except PayloadError:
-        return None
+        raise ValueError(_QUOTES) from None

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.gateway.http.events import EventStream, encode_event
+from jsonbus.gateway.http.events import EventLimits, EventStream, encode_event
 from jsonbus.gateway.text.backlog import Chunk, LineBudget, join_spared
 from tests.aio.running import asynctest, until
 from tests.gateway.site import Site, end, site
@@ -338,7 +338,9 @@ async def test_streams_behind_on_the_same_topic_cost_what_one_does() -> None:
 async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
     async with site() as here:
         budget = LineBudget(1 << 20)
-        stream = EventStream(None, budget, 10, 10_000, heartbeat_s=15.0)
+        stream = EventStream(
+            None, budget, EventLimits(backlog_events_max=10, backlog_bytes_max=10_000)
+        )
         stream.begin(join_spared([encode_event(here_message(here, "x" * 1_000))] * 50))
         for _ in range(10):
             assert stream.add(Chunk(b"live", 1))
