@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jsonbus.core.wire.frames import UNTOLD, About
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About
 
 
 class Event:
@@ -24,7 +24,7 @@ class NodeJoined(Event):
 
     node: str
     name: str
-    about: About = UNTOLD  # what it had reported by then; empty if others reported it first
+    about: About = ABOUT_UNKNOWN  # what it had reported by then; empty if others reported it first
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class NodeLeft(Event):
     node: str
     name: str
     reason: str  # "left": it said goodbye. "gone": not heard for longer than its lease
-    about: About = UNTOLD
+    about: About = ABOUT_UNKNOWN
 
 
 @dataclass(slots=True)

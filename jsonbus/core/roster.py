@@ -19,7 +19,7 @@ from jsonbus.core.limits import (
     REJECTS_REPORTED_MAX,
 )
 from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_format
-from jsonbus.core.wire.frames import UNTOLD, About, Header, Totals
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Header, Totals
 
 Address = tuple[str, int]
 
@@ -48,7 +48,7 @@ class Peer:
         "name",
         "node",
         "received",
-        "told_at",
+        "introduced_at",
         "totals",
     )
 
@@ -58,10 +58,10 @@ class Peer:
         self._header = header_format(header.node, header.incarnation)
         self.address = address
         self.name = header.node
-        self.about = UNTOLD
+        self.about = ABOUT_UNKNOWN
         self.totals: Totals | None = None
         #: When the node last sent its details (`about`); negative if it never did.
-        self.told_at = -1.0
+        self.introduced_at = -1.0
         #: When it last sent them in answer to a question.
         self.answered_at = -1.0
         #: Another incarnation with the same id, heard once since this one was heard.
@@ -198,7 +198,7 @@ class Roster:
     def about(self, node: str) -> About:
         """Return what the node has reported about itself."""
         peer = self.peers.get(node)
-        return UNTOLD if peer is None else peer.about
+        return ABOUT_UNKNOWN if peer is None else peer.about
 
     def meet(self, header: Header, address: Address) -> Peer | None:
         """Return the sender's peer, a new one for a new incarnation; None for an old incarnation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jsonbus.core.limits import VALUE_BYTES_MAX
-from jsonbus.core.wire.frames import UNTOLD, About
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About
 
 
 class NodeSettings(NamedTuple):
@@ -21,4 +21,4 @@ class NodeSettings(NamedTuple):
     value_bytes_max: int = VALUE_BYTES_MAX
     batching: bool = True
     receive_buffer_bytes: int | None = None  # as the kernel counts; None: unknown
-    about: About = UNTOLD  # its host, software and channel port
+    about: About = ABOUT_UNKNOWN  # its host, software and channel port

@@ -78,7 +78,7 @@ class Attempt:
         """Return what to do next, given what is known of the node; None: wait."""
         if self.state == DONE:
             return self._take_failure()
-        known = [place._replace(told_at=0.0, answered_at=0.0) for place in places]
+        known = [place._replace(introduced_at=0.0, answered_at=0.0) for place in places]
         # A node that announces the same again is no news: it does so whenever somebody asks for it,
         # and all pausing attempts would try again because one of them did.
         if self.state == RESTING and now < self._deadline:
@@ -131,7 +131,7 @@ class Attempt:
         if len(places) > 1:
             # One of them may have crashed, and another have begun under its name: the live one
             # answers, or has joined since.
-            here = [each for each in places if each.is_self or each.told_at >= self._asked_at]
+            here = [each for each in places if each.is_self or each.introduced_at >= self._asked_at]
             if len(here) > 1:
                 ids = tuple(place.node for place in here)
                 self._end(ChannelRefusedError(self._who, self._port, "ambiguous", nodes=ids))
@@ -145,7 +145,7 @@ class Attempt:
         place = places[0] if places else None
         if place is not None:
             self._name = place.name or place.node
-            self._is_fresh = place.told_at >= self._asked_at or place.is_self
+            self._is_fresh = place.introduced_at >= self._asked_at or place.is_self
             if place.port is not None and (self._is_fresh or not self._must_ask):
                 self.state = DIALING
                 return Dial(place)

@@ -45,7 +45,7 @@ from jsonbus.core.wire.encode import (
     encode_presence,
     entry_size_bytes,
 )
-from jsonbus.core.wire.frames import UNTOLD, About, Entry, Totals
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Entry, Totals
 
 # A basic node never states its subscriptions, so it gets everything.
 BASIC_PATTERNS = ("**",)
@@ -200,8 +200,8 @@ class Announcer:
         parts = cut_list(entries, self._room, with_sums=sums is not None)
         # An entry that fills the largest possible datagram leaves no room for `about`.
         about = self.about
-        if about is not UNTOLD and entry_size_bytes(self.entry) > self._room:
-            about = UNTOLD
+        if about is not ABOUT_UNKNOWN and entry_size_bytes(self.entry) > self._room:
+            about = ABOUT_UNKNOWN
         else:
             self._introduced_at = now
         for index, part in enumerate(parts):
@@ -213,7 +213,7 @@ class Announcer:
                 part=(index, len(parts)),
                 settled=self._joining.is_settled,
                 receive_buffer_bytes=self._settings.receive_buffer_bytes,
-                about=about if index == 0 else UNTOLD,
+                about=about if index == 0 else ABOUT_UNKNOWN,
             )
             self._outbox.put_control(control, now)
 
@@ -243,7 +243,7 @@ class Announcer:
             sums=self._list.sums_to_send() if with_sums else None,
             suspects=suspects,
             receive_buffer_bytes=self._settings.receive_buffer_bytes,
-            about=UNTOLD if suspects else self.about,
+            about=ABOUT_UNKNOWN if suspects else self.about,
             is_answer=is_answer,
             totals=None if suspects else self._totals(),
         )
@@ -278,7 +278,7 @@ class Announcer:
         return self.trickle.is_eager or self._joining.state == DOUBTING
 
     def _must_introduce(self, now: float) -> bool:
-        if self.about is UNTOLD:
+        if self.about is ABOUT_UNKNOWN:
             return False
         gap_s = INTRODUCTION_HEARTBEATS * heartbeat_s(len(self._list))
         return now >= self._introduced_at + gap_s

@@ -22,7 +22,7 @@ from jsonbus.core.outbox import Outbox
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.encode import encode_where
-from jsonbus.core.wire.frames import UNTOLD, ListFrame, PongFrame, PresenceFrame, WhereFrame
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, ListFrame, PongFrame, PresenceFrame, WhereFrame
 from jsonbus.core.wire.names import is_node_name
 from jsonbus.errors import ClosedError
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     is_self: bool = False
     host: str | None = None  # its address; None: the node was not heard yet
     port: int | None = None  # of TCP; None: it accepts no channels, or has not said so yet
-    told_at: float = -1.0  # when it last said so; before any `now` if never
+    introduced_at: float = -1.0  # when it last said so; before any `now` if never
     answered_at: float = -1.0  # when it last did so because a node asked
 
 
@@ -112,11 +112,11 @@ class Directory:
             peer.name = frame.name
             if frame.is_answer:
                 peer.answered_at = now
-        elif frame.about is UNTOLD:
+        elif frame.about is ABOUT_UNKNOWN:
             return False
         peer.about = frame.about
         peer.address = sender
-        peer.told_at = now
+        peer.introduced_at = now
         if not self._lookups:
             return False
         self._emit(NodeIntroduced(peer.node))
@@ -133,7 +133,7 @@ class Directory:
         }
         # A node that was just heard may not be in the list yet, or, in mode basic, never be.
         for peer in self._roster.peers.values():
-            if peer.told_at >= now - INTRODUCED_S and who in (peer.node, peer.name):
+            if peer.introduced_at >= now - INTRODUCED_S and who in (peer.node, peer.name):
                 if peer.node not in entries.tombstones:
                     found.setdefault(peer.node, peer.name)
         return [self._place(node, found[node]) for node in sorted(found)]
@@ -142,14 +142,14 @@ class Directory:
         if node == self._own.node:
             return Place(node, name, is_self=True)
         peer = self._roster.peers.get(node)
-        if peer is None or peer.told_at < 0:
+        if peer is None or peer.introduced_at < 0:
             return Place(node, name)
         return Place(
             node,
             name,
             host=peer.address[0],
             port=peer.about.channel_port,
-            told_at=peer.told_at,
+            introduced_at=peer.introduced_at,
             answered_at=peer.answered_at,
         )
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from jsonbus.core.wire import codec, names
 from jsonbus.core.wire.encode_messages import TAIL, Stamp, longest
 from jsonbus.core.wire.frames import (
+    ABOUT_UNKNOWN,
     ALL_BUCKETS,
     BUCKETS,
-    UNTOLD,
     About,
     Digest,
     Entry,
@@ -47,7 +47,7 @@ def encode_list(
     part: tuple[int, int] = (0, 1),
     settled: bool,
     receive_buffer_bytes: int | None = None,
-    about: About = UNTOLD,
+    about: About = ABOUT_UNKNOWN,
 ) -> Control:
     """A list, or a part of one: whole entries, each with the seconds since its node was heard."""
     union = {pattern for entry, _ in entries for pattern in _patterns_sent(entry)}
@@ -95,7 +95,7 @@ def encode_presence(
     sums: int | None,
     suspects: Sequence[tuple[str, int]] = (),
     receive_buffer_bytes: int | None = None,
-    about: About = UNTOLD,
+    about: About = ABOUT_UNKNOWN,
     is_answer: bool = False,
     totals: Totals | None = None,
 ) -> Control:
@@ -172,7 +172,7 @@ def encode_ping(ping_id: int) -> Control:
 
 
 def encode_pong(
-    to: str, ping_id: int, about: About = UNTOLD, totals: Totals | None = None
+    to: str, ping_id: int, about: About = ABOUT_UNKNOWN, totals: Totals | None = None
 ) -> Control:
     """I heard the ping of node `to`."""
     fields = {names.KEY_PING: ping_id, names.KEY_TO: to}

@@ -9,7 +9,7 @@ from binascii import a2b_base64
 from typing import Any
 
 from jsonbus.core.wire import names
-from jsonbus.core.wire.frames import UNTOLD, About, Digest, Totals
+from jsonbus.core.wire.frames import ABOUT_UNKNOWN, About, Digest, Totals
 
 
 def read_integer(value: Any, what: str) -> int:
@@ -98,7 +98,7 @@ def read_about(jb: dict[str, Any]) -> About:
         jb.get(names.KEY_CHANNELS),
     )
     if host is None and version is None and port is None:
-        return UNTOLD
+        return ABOUT_UNKNOWN
     if host is not None and not names.is_host_name(host):
         raise ValueError("a host must be text of 1 to 64 bytes without control characters")
     if version is not None and not names.is_software_version(version):

@@ -48,7 +48,7 @@ class About(NamedTuple):
 
 
 #: Of a node that has not reported it.
-UNTOLD = About()
+ABOUT_UNKNOWN = About()
 
 
 class Totals(NamedTuple):
@@ -148,7 +148,7 @@ class ListFrame:
     settled: bool  # the sender was past joining
     # The size of the sender's receive buffer, as its kernel counts. In announcements, where known.
     receive_buffer_bytes: int | None = None
-    about: About = UNTOLD  # of the sender; in announcements
+    about: About = ABOUT_UNKNOWN  # of the sender; in announcements
 
 
 ALL_BUCKETS = (1 << BUCKETS) - 1
@@ -168,7 +168,7 @@ class PresenceFrame:
     sums: int | None
     suspects: tuple[tuple[str, int], ...] = ()  # (node, incarnation)
     receive_buffer_bytes: int | None = None  # as in an announcement
-    about: About = UNTOLD
+    about: About = ABOUT_UNKNOWN
     is_answer: bool = False  # to the question where the sender is
     totals: Totals | None = None
 
@@ -276,7 +276,7 @@ class PongFrame:
     header: Header
     to: str
     ping_id: int
-    about: About = UNTOLD
+    about: About = ABOUT_UNKNOWN
     totals: Totals | None = None
 
 

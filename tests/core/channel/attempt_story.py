@@ -48,7 +48,7 @@ class Story:
     def tell(self, place: Place = TOLD, after_s: float = 0.001) -> Step | None:
         """The node introduces itself."""
         self.now += after_s
-        self.places = [place._replace(told_at=self.now)]
+        self.places = [place._replace(introduced_at=self.now)]
         return self.act()
 
     def answer(self, place: Place = TOLD, after_s: float = 0.001) -> Step | None:

@@ -70,7 +70,7 @@ def test_node_that_is_known_but_does_not_answer_is_gone() -> None:
 
 
 def answered(*places: Place, at: float) -> list[Place]:
-    return [place._replace(told_at=at, answered_at=at) for place in places]
+    return [place._replace(introduced_at=at, answered_at=at) for place in places]
 
 
 def test_several_of_that_name_that_are_there_are_ambiguous() -> None:
@@ -102,7 +102,7 @@ def test_of_several_with_that_name_the_only_one_that_answers_is_meant() -> None:
 def test_of_several_with_that_name_one_that_joins_after_all_questions_is_meant() -> None:
     story = Story(SECOND, retry=True)
     story.run(ASK_AFTER_S[-1])
-    story.places = [TOLD._replace(told_at=story.now), SECOND]
+    story.places = [TOLD._replace(introduced_at=story.now), SECOND]
     story.run(FIND_S)
     assert [place.node for place in story.dialed] == ["id-bob"]
 

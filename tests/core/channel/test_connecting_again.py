@@ -61,7 +61,7 @@ def rest(story: Story) -> None:
 def test_news_of_the_node_end_a_rest() -> None:
     story = Story(TOLD, retry=True)
     rest(story)
-    story.places = [TOLD._replace(port=50_000, told_at=story.now)]
+    story.places = [TOLD._replace(port=50_000, introduced_at=story.now)]
     story.now += 0.001
     assert story.act() == Ask("bob")
     assert isinstance(story.tell(TOLD._replace(port=50_000)), Dial)

@@ -8,7 +8,14 @@ from jsonbus.core.events import NodeJoined, NodeLeft
 from jsonbus.core.limits import INTRODUCTION_HEARTBEATS
 from jsonbus.core.node import Node
 from jsonbus.core.wire.encode import about_size_bytes, encode_list
-from jsonbus.core.wire.frames import UNTOLD, About, Frame, ListFrame, PongFrame, PresenceFrame
+from jsonbus.core.wire.frames import (
+    ABOUT_UNKNOWN,
+    About,
+    Frame,
+    ListFrame,
+    PongFrame,
+    PresenceFrame,
+)
 from jsonbus.core.wire.names import (
     DATAGRAM_BYTES_MAX,
     HOST_BYTES_MAX,
@@ -22,7 +29,9 @@ LONGEST = About("\\" * HOST_BYTES_MAX, '"' * SOFTWARE_BYTES_MAX, PORT_MAX)  # JS
 
 
 def told(frame: Frame) -> About:
-    return frame.about if isinstance(frame, ListFrame | PresenceFrame | PongFrame) else UNTOLD
+    return (
+        frame.about if isinstance(frame, ListFrame | PresenceFrame | PongFrame) else ABOUT_UNKNOWN
+    )
 
 
 def known(node: Node, name: str, now: float) -> About:
@@ -99,7 +108,7 @@ def test_lists_of_others_tell_nothing() -> None:
     link.add("late", about=ATTIC)
     link.run(3)
     shares = [frame for _, _, frame in link.sent if is_share(frame)]
-    assert shares and {told(frame) for frame in shares} == {UNTOLD}
+    assert shares and {told(frame) for frame in shares} == {ABOUT_UNKNOWN}
 
 
 def test_node_that_has_nothing_to_tell_says_nothing() -> None:
@@ -109,7 +118,7 @@ def test_node_that_has_nothing_to_tell_says_nothing() -> None:
     a.ping(link.now)
     link.move()
     assert not any(b'"host"' in data or b'"sw"' in data for data in link.datagrams)
-    assert known(a, "b", link.now) == UNTOLD
+    assert known(a, "b", link.now) == ABOUT_UNKNOWN
     assert b in link.nodes
 
 
@@ -145,14 +154,14 @@ def test_largest_entry_is_announced_without_it() -> None:
         a.subscribe(f"{number:03d}" + "x" * 250, "sink", link.now)
     link.open(a)
     (announcement,) = [frame for _, _, frame in link.sent if is_announcement(frame)]
-    assert told(announcement) == UNTOLD
+    assert told(announcement) == ABOUT_UNKNOWN
     assert DATAGRAM_BYTES_MAX * 0.9 < max(map(len, link.datagrams)) <= DATAGRAM_BYTES_MAX
     link.run(5)
     assert any(told(frame) == LONGEST for frame in link.frames("a", PresenceFrame))
 
 
 @pytest.mark.parametrize(
-    "about", [UNTOLD, DESK, About("desk"), About(None, "1"), About(channel_port=1), LONGEST]
+    "about", [ABOUT_UNKNOWN, DESK, About("desk"), About(None, "1"), About(channel_port=1), LONGEST]
 )
 def test_its_size_is_exact(about: About) -> None:
     fields = {"entries": [], "digest": None, "sums": None, "covers": None, "settled": False}

@@ -34,7 +34,7 @@ def test_late_joiner_finds_a_node_in_one_round_trip(mode: str) -> None:
     link.open(late)
     link.forget_sent()
     (place,) = ask(link, late, "n2")
-    assert (place.host, place.port, place.told_at) == ("10.0.0.3", 77, link.now)
+    assert (place.host, place.port, place.introduced_at) == ("10.0.0.3", 77, link.now)
     assert len(link.frames("late", WhereFrame)) == 1
     assert link.senders(is_answer)[-1:] == ["n2"]
 

@@ -56,11 +56,11 @@ def test_presence_with_suspects_erases_nothing_that_is_known() -> None:
     a = link.add("a")
     link.run(5)
     link.inject(forge_about("b", 7))
-    told_at = link.now
+    introduced_at = link.now
     link.now += 1
     link.inject(forge_about("b", None, counter=2, suspects=(("x", 1),), about=About()))
-    assert [(place.port, place.told_at) for place in a.directory.find("b", link.now)] == [
-        (7, told_at)
+    assert [(place.port, place.introduced_at) for place in a.directory.find("b", link.now)] == [
+        (7, introduced_at)
     ]
     link.inject(forge_about("b", None, counter=3))
     assert ports_of(link, a, "b") == [None]
@@ -135,9 +135,9 @@ def test_who_asks_too_soon_after_another_gets_its_answer_later() -> None:
     c.directory.ask("n1", link.now)
     link.move()
     asked_at = link.now
-    assert max(place.told_at for place in c.directory.find("n1", link.now)) < asked_at
+    assert max(place.introduced_at for place in c.directory.find("n1", link.now)) < asked_at
     link.run(INTRODUCTION_INTERVAL_S)
-    assert max(place.told_at for place in c.directory.find("n1", link.now)) > asked_at
+    assert max(place.introduced_at for place in c.directory.find("n1", link.now)) > asked_at
 
 
 def test_answer_that_waits_is_given_although_suspects_were_told_meanwhile() -> None:
@@ -151,7 +151,7 @@ def test_answer_that_waits_is_given_although_suspects_were_told_meanwhile() -> N
     b._membership._announcer.send_presence(link.now, (("somebody", 1),))
     link.move()
     link.run(INTRODUCTION_INTERVAL_S)
-    assert a.directory.find("n1", link.now)[0].told_at > asked_at
+    assert a.directory.find("n1", link.now)[0].introduced_at > asked_at
 
 
 # --- Bad questions -------------------------------------------------------------------------------
