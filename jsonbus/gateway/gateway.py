@@ -41,7 +41,7 @@ SURE_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayConfig:
-    """What a gateway serves and allows; the options of `jsonbus gateway`."""
+    """The settings of a gateway, which are the options of `jsonbus gateway`."""
 
     host: str = "127.0.0.1"
     #: Port 0 is any free port: see `Gateway.http_address` and `text_address`.
@@ -114,7 +114,7 @@ class Gateway:
 
     @property
     def is_open_to_all(self) -> bool:
-        """Whether everyone who reaches the ports may do everything."""
+        """True if everyone who reaches the ports may do everything."""
         return self._access.is_open and not self._is_local
 
     @property

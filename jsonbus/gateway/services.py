@@ -25,7 +25,7 @@ BODY_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the routes need, gathered by `Gateway`."""
+    """The parts that routes use. `Gateway` fills it in."""
 
     hub: Hub
     webhooks: Webhooks

@@ -19,7 +19,7 @@ In the order in which a request meets them:
 - `publish.py`: the two fast routes, `/publish` and `POST /v1/topics/{topic}`.
 - `operations.py`: all other operations. `events.py`: the streams behind `GET /events`.
 - `answers.py`: answers, and errors turned into answers.
-- `openapi.py`: what FastAPI cannot generate of the OpenAPI document. `docs_page.py`: Swagger UI at
+- `openapi.py`: completes the OpenAPI document. `docs_page.py`: Swagger UI at
   /docs, and the page at / without a dashboard.
 
 Called by `Gateway`, which passes the parts that operations need as `Services`. Calls the hub,

@@ -36,7 +36,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is configured, so that everybody may do everything."""
+        """True without tokens: everybody may do everything."""
         return not self._tokens
 
     def rights_of(self, secret: str | None) -> frozenset[str]:

@@ -62,7 +62,7 @@ _GREETING = b"retry: %d\n\n" % RECONNECT_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """What event streams may use."""
+    """The limits of event streams."""
 
     streams_max: int = STREAMS_MAX
     backlog_events_max: int = BACKLOG_EVENTS_MAX

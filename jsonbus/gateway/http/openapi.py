@@ -1,4 +1,4 @@
-"""What FastAPI cannot generate of the OpenAPI document: errors, and parameters in any place."""
+"""Completes FastAPI's OpenAPI document: errors, tokens, and parameters in any place."""
 
 from __future__ import annotations
 

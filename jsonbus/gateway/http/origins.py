@@ -1,4 +1,4 @@
-"""Which web pages may call the gateway through a user's browser.
+"""Decides which web pages may call the gateway through a user's browser.
 
 A browser sends requests of any page to any address that its machine reaches, including a gateway
 on loopback. Pages of strangers must not publish, so:

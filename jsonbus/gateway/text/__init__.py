@@ -16,8 +16,8 @@ Files, in the order in which data meets them
 - client.py: one connection, its bytes in and its lines out.
 - wire.py: bytes to commands, messages and replies to lines.
 - buffer.py: commands that wait, and whose turn it is.
-- commands.py: what each command does.
-- backlog.py: lines that clients have not read yet, and the memory that they take.
+- commands.py: executes commands.
+- backlog.py: messages as lines for many clients; unread lines, and the memory that they take.
 
 Neighbours
 ----------

@@ -1,4 +1,4 @@
-"""TextCommands: what the commands of text clients do."""
+"""TextCommands: executes the commands of text clients."""
 
 from __future__ import annotations
 
@@ -88,25 +88,21 @@ class TextCommands:
             self._hub.unwant(pattern)
 
     async def _publish(self, client: TextClient, command: Command) -> None:
-        if self._may(client, "publish"):
-            client.has_published = True
-            await self._hub.publish(command.topic, parse_text(command.value))
+        _check_right(client, "publish")
+        client.has_published = True
+        await self._hub.publish(command.topic, parse_text(command.value))
 
     async def _subscribe(self, client: TextClient, command: Command) -> None:
-        if not self._may(client, "subscribe"):
-            return
+        _check_right(client, "subscribe")
         pattern = jsonbus.check_pattern(command.topic)
         patterns = self._store.patterns_of(client)
         if pattern in patterns:
-            self._fail(client, f"already subscribed to {format_topic(pattern)}")
-            return
+            raise LocalError(f"already subscribed to {format_topic(pattern)}")
         if len(patterns) >= PATTERNS_PER_CLIENT_MAX:
-            self._fail(
-                client,
+            raise LocalError(
                 f"a client may have at most {PATTERNS_PER_CLIENT_MAX:,} subscriptions: "
-                "unsubscribe from some, or subscribe to a pattern",
+                "unsubscribe from some, or subscribe to a pattern"
             )
-            return
         if client.is_lost:
             return
         retained = await self._hub.want(pattern)
@@ -121,8 +117,7 @@ class TextCommands:
     async def _unsubscribe(self, client: TextClient, command: Command) -> None:
         pattern = jsonbus.check_pattern(command.topic)
         if not self._store.unsubscribe(pattern, client):
-            self._fail(client, f"not subscribed to {format_topic(pattern)}")
-            return
+            raise LocalError(f"not subscribed to {format_topic(pattern)}")
         self._hub.unwant(pattern)
         client.send(format_reply("unsubscribe_ack", pattern))
 
@@ -142,7 +137,7 @@ class TextCommands:
             client.finish()
 
     async def _refuse(self, client: TextClient, command: Command) -> None:
-        self._fail(client, command.value)
+        raise LocalError(command.value)
 
     async def _turn_out(self, client: TextClient, command: Command) -> None:
         self._fail(client, command.value)
@@ -156,16 +151,14 @@ class TextCommands:
             client.finish()
         client.leave_if_gone()
 
-    def _may(self, client: TextClient, right: str) -> bool:
-        rights = client.rights
-        if right in rights or "admin" in rights:
-            return True
-        hint = "your token has other rights" if rights else "send auth TOKEN first"
-        self._fail(client, f"this needs a token with the right {right!r}: {hint}")
-        return False
-
     def _fail(self, client: TextClient, reason: JsonBusError | str) -> None:
         self.failed += 1
         if isinstance(reason, ClosedError):
             reason = "the gateway is closing: connect again later"
         client.send(format_error(reason))
+
+
+def _check_right(client: TextClient, right: str) -> None:
+    if right not in client.rights and "admin" not in client.rights:
+        hint = "your token has other rights" if client.rights else "send auth TOKEN first"
+        raise LocalError(f"this needs a token with the right {right!r}: {hint}")

@@ -61,7 +61,7 @@ _CLOSING = "the gateway is closing: connect again later"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLimits:
-    """What text clients may use."""
+    """The limits of text clients."""
 
     #: Commands that are executed at the same time.
     handlers: int = 5

@@ -89,7 +89,7 @@ class CommandReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last command was returned: QUIT, FOREIGN or END."""
+        """True once the last command was returned: QUIT, FOREIGN or END."""
         return self._is_over
 
     @property
