@@ -7,6 +7,7 @@ shows of a topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic, time
 from typing import Any, NamedTuple
 
@@ -92,9 +93,9 @@ class Measurement:
         duration: float | None,
     ) -> None:
         self._kind = kind
-        self._settings = settings
-        self._patterns = patterns
-        self._is_subscribing = is_subscribing
+        self._observe = partial(
+            open_observer, settings, patterns, self._take, is_subscribing=is_subscribing
+        )
         self._count = count
         self._interval_s = interval
         self._duration_s = duration
@@ -106,12 +107,7 @@ class Measurement:
 
     def run(self) -> None:
         """Print lines until there were enough messages, time is up, or nobody reads."""
-        with (
-            signals.until_interrupted() as ending,
-            open_observer(
-                self._settings, self._patterns, self._take, is_subscribing=self._is_subscribing
-            ) as observer,
-        ):
+        with signals.until_interrupted() as ending, self._observe() as observer:
             try:
                 self._print_lines(observer)
             except KeyboardInterrupt:

@@ -35,12 +35,12 @@ class Session:
         order: str,
         duration_s: float | None,
     ) -> None:
-        self._settings = settings
-        self._patterns = patterns
-        self._is_subscribing = is_subscribing
         self._duration_s = duration_s
         self._state = State(order)
         self._survey = Survey()
+        self._observe = partial(
+            open_observer, settings, patterns, self._survey.take, is_subscribing=is_subscribing
+        )
         self._output = Output()
 
     def print_once(self, *, is_json: bool) -> None:
@@ -127,12 +127,7 @@ class Session:
     @contextmanager
     def _open(self) -> Iterator[Observer]:
         self._opened_at = monotonic()
-        with open_observer(
-            self._settings,
-            self._patterns,
-            self._survey.take,
-            is_subscribing=self._is_subscribing,
-        ) as observer:
+        with self._observe() as observer:
             try:
                 yield observer
             finally:
