@@ -10,11 +10,10 @@ import pytest
 
 from tools.bench.arena import INSIDE, Arena
 from tools.bench.bus.alone import measure_memory, measure_unwanted, resident_mb
-from tools.bench.bus.floods import Plan
+from tools.bench.bus.floods import UNKNOWN, Plan
 from tools.bench.bus.floor import Batcher, take_batches
 from tools.bench.bus.flow import Credit, Tally, make_slots, open_slots
 from tools.bench.bus.growth import measure_growth
-from tools.bench.bus.load import UNKNOWN
 from tools.bench.bus.run import Run, RunError, cpu_clock_s, window_for
 from tools.bench.bus.spec import SENSOR, SENSOR_BYTES, make_value
 

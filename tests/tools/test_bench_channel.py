@@ -13,7 +13,7 @@ from tools.bench.channel import command as bench_channel
 from tools.bench.channel.command import MEASURES, PARTS, Plan
 from tools.bench.channel.pair import Pair
 from tools.bench.child import RunError
-from tools.bench.command import make_report
+from tools.bench.report import make_report
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

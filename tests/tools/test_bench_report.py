@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.bench.bus import command as bench_bus
-from tools.bench.bus.load import BISECTIONS, Offer, search_highest_rate
+from tools.bench.bus.floods import BISECTIONS, Offer, search_highest_rate
 from tools.bench.bus.publish import Pace
 from tools.bench.measures import MEASURES, Measure, Sample, Target
 from tools.bench.report import make_rows, make_summary, make_table

@@ -16,12 +16,17 @@ from tests.helpers import wait_until
 from tools.bench.arena import INSIDE, Arena
 from tools.bench.measures import Sample
 from tools.bench.report import make_rows, make_summary
-from tools.bench.spark.cpu import Cpu, children_cpu_s, descendants
+from tools.bench.spark.flows import make_flow
 from tools.bench.spark.measures import MEASURES, SHOWN, TABLE_HEADER, figure, make_readme_table
-from tools.bench.spark.queries import make_flow
-from tools.bench.spark.recorder import measure_ranges, measure_recorder
-from tools.bench.spark.rows import SCHEMA, VALUE_BYTES, make_batch, write_json_files
-from tools.bench.spark.stage import Stage
+from tools.bench.spark.rows import (
+    SCHEMA,
+    VALUE_BYTES,
+    make_batch,
+    measure_ranges,
+    measure_recorder,
+    write_json_files,
+)
+from tools.bench.spark.stage import Cpu, Stage, children_cpu_s, descendants
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="CPU clocks of other processes are Linux's"

@@ -1,9 +1,8 @@
 """The benchmark of the bus: publishers and subscribers of many systems, each a process.
 
 command.py           the options, the order of the workloads, the report
-floods.py            throughput, fan-out, large values and latency
+floods.py            throughput, fan-out, large values and latency; the highest rate without loss
 alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
-load.py              the highest rate without loss, and whether every loss is counted
 growth.py            cost by number of topics and of nodes
 run.py               the processes of one run: started, asked, ended
 worker.py            such a process

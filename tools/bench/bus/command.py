@@ -39,14 +39,14 @@ from tools.bench.bus.floods import (
     measure_flood,
     measure_large,
     measure_latency,
+    measure_losses,
+    measure_rate,
 )
 from tools.bench.bus.growth import measure_growth
-from tools.bench.bus.load import measure_losses, measure_rate
 from tools.bench.bus.peers import MODULES
 from tools.bench.bus.peers import find_obstacle as find_peer_obstacle
-from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
 from tools.bench.measures import MEASURES, Sample
-from tools.bench.report import make_rows
+from tools.bench.report import make_parser, make_report, make_rows, parse, run_parts, write_json
 from tools.bench.wire.instructions import measure_instructions
 from tools.pictures.bench_chart import draw
 from tools.pictures.bench_chart import find_obstacle as find_chart_obstacle

@@ -33,9 +33,8 @@ from tools._setup import say
 from tools.bench.arena import Arena, enter
 from tools.bench.bus.run import quantile
 from tools.bench.channel.pair import Pair, median_ms
-from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
 from tools.bench.measures import Measure, Sample, Target
-from tools.bench.report import make_rows
+from tools.bench.report import make_parser, make_report, make_rows, parse, run_parts, write_json
 
 FLOOR, FLOOR_JSON = "asyncio stream", "asyncio stream, JSON"
 FLOORS = (FLOOR, FLOOR_JSON)

@@ -30,15 +30,13 @@ import pyspark  # noqa: F401
 
 from tools._setup import say
 from tools.bench.arena import Arena, enter
-from tools.bench.command import make_parser, make_report, parse, run_parts, write_json
 from tools.bench.measures import Sample
-from tools.bench.report import make_rows
+from tools.bench.report import make_parser, make_report, make_rows, parse, run_parts, write_json
 from tools.bench.spark.flows import Sizes, measure_flows
-from tools.bench.spark.latency import measure_latency
+from tools.bench.spark.latency import measure_idle, measure_latency, measure_triggers
 from tools.bench.spark.measures import MEASURES, make_readme_table
-from tools.bench.spark.recorder import SMALL_ROWS, measure_ranges, measure_recorder
+from tools.bench.spark.rows import SMALL_ROWS, measure_ranges, measure_recorder
 from tools.bench.spark.stage import Stage
-from tools.bench.spark.triggers import measure_idle, measure_triggers
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator
 from time import process_time
 
 from tools._setup import say
-from tools.bench.command import make_parser, parse, write_json
 from tools.bench.measures import Measure, Sample
-from tools.bench.report import make_rows, make_table
+from tools.bench.report import make_parser, make_rows, make_table, parse, write_json
 from tools.bench.wire import loops as pieces
 from tools.bench.wire.instructions import measure_instructions
 
