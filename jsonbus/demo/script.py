@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle
 
 from .pipeline_scene import SENSORS, PipelineScene
@@ -27,23 +28,21 @@ FULFILLED_S_MAX = 60.0
 SPIKE, BREAK, LATE, TOO_LATE = "spike", "break", "late", "too late"
 
 
+@dataclass
 class Script:
     """Takes the steps as time passes. `wish` tells a sensor, `tell` the audience."""
 
-    def __init__(
-        self,
-        scene: PipelineScene,
-        wish: Callable[[str, Wish], None],
-        tell: Callable[[str], None],
-    ) -> None:
-        self._scene = scene
-        self._wish = wish
-        self._tell = tell
+    _scene: PipelineScene
+    _wish: Callable[[str, Wish], None]
+    _tell: Callable[[str], None]
+    _next_s: float = 0.0
+    _wishes: int = 0
+
+    def __post_init__(self) -> None:
+        scene = self._scene
         self._step_s = STEP_S_MAX if scene.is_forever else min(STEP_S_MAX, scene.seconds / STEPS)
-        self._next_s = 0.0
         self._steps = cycle((SPIKE, LATE, BREAK, TOO_LATE))
         self._sensors = cycle(SENSORS)
-        self._wishes = 0
         self._too_late_at = scene.watermark - TOO_LATE_S
 
     def advance(self) -> bool:

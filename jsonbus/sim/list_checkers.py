@@ -17,12 +17,7 @@ from jsonbus.core.routing.matching import matches
 from jsonbus.core.wire.frames import Frame, MessagesFrame
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker, publications_in
-from jsonbus.sim.participants import (
-    PLAIN_ANSWER_DELAY_MAX_S,
-    Participant,
-    PlainPeer,
-    SimNode,
-)
+from jsonbus.sim.participants import PLAIN_ANSWER_DELAY_MAX_S, Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Publication, Wish
 
 CALM_PATIENCE_S = 0.1

@@ -34,7 +34,6 @@ class ConnectAttempt:
     error: ChannelError | None = None
     endpoint: Endpoint | None = None
     is_dropped: bool = False  # its process has ended
-    dials: int = 0
     _dialing: Dialing | None = None
     _candidate: Endpoint | None = None
 
@@ -114,7 +113,6 @@ class ConnectAttempt:
 
     def _dial(self, place: Place) -> None:
         assert place.host is not None and place.port is not None
-        self.dials += 1
         self._dialing = self.owner.world.tcp.dial(
             self.node.index, index_of(place.host), place.port, partial(self._dialed, place.node)
         )

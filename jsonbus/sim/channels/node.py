@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from jsonbus.core.channel import limits
 from jsonbus.core.channel.budget import Budget
-from jsonbus.core.channel.limits import (
-    ACCEPT_MAX,
-    CHANNELS_MAX,
-    MEMORY_BYTES_MAX,
-    MEMORY_EACH_BYTES,
-    UNIDENTIFIED_MAX,
-)
 from jsonbus.core.channel.ports import Ports, make_hello
 from jsonbus.core.channel.wire import Refusal
 from jsonbus.core.events import Event, NodeIntroduced, NodeJoined, NodeLeft
@@ -36,10 +30,10 @@ if TYPE_CHECKING:
 class ChannelBounds:
     """The bounds of every node's channels; a scenario may have tighter ones."""
 
-    channels_max: int = CHANNELS_MAX
-    accept_max: int = ACCEPT_MAX
-    memory_bytes_max: int = MEMORY_BYTES_MAX
-    memory_each_bytes: int = MEMORY_EACH_BYTES
+    channels_max: int = limits.CHANNELS_MAX
+    accept_max: int = limits.ACCEPT_MAX
+    memory_bytes_max: int = limits.MEMORY_BYTES_MAX
+    memory_each_bytes: int = limits.MEMORY_EACH_BYTES
 
 
 class NodeChannels:
@@ -193,7 +187,7 @@ class NodeChannels:
     def _accept(self, socket: Socket) -> None:
         """Accept a connection, whose hello is still to come."""
         unidentified = sum(e.core.state == "opening" and e.attempt is None for e in self.endpoints)
-        if unidentified >= UNIDENTIFIED_MAX:
+        if unidentified >= limits.UNIDENTIFIED_MAX:
             socket.close()
         else:
             self._add(Endpoint(self, socket)).work()
