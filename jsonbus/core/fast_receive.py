@@ -70,7 +70,6 @@ class FastReceive:
         router: Router,
         membership: Membership,
         outbox: Outbox,
-        *,
         reliable: Reliable,
         retained: RetainedDelivery,
         fragments: Fragments,
@@ -288,13 +287,7 @@ class FastReceive:
             self._deliveries.add_to_all(route.inboxes, message)
 
     def _deliver_marked(
-        self,
-        items: list[Any],
-        first: int,
-        origin: Origin,
-        peer: Peer,
-        size_bytes: int,
-        now: float,
+        self, items: list[Any], first: int, origin: Origin, peer: Peer, size_bytes: int, now: float
     ) -> None:
         """Deliver messages that are reliable or retained, or retained values that came in slices.
 

@@ -30,24 +30,9 @@ from jsonbus.core.rpc.requests import Requests
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.values.fragments import Fragments
 from jsonbus.core.values.retained import RetainedDelivery
+from jsonbus.core.wire import frames
 from jsonbus.core.wire.encode_messages import Stamp
-from jsonbus.core.wire.frames import (
-    BeatFrame,
-    ByeFrame,
-    Entry,
-    FragmentFrame,
-    ListFrame,
-    NakFrame,
-    PingFrame,
-    PongFrame,
-    PresenceFrame,
-    RepairFrame,
-    ReplyFrame,
-    RequestFrame,
-    RetainedFrame,
-    Totals,
-    WhereFrame,
-)
+from jsonbus.core.wire.frames import Entry, RepairFrame, Totals
 
 if TYPE_CHECKING:
     from jsonbus.core.views import BusView  # imported on first use: most programs never look
@@ -103,20 +88,14 @@ class NodeParts:
         )
         membership = Membership(settings, rng, outbox, self.counters, callbacks)
         self._membership = membership
-        self.directory = Directory(
-            settings,
-            membership=membership,
-            roster=self._roster,
-            outbox=outbox,
-            emit=self._emit,
-        )
+        self.directory = Directory(settings, membership, self._roster, outbox, self._emit)
         self._pings = Pings(settings.node, membership, self._totals, outbox, rng, self._emit)
 
     def _build_messages(self, rng: random.Random) -> None:
         """Make the parts that send, keep and deliver messages."""
         settings, outbox, router, counters = self.settings, self.outbox, self._router, self.counters
         membership = self._membership
-        self._retained = RetainedDelivery(settings, rng, outbox=outbox, router=router)
+        self._retained = RetainedDelivery(settings, rng, outbox, router)
         self._fragments = Fragments(settings.value_bytes_max, FRAGMENTS_BYTES_MAX)
         self.reliable = Reliable(
             settings,
@@ -156,13 +135,7 @@ class NodeParts:
         """Make the parts that datagrams meet."""
         roster, membership, outbox = self._roster, self._membership, self.outbox
         self._fast_receive = FastReceive(
-            roster,
-            self._router,
-            membership,
-            outbox,
-            reliable=self.reliable,
-            retained=self._retained,
-            fragments=self._fragments,
+            roster, self._router, membership, outbox, self.reliable, self._retained, self._fragments
         )
         self._receiver = Receiver(
             self.settings.node,
@@ -187,19 +160,19 @@ class NodeParts:
         """Return which part handles which frame."""
         membership, reliable = self._membership, self.reliable
         return {
-            PresenceFrame: lambda frame, peer, now: membership.receive_presence(frame, now),
-            ListFrame: lambda frame, peer, now: membership.receive_list(frame, now),
-            ByeFrame: lambda frame, peer, now: membership.receive_bye(frame, now),
-            WhereFrame: lambda frame, peer, now: self.directory.receive_where(frame, now),
-            PingFrame: self._pings.receive_ping,
-            PongFrame: self._pings.receive_pong,
-            RequestFrame: self.requests.receive_request,
-            ReplyFrame: self.requests.receive_reply,
-            FragmentFrame: self._fast_receive.large_values.receive,
-            RetainedFrame: self._retained.receive,
-            BeatFrame: reliable.receive_beat,
-            NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),
-            RepairFrame: self._receive_repair,
+            frames.PresenceFrame: lambda frame, peer, now: membership.receive_presence(frame, now),
+            frames.ListFrame: lambda frame, peer, now: membership.receive_list(frame, now),
+            frames.ByeFrame: lambda frame, peer, now: membership.receive_bye(frame, now),
+            frames.WhereFrame: lambda frame, peer, now: self.directory.receive_where(frame, now),
+            frames.PingFrame: self._pings.receive_ping,
+            frames.PongFrame: self._pings.receive_pong,
+            frames.RequestFrame: self.requests.receive_request,
+            frames.ReplyFrame: self.requests.receive_reply,
+            frames.FragmentFrame: self._fast_receive.large_values.receive,
+            frames.RetainedFrame: self._retained.receive,
+            frames.BeatFrame: reliable.receive_beat,
+            frames.NakFrame: lambda frame, peer, now: reliable.receive_nak(frame, now),
+            frames.RepairFrame: self._receive_repair,
         }
 
     def _totals(self) -> Totals:

@@ -45,7 +45,6 @@ class Directory:
     def __init__(
         self,
         own: NodeSettings,
-        *,
         membership: Membership,
         roster: Roster,
         outbox: Outbox,

@@ -204,10 +204,6 @@ class SubscriptionList:
         """Return the sums if the list is so large that sending what differs is worth their size."""
         return self.sums if self.digest.nodes > WHOLE_LIST_NODES else None
 
-    def freeze(self) -> FrozenList:
-        """Return what this list holds now, for other lists to stand on."""
-        return FrozenList(self)
-
     def _merge_unknown(self, entry: Entry, heard_at: float, now: float, lease_s: float) -> int:
         if now - heard_at > lease_s:
             return STALE  # as good as gone: no node has heard it for so long

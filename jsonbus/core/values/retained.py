@@ -46,6 +46,9 @@ from jsonbus.errors import LocalError
 
 _Due = tuple[str, "RetainedValue", tuple[str, ...]]  # topic, value, nodes
 
+#: Whether a topic is wanted.
+Wants = Callable[[str], bool]
+
 #: The fourth item of a retained value that is sent in slices to nodes that came late.
 RETAINED_IN_SLICES = 2
 
@@ -73,12 +76,7 @@ class RetainedDelivery:
     """Connects store and cache with the node: which nodes get which values, and what comes in."""
 
     def __init__(
-        self,
-        settings: NodeSettings,
-        rng: random.Random,
-        *,
-        outbox: Outbox,
-        router: Router,
+        self, settings: NodeSettings, rng: random.Random, outbox: Outbox, router: Router
     ) -> None:
         self._settings = settings
         self._outbox = outbox
@@ -193,7 +191,7 @@ class RetainedStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def matching(self, wants: Callable[[str], bool]) -> Iterable[tuple[str, RetainedValue]]:
+    def matching(self, wants: Wants) -> Iterable[tuple[str, RetainedValue]]:
         """Return the values of these topics."""
         return [(topic, kept) for topic, kept in self._kept.items() if wants(topic)]
 
@@ -224,13 +222,7 @@ class RetainedStore:
             self.size_bytes -= len(kept.payload)
         self._due.pop(topic, None)
 
-    def interest_grew(
-        self,
-        node: str,
-        wants: Callable[[str], bool],
-        wanted: Callable[[str], bool],
-        now: float,
-    ) -> None:
+    def interest_grew(self, node: str, wants: Wants, wanted: Wants, now: float) -> None:
         """A node wants topics that it did not want before."""
         for topic in self._kept:
             if wants(topic) and not wanted(topic):
@@ -308,7 +300,7 @@ class RetainedCache:
         self._see(message, sent_us)
         return True
 
-    def expect_again(self, wants: Callable[[str], bool]) -> None:
+    def expect_again(self, wants: Wants) -> None:
         """Take values of these topics again, if they are not in the cache: nobody here had them."""
         for key in [key for key in self._seen if wants(key[2]) and key[2] not in self._messages]:
             del self._seen[key]
@@ -323,7 +315,7 @@ class RetainedCache:
         for topic in [t for t, message in self._messages.items() if message.node == node]:
             del self._messages[topic]
 
-    def matching(self, wants: Callable[[str], bool]) -> Iterable[Message]:
+    def matching(self, wants: Wants) -> Iterable[Message]:
         """Yield the values of these topics, flagged as retained."""
         for topic, message in self._messages.items():
             if message.value is not None and wants(topic):
@@ -336,7 +328,7 @@ def as_retained(message: Message) -> Message:
     return make_message(message.topic, message.value, message.sequence, origin)
 
 
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+def _matcher(patterns: tuple[str, ...]) -> Wants:
     return lambda topic: any(matches(pattern, topic) for pattern in patterns)
 
 

@@ -181,7 +181,7 @@ def test_list_on_a_base_behaves_like_one_without(below: list[Entry], above: list
     both = _consistent(below + above)
     plain = merged(both[: len(below)])
     standing = SubscriptionList()
-    standing.stand_on(plain.freeze(), NOW)
+    standing.stand_on(FrozenList(plain), NOW)
     standing.tombstones.update(plain.tombstones)
     for entry in both[len(below) :]:
         assert merge(standing, entry) == merge(plain, entry)
