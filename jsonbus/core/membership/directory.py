@@ -83,7 +83,7 @@ class Directory:
     def smallest_buffer(self, hosts: Container[str]) -> int | None:
         """Return the smallest receive buffer on these hosts, as their kernels count.
 
-        None if no node told its size. This node's own buffer counts on whatever host it runs.
+        None if no node announced its size. This node's own buffer counts on whatever host it runs.
         Cheap as long as `hosts` is the same object.
         """
         own, smallest = self._own.receive_buffer_bytes, self.buffers.smallest(hosts)

@@ -77,7 +77,6 @@ class Membership:
         callbacks: MembershipCallbacks,
     ) -> None:
         self._settings = settings
-        self._rng = rng
         self._counters = counters
         self._emit = callbacks.emit
         self._about = callbacks.about

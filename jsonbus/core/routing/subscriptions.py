@@ -93,14 +93,6 @@ class Interest:
         self._counts: dict[str, int] = {}
         self._wildcards: PatternMap[bool] = PatternMap()  # exact topics are in _counts alone
 
-    def __len__(self) -> int:
-        """Return the number of different patterns."""
-        return len(self._counts)
-
-    def __contains__(self, pattern: object) -> bool:
-        """Return whether a node wants exactly this pattern."""
-        return pattern in self._counts
-
     def add(self, patterns: Iterable[str]) -> None:
         """Count these patterns for one more node."""
         for pattern in patterns:

@@ -268,9 +268,6 @@ class RetainedCache:
         #: earlier time is a repeat. Outlasts the value itself.
         self._seen: dict[tuple[str, int, str], int] = {}
 
-    def __len__(self) -> int:
-        return len(self._messages)
-
     def note(self, message: Message) -> None:
         """Remember a message that its publisher retains; also None, which ends that.
 
