@@ -115,8 +115,10 @@ class _Writer:
             request = {"op": "publish", "query": staged[0].query, "batch": batch}
             self._endpoint.ask({**request, "partitions": partitions}, None, PUBLISH_WAIT_S)
 
-    def _discard(self, messages: list[Any], batch: int) -> None:
+    def _discard(self, messages: list[Any], batch: int, own_query: str | None = None) -> None:
         queries = {each.query for each in messages if each is not None and each.rows}
+        if own_query is not None:
+            queries.add(own_query)  # a task that Spark killed staged rows and sent no message
         for query in queries:
             try:
                 endpoint = self._endpoint._replace(timeout_s=DISCARD_S)
@@ -180,7 +182,7 @@ class JsonBusBatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: list[Any]) -> None:
         """Forget what was staged."""
-        self._discard(messages, self._batch)
+        self._discard(messages, self._batch, self._query)
 
 
 def _task() -> TaskContext:
