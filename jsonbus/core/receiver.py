@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jsonbus.core.fast_receive import FastReceive
-from jsonbus.core.limits import BUFFER_BYTES_MIN, PLAIN_HEARD_S, PLAIN_LEASE_S
+from jsonbus.core.limits import BUFFER_BYTES_MIN, DUPLICATE_WINDOW, PLAIN_HEARD_S, PLAIN_LEASE_S
 from jsonbus.core.membership.directory import Directory
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.outbox import Outbox
@@ -62,7 +62,7 @@ class Receiver:
             return
         if isinstance(frame, (EchoFrame, EchoedFrame)):
             return  # sent by a program that measures the network and is no node
-        peer = self._admit(header, sender)
+        peer = self._admit(frame, header, sender)
         if peer is None:
             return
         first = header.first_message
@@ -78,12 +78,12 @@ class Receiver:
         self._roster.count_messages(peer, first, len(frame.items))
         self._fast_receive.deliver(frame.items, first, header.sent_us, peer, now)
 
-    def _admit(self, header: Header, sender: Address) -> Peer | None:
+    def _admit(self, frame: Frame, header: Header, sender: Address) -> Peer | None:
         """Return the sender's peer if it is another node, and the datagram not a repeat."""
         if header.node == self._own_node:
             return None  # multicast brings back what this node sent
         peer = self._roster.peers.get(header.node)
-        if peer is None or peer.incarnation != header.incarnation:
+        if peer is None or peer.incarnation != header.incarnation or peer.challenger is not None:
             peer = self._roster.meet(header, sender)
             if peer is None:
                 self._counters.datagrams_outdated += 1
@@ -91,11 +91,13 @@ class Receiver:
             known = self._membership.list.get(header.node)
             if known is not None:
                 peer.name = known.name
-        elif peer.challenger is not None:
-            peer.challenger = None  # the node goes on talking: it was no restart
         if not peer.admit(header.counter):
-            self._counters.datagrams_repeated += 1
-            return None
+            # Behind the window a repeat looks like a datagram that comes late. A late list must not
+            # be lost, and a repeated one does no harm.
+            is_late = header.counter <= peer.top - DUPLICATE_WINDOW
+            if not (is_late and isinstance(frame, (ListFrame, PresenceFrame))):
+                self._counters.datagrams_repeated += 1
+                return None
         return peer
 
     def _receive_control(self, frame: Frame, peer: Peer, sender: Address, now: float) -> None:

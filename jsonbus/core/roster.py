@@ -43,6 +43,7 @@ class Peer:
         "answered_at",
         "challenger",
         "incarnation",
+        "heard_since",
         "lost",
         "_marks",
         "name",
@@ -64,8 +65,9 @@ class Peer:
         self.introduced_at = -1.0
         #: When it last sent them in answer to a question.
         self.answered_at = -1.0
-        #: Another incarnation with the same id, heard once since this one was heard.
+        #: Another incarnation with the same id, and the datagrams heard of this one since.
         self.challenger: Peer | None = None
+        self.heard_since = 0
         self.received = 0
         self.lost = 0
         self.top = header.counter - 1
@@ -78,6 +80,16 @@ class Peer:
         self._first_message = self.next_message = header.first_message
         #: (subscription, next message, messages lost) at the time when this node subscribed.
         self._marks = [(-1, header.first_message, 0)]
+
+    def hold_out(self) -> None:
+        """Note that this incarnation goes on talking: the challenger was perhaps forged.
+
+        The challenger is forgotten only after a while: if it is a restart after all, its first
+        datagrams would otherwise be taken twice when a late one of this incarnation comes between.
+        """
+        self.heard_since += 1
+        if self.heard_since > DUPLICATE_WINDOW:
+            self.challenger = None
 
     def mark(self, subscription: int) -> None:
         """Note the position of a new subscription of this node. Subscription numbers only grow."""
@@ -214,16 +226,17 @@ class Roster:
             peer = self.peers[node] = Peer(header, address)
             return peer
         if peer.incarnation == header.incarnation:
-            peer.challenger = None
+            peer.hold_out()
             return peer
         if header.incarnation < peer.incarnation:
             return None
         challenger = peer.challenger
         if challenger is None or challenger.incarnation != header.incarnation:
-            peer.challenger = Peer(header, address)
-            return peer.challenger
-        del self.peers[node]  # so that the new peer is last
-        self.peers[node] = challenger
+            challenger = peer.challenger = Peer(header, address)
+        elif not peer.heard_since:
+            del self.peers[node]  # so that the new peer is last
+            self.peers[node] = challenger
+        peer.heard_since = 0
         return challenger
 
     def count_messages(self, peer: Peer, first: int, count: int) -> None:

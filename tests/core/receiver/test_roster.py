@@ -219,6 +219,26 @@ def test_one_forged_incarnation_does_not_mute_a_node_that_goes_on_talking() -> N
         assert known.meet(make_header(51 + forged), ADDRESS) is real
 
 
+def test_a_late_datagram_of_the_former_life_does_not_make_a_repeat_of_the_new_one_new() -> None:
+    known = make_roster()
+    known.meet(make_header(50), ADDRESS)
+    restarted = known.meet(make_header(1, incarnation=6), ADDRESS)
+    assert restarted is not None and restarted.admit(1)
+    known.meet(make_header(51), ADDRESS)
+    again = known.meet(make_header(1, incarnation=6), ADDRESS)
+    assert again is restarted and not again.admit(1)
+
+
+def test_challenger_is_forgotten_when_the_node_goes_on_talking_for_long() -> None:
+    known = make_roster()
+    real = known.meet(make_header(50), ADDRESS)
+    assert real is not None
+    known.meet(make_header(1, incarnation=2**53), ADDRESS)
+    for counter in range(51, 52 + DUPLICATE_WINDOW):
+        known.meet(make_header(counter), ADDRESS)
+    assert real.challenger is None
+
+
 def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "PEERS_MAX", 2)
     known = make_roster()
