@@ -16,6 +16,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from jsonbus.core.limits import (
+    HEARTBEAT_MIN_S,
     SHARE_DELAY_MAX_S,
     SHARE_UNIFORM_NODES,
     TRICKLE_MAX_S,
@@ -67,7 +68,7 @@ class Brake:
         """Note that it was done once more."""
         self._stepped_at = now
         self._free_at = now + self._wait_s
-        self._wait_s = min(2 * self._wait_s, TRICKLE_MAX_S)
+        self._wait_s = min(2 * self._wait_s, HEARTBEAT_MIN_S)
 
     def release(self, now: float) -> None:
         """Reset the wait once nothing was done for four times the wait.

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from jsonbus.core.limits import TRICKLE_MAX_S, TRICKLE_MIN_S
+from jsonbus.core.limits import HEARTBEAT_MIN_S, TRICKLE_MAX_S, TRICKLE_MIN_S
 from jsonbus.core.timers import Brake, Trickle, share_delay_s
 
 
@@ -154,7 +154,7 @@ def test_brake_waits_twice_as_long_each_time_and_has_an_end() -> None:
         waits.append(round(brake.at(now) - now, 6))
         now = brake.at(now)
     assert waits[:4] == [0.05, 0.1, 0.2, 0.4]
-    assert waits[-1] == TRICKLE_MAX_S
+    assert waits[-1] == HEARTBEAT_MIN_S
 
 
 def test_brake_never_makes_anything_earlier() -> None:

@@ -63,9 +63,9 @@ class Liveness:
     def timer_at(self) -> float:
         return min(self._ask_at, self._check_at)
 
-    def watch(self, now: float) -> None:
-        """A node was added: make sure that a check is planned."""
-        self._check_at = min(self._check_at, now + lease_s(len(self._list)))
+    def watch(self, heard_at: float) -> None:
+        """A node was added that was last heard then: make sure that a check is planned."""
+        self._check_at = min(self._check_at, heard_at + lease_s(len(self._list)))
 
     def check(self, due: float) -> list[Entry]:
         """Return the nodes that are gone by now, and plan the question for silent ones."""
