@@ -57,9 +57,8 @@ ANNOUNCE_REPEATS_S = (0.25, 0.5, 1.0)
 #: After two announcements and this much silence, a joiner is sure that it is alone.
 SILENCE_S = 0.5
 
-#: The same for a doubting node that has heard an unknown node: longer than the time between two
-#: heartbeats, so that it becomes sure only if that node has left.
-STRANGER_SILENCE_S = 3.0
+#: The same for a doubting node that has heard others: a lease, after which a silent node is gone.
+STRANGER_SILENCE_S = 7.0
 
 #: A joiner that got neither an answer nor silence stops waiting after this and sends everything.
 JOIN_S_MAX = 1.5

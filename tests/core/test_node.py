@@ -259,7 +259,7 @@ def test_closed_node_says_nothing_after_its_goodbye() -> None:
     a.unsubscribe("t", "sink", link.now)
     a.requests.unserve("s", link.now)
     a.handle_timer(link.now + 100)
-    link.run(5)
+    link.run(9)
     assert {name for name, _, _ in link.sent} == {"b"}
     assert a.timer_at() is None
     assert b.state == "sure"

@@ -140,6 +140,7 @@ class Agreement:
     def _hear_agreement(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
         self._sharing.release(sender)
         self._differences.forget(sender)
+        self._joining.is_lacking = False
         if isinstance(frame, ListFrame) and frame.covers is not None:
             if frame.covers == ALL_BUCKETS:
                 self._shared_at = now
@@ -183,7 +184,7 @@ class Agreement:
             return  # it did not say where; its next digests will carry sums, now that lists differ
         if self._sharing.strategy.answers:
             self._sharing.owe(sender, buckets, now, is_joining=is_joining)
-        elif not is_joining and buckets >> bucket_of(self._own_node) & 1:
+        elif buckets >> bucket_of(self._own_node) & 1:
             self._announcer.plan_announcement(now)  # it answers only for itself
 
     def _report_difference(self, now: float, reason: str) -> None:

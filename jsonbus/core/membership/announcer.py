@@ -211,7 +211,7 @@ class Announcer:
                 sums=sums if index == len(parts) - 1 else None,
                 covers=None,
                 part=(index, len(parts)),
-                settled=self._joining.is_settled,
+                settled=self._joining.was_sure,
                 receive_buffer_bytes=self._settings.receive_buffer_bytes,
                 about=about if index == 0 else ABOUT_UNKNOWN,
             )
@@ -238,7 +238,7 @@ class Announcer:
             name=self.entry.name,
             mode=self._settings.mode,
             is_master=self._settings.is_master,
-            settled=self._joining.is_settled,
+            settled=self._joining.was_sure,
             digest=self._list.digest if has_list else None,
             sums=self._list.sums_to_send() if with_sums else None,
             suspects=suspects,

@@ -1,21 +1,22 @@
 """Whether this node may rely on its list: joining, sure or doubting.
 
-    joining ──agreed, or silence──► sure ──mismatch, unknown node, network changed──► doubting
-       │                             ▲                                                   │
-       └──neither within 1.5 s───────┼──────────────► doubting ───agreed, or alone───────┘
+    joining ──agreed, or silence──► sure ──mismatch, unknown or silent node, new network──► doubting
+       │                             ▲                                                         │
+       └──neither within 1.5 s───────┼──────────────────► doubting ────────agreed, or alone────┘
 
 - **joining**: announcing itself. Messages that no node is known to want are queued.
 - **sure**: messages that no node is known to want are not sent.
 - **doubting**: everything is sent, which is wasteful and safe. Nothing is queued in this state, so
   doubt may come and go in an instant.
 
-A node is *settled* once it is past joining. Only settled nodes answer joiners, and only their
-agreement counts: two joiners that know nothing agree on that, and a thousand nodes that start
-together would otherwise all answer each other.
+A node is *settled* once it is past joining: only then does it answer joiners: a thousand nodes that
+start together would otherwise all answer each other. Agreement counts only of a node that has been
+sure before (`settled` on the wire): two nodes that lack the same entries agree on that.
 
 Agreement is a digest equal to this node's own. Silence is half a second after the second
 announcement in which no settled node was heard. In doubt, silence counts only for a node that
-knows of no other: a group that said something else a moment ago is not refuted by saying nothing.
+knows of no other, and lasts a lease: a group that said something else a moment ago is not refuted
+by saying nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Joining:
     def __init__(self) -> None:
         self.state = JOINING
         self.reason = "not opened yet"
+        #: Whether this node was sure before, and so may confirm the lists of others.
+        self.was_sure = False
         self.announce_at = math.inf
         #: Whether another joiner knows of nodes that this one does not.
         self.is_lacking = False
@@ -66,7 +69,7 @@ class Joining:
 
     def settle(self, reason: str) -> None:
         """Become sure without asking other nodes."""
-        self.state, self.reason = SURE, reason
+        self._be_sure(reason)
         self._awaits_silence = False
         self.announce_at = self._silent_at = self._give_up_at = math.inf
 
@@ -92,7 +95,7 @@ class Joining:
         self._silent_at = self._give_up_at = math.inf
         if self.state == SURE:
             return False
-        self.state, self.reason = SURE, "another node has the same list"
+        self._be_sure("another node has the same list")
         return True
 
     def confirm(self) -> None:
@@ -139,22 +142,32 @@ class Joining:
         if self._silent_at <= due:
             self._silent_at = math.inf
             self._awaits_silence = False
-            if self.state == JOINING:
-                if self.is_lacking:
-                    self.state, self.reason = DOUBTING, "another joiner knows more"
-                else:
-                    self.state, self.reason = SURE, "nobody answered: this node is the first"
+            if not self.was_sure:
                 self._give_up_at = math.inf
+                if self.is_lacking:
+                    return self._doubt_unsettled(due, "another joiner knows more")
+                self._be_sure("nobody answered: this node is the first")
                 return True
             if self.state == DOUBTING and is_alone:
-                self.state, self.reason = SURE, "nobody else is here"
+                self._be_sure("nobody else is here")
                 return True
         if self._give_up_at <= due:
             self._give_up_at = math.inf
             if self.state == JOINING:
-                self.state, self.reason = DOUBTING, "other nodes are here, but none answered"
-                return True
+                return self._doubt_unsettled(due, "other nodes are here, but none answered")
         return False
+
+    def _be_sure(self, reason: str) -> None:
+        self.state, self.reason = SURE, reason
+        self.was_sure = True
+
+    def _doubt_unsettled(self, now: float, reason: str) -> bool:
+        """Stop holding messages, but wait on: for a settled node that agrees, or for silence."""
+        was_joining = self.state == JOINING
+        self.is_lacking = False  # until another joiner says so again
+        self.state, self.reason = DOUBTING, reason
+        self._silent_at = now + STRANGER_SILENCE_S
+        return was_joining
 
     def _announce_from(self, now: float, at: float) -> None:
         self._begun_at = now

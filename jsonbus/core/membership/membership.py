@@ -87,7 +87,7 @@ class Membership:
         self._announcer = Announcer(
             settings, self.list, self.joining, rng, outbox, counters, callbacks.totals
         )
-        self._sharing = Sharing(settings, self.list, rng, outbox, counters)
+        self._sharing = Sharing(settings, self.list, self.joining, rng, outbox, counters)
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
         self._agreement = Agreement(
@@ -307,16 +307,17 @@ class Membership:
     ) -> None:
         self._on_entry(old, new, now)
         if old is None and new is not None:
-            self._liveness.watch(now)
+            self._liveness.watch(self.list.heard_at(new.node))
             self._emit(NodeJoined(new.node, new.name, self._about(new.node)))
         elif old is not None and new is None:
             self._sharing.release(old.node)
             self._liveness.forget(old.node)
             reason = "left" if cause.left else "gone"
             self._emit(NodeLeft(old.node, old.name, reason, self._about(old.node)))
-            if self._strategy.takes_part and (cause.gone or self.state == DOUBTING):
-                if self._is_alone():  # nobody is left to agree with: only silence can decide
-                    self._doubt(now, "all other nodes are gone", announces=True)
+            if self._strategy.takes_part and cause.gone:
+                self._doubt(now, "a node has fallen silent")
+            elif self._strategy.takes_part and self.state == DOUBTING and self._is_alone():
+                self._doubt(now, "all other nodes are gone", announces=True)
         if (old.patterns if old else ()) != (new.patterns if new else ()):
             self._emit(InterestChanged())
 

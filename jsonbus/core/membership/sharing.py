@@ -26,6 +26,7 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
     WHOLE_LIST_NODES,
 )
+from jsonbus.core.membership.joining import Joining
 from jsonbus.core.membership.liveness import lease_s
 from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.membership.subscription_list import SubscriptionList
@@ -45,6 +46,7 @@ class Sharing:
         self,
         settings: NodeSettings,
         subscription_list: SubscriptionList,
+        joining: Joining,
         rng: random.Random,
         outbox: Outbox,
         counters: Counters,
@@ -52,6 +54,7 @@ class Sharing:
         self.strategy = ShareStrategy(settings)
         self._own_node = settings.node
         self._list = subscription_list
+        self._joining = joining
         self._rng = rng
         self._counters = counters
         self._obligations = Obligations()
@@ -147,6 +150,7 @@ class Sharing:
             digest=self._list.digest,
             sums=self._list.sums_to_send(),
             covers=buckets,
+            settled=self._joining.was_sure,
             now=now,
         )
 
@@ -225,7 +229,17 @@ class Obligations:
 class ListSender:
     """Sends one list, a burst at a time; a new list replaces the one before."""
 
-    __slots__ = ("_covers", "_digest", "_next", "_outbox", "_parts", "_room", "_sums", "timer_at")
+    __slots__ = (
+        "_covers",
+        "_digest",
+        "_next",
+        "_outbox",
+        "_parts",
+        "_room",
+        "_settled",
+        "_sums",
+        "timer_at",
+    )
 
     def __init__(self, outbox: Outbox, datagram_bytes_max: int) -> None:
         self._outbox = outbox
@@ -235,6 +249,7 @@ class ListSender:
         self._digest = Digest(0, 0)
         self._sums: int | None = None
         self._covers = 0
+        self._settled = True
         self.timer_at = math.inf
 
     @property
@@ -248,11 +263,13 @@ class ListSender:
         digest: Digest,
         sums: int | None,
         covers: int,
+        settled: bool,
         now: float,
     ) -> None:
         self._parts = cut_list(entries, self._room, with_sums=sums is not None)
         self._next = 0
         self._digest, self._sums, self._covers = digest, sums, covers
+        self._settled = settled
         self.send_burst(now)
 
     def stop(self) -> None:
@@ -269,7 +286,7 @@ class ListSender:
                 sums=self._sums if index == count - 1 else None,
                 covers=self._covers,
                 part=(index, count),
-                settled=True,  # only settled nodes answer
+                settled=self._settled,
             )
             self._outbox.put_control(control, now)
         self._next = end

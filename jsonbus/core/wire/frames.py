@@ -145,7 +145,7 @@ class ListFrame:
     # its sender's entry. ALL_BUCKETS: a full share.
     covers: int | None
     part: tuple[int, int]  # index, count
-    settled: bool  # the sender was past joining
+    settled: bool  # the sender has been sure: its agreement counts
     # The size of the sender's receive buffer, as its kernel counts. In announcements, where known.
     receive_buffer_bytes: int | None = None
     about: About = ABOUT_UNKNOWN  # of the sender; in announcements

@@ -194,5 +194,5 @@ def test_stranger_that_leaves_at_once_does_not_leave_a_lone_node_in_doubt() -> N
     link.run(0.3)
     link.inject(forge(encode_ping, ping_id=1))
     link.inject(forge(encode_bye, counter=2, version=2))
-    link.run(5)
+    link.run(9)
     assert a.state == "sure"

@@ -133,7 +133,7 @@ def test_last_of_the_others_to_leave_ends_the_doubt() -> None:
     link.run(0.11)
     assert a.state == "doubting"
     link.close(b)
-    link.run(5)
+    link.run(9)
     assert a.state == "sure"
 
 

@@ -175,7 +175,7 @@ def test_node_that_hears_strangers_does_not_become_sure_by_silence() -> None:
         link.run(0.3)
         if counter > 1:
             assert a.state == "doubting"
-    link.run(5)  # they fell silent
+    link.run(9)  # they fell silent
     assert a.state == "sure"
 
 
@@ -189,7 +189,7 @@ def test_heartbeats_of_strangers_keep_a_node_in_doubt() -> None:
         assert states(link, "a") == ["sure", "doubting"]
         link.run(2)
         link.inject(forge_presence(counter))
-    link.run(5)
+    link.run(9)
     assert a.state == "sure"
 
 
@@ -202,7 +202,7 @@ def test_messages_of_an_unknown_node_are_no_silence_either() -> None:
         link.run(0.3)
         if counter > 1:
             assert a.state == "doubting"
-    link.run(5)
+    link.run(9)
     assert a.state == "sure"
 
 
@@ -212,7 +212,7 @@ def test_joiner_that_gave_up_and_is_alone_becomes_sure_in_the_end() -> None:
     link.inject(forge_presence())
     link.run(1.6)
     assert a.state == "doubting"
-    link.run(5)
+    link.run(9)
     assert a.state == "sure"
 
 

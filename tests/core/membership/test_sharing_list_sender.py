@@ -42,6 +42,7 @@ class Sending:
             digest=frozen.digest,
             sums=frozen.sums,
             covers=covers,
+            settled=True,
             now=self.now,
         )
         self.bursts.append(self.outbox.take(self.now))

@@ -9,7 +9,7 @@ import pytest
 from jsonbus.core.events import MasterMissing, StateChanged
 from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.wire.frames import ListFrame
+from jsonbus.core.wire.frames import ListFrame, PresenceFrame
 from tests.core.link import Link, is_announcement, is_share
 
 
@@ -77,20 +77,41 @@ def test_joiners_within_an_instant_share_one_answer() -> None:
     assert all(node.state == "sure" for node in joiners)
 
 
-def test_without_a_master_a_joiner_warns_and_sends_everything_until_it_knows() -> None:
+def test_without_a_master_every_node_tells_a_joiner_of_itself() -> None:
     link = Link()
     for number in range(3):
         link.add(f"n{number}", mode="master")
     link.run(5)
     joiner = link.add("late", mode="master")
-    link.run(1.6)
-    assert link.events_of("late", MasterMissing) == [MasterMissing()]
-    assert joiner.state == "doubting"
-    assert link.publish(joiner, "anything", 1) == [True]
-    link.run(5)  # the others' digests do not agree: each tells what it knows of itself
+    link.run_until(lambda: joiner.state == "sure", 0.5)
     assert joiner.state == "sure"
+    assert link.events_of("late", MasterMissing) == [MasterMissing()]
     assert len(joiner.view.nodes(link.now)) == 4
     assert link.senders(is_share) == []
+
+
+def test_two_joiners_that_know_only_each_other_do_not_confirm_each_other() -> None:
+    link = Link()
+    for number in range(3):
+        link.add(f"n{number}", mode="master").subscribe("wanted", "sink", link.now)
+    link.run(5)
+    # They hear that others are here, but not what these want.
+    link.drop = lambda sender, receiver, frame: (
+        receiver.settings.name in ("x", "y")
+        and sender.settings.name.startswith("n")
+        and isinstance(frame, (ListFrame, PresenceFrame))
+    )
+    x, y = link.add("x", mode="master"), link.add("y", mode="master")
+    for _ in range(3):
+        link.nodes[0].ping(link.now)
+        link.run(0.5)
+    link.run(4)
+    assert x.own_entry().node in {node.node for node in y.view.nodes(link.now)}
+    assert (x.state, y.state) == ("doubting", "doubting")
+    assert link.publish(x, "wanted", 1) == [True]
+    link.drop = lambda sender, receiver, frame: False
+    link.run(12)
+    assert (x.state, y.state) == ("sure", "sure")
 
 
 def test_uninformed_joiner_says_that_the_master_is_missing() -> None:
