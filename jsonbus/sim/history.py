@@ -15,6 +15,7 @@ Checkers watch all along; some are armed by a phase, and `finished` judges what 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -167,6 +168,7 @@ class History:
         if len(nodes) < 2 or any(node.mode == "basic" for node in nodes):
             return  # a node that wants everything is never late
         self.world.note(None, "probes: somebody subscribes late to what others retain")
+        self._quiet.quiet_since = math.inf
         late, *others = self._dice.sample(nodes, k=min(4, len(nodes)))
         kept = [
             self.world.publish(node, f"r/{number}", "x" * size, is_retained=True)

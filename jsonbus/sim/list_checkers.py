@@ -154,7 +154,7 @@ class NothingIsWithheld(Checker):
         """
         network = self.world.network
         here, there = publisher.index, wish.participant.index
-        ways = [network.open_since(here, there), network.open_since(there, here)]
+        ways = [network.open_since(here, there), network.carries_since(there, here)]
         if publisher.started_at >= wish.since:
             ways.append(network.whole_since)
         known = [since for since in ways if since is not None]
@@ -163,7 +163,9 @@ class NothingIsWithheld(Checker):
     def _is_known(self, peer: PlainPeer, publisher: SimNode) -> bool:
         met_at = max(peer.started_at, publisher.started_at)
         has_answered = self.world.clock.now - met_at > PLAIN_ANSWER_S
-        return self._judges_plain and peer.answers and has_answered
+        # A plain peer does not answer a list that has all its topics.
+        is_covered = set(peer.topics) <= set(publisher.sinks)
+        return self._judges_plain and peer.answers and has_answered and not is_covered
 
 
 class NothingIsWasted(Checker):

@@ -20,6 +20,12 @@ from math import inf
 
 Arrival = tuple[float, int]  # when, and at which receiver
 
+#: A link that loses everything for so long is as good as cut: three heartbeats in a row.
+OUTAGE_S = 4.0
+
+#: In larger worlds nobody looks for outages, and noting losses would cost too much.
+OUTAGE_RECEIVERS_MAX = 256
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
@@ -67,6 +73,10 @@ class Network:
         self._opened_at: dict[tuple[int, int], float] = {}  # links that were closed before
         self._last_arrival: dict[tuple[int, int], float] = {}  # only while links keep order
         self._bad: set[tuple[int, int]] = set()  # links within a burst of loss
+        self._losing: dict[
+            tuple[int, int], tuple[float, float]
+        ] = {}  # first and last datagram lost
+        self._passed_at: dict[tuple[int, int], float] = {}  # of the first datagram after an outage
 
     # --- Cut links ---
 
@@ -111,6 +121,18 @@ class Network:
             return None
         return self._opened_at.get((sender, receiver), -inf)
 
+    def carries_since(self, sender: int, receiver: int) -> float | None:
+        """Return since when datagrams have got through; -inf means always, None that they do not.
+
+        Single losses do not count. But a link that lost everything for OUTAGE_S may as well have
+        been cut, and was mended with the next datagram that passed.
+        """
+        opened_at = self.open_since(sender, receiver)
+        first_at, last_at = self._losing.get((sender, receiver), (0.0, 0.0))
+        if opened_at is None or last_at - first_at >= OUTAGE_S:
+            return None
+        return max(opened_at, self._passed_at.get((sender, receiver), -inf))
+
     def are_linked(self, one: int, other: int, since: float) -> bool:
         """Return whether the links between them have been open both ways since then."""
         links = (self.open_since(one, other), self.open_since(other, one))
@@ -133,6 +155,8 @@ class Network:
             found = [(soonest + spread * dice(), r) for r in receivers]
         if options.bursts:
             found = [arrival for arrival in found if not self._swallows(sender, arrival[1])]
+        if len(found) < len(receivers) <= OUTAGE_RECEIVERS_MAX or self._losing:
+            self._note_losses(sender, receivers, found, now)
         if options.repeat or options.late:
             found = self._disturbed(found)
         if not options.loops_back:
@@ -155,6 +179,19 @@ class Network:
             self._bad.discard(link)
             return False
         return True
+
+    def _note_losses(
+        self, sender: int, receivers: Sequence[int], found: list[Arrival], now: float
+    ) -> None:
+        passed = {receiver for _, receiver in found}
+        for receiver in receivers:
+            link = (sender, receiver)
+            if receiver not in passed:
+                self._losing[link] = (self._losing.get(link, (now,))[0], now)
+            elif link in self._losing:
+                first_at, last_at = self._losing.pop(link)
+                if last_at - first_at >= OUTAGE_S:
+                    self._passed_at[link] = now
 
     def _disturbed(self, arrivals: list[Arrival]) -> list[Arrival]:
         options = self.options

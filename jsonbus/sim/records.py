@@ -34,6 +34,7 @@ class Sink:
 
     participant: Participant
     patterns: list[str] = field(default_factory=list)
+    subscriptions: int = 0  # made so far: a pattern may be removed and come back
 
 
 @dataclass(slots=True, eq=False)

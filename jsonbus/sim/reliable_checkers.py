@@ -161,8 +161,7 @@ class RetainedIsGivenOnce(Checker):
     def delivered(self, sink: Sink, messages: Sequence[Message], flight: Flight | None) -> None:
         for number, message in numbered(messages):
             self._given[sink, number] += message.retained
-            # Once for each of its patterns: each was a subscription.
-            if self._given[sink, number] > max(1, len(sink.patterns)):
+            if self._given[sink, number] > sink.subscriptions:
                 self.fail(f"{sink.participant.name} was given publication {number} again")
 
     def finished(self) -> None:

@@ -285,6 +285,7 @@ class World:
     def _subscribe(self, node: SimNode, pattern: str, sink: Sink | None) -> None:
         sink = sink or Sink(node)
         sink.patterns.append(pattern)
+        sink.subscriptions += 1
         node.sinks[pattern] = sink
         node.core.subscribe(pattern, sink, node.local(self.clock.now))
         self.wishes.append(Wish(node, pattern, self.clock.now))

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from jsonbus.sim.network import Network, NetworkOptions
+from jsonbus.sim.network import OUTAGE_S, Network, NetworkOptions
 
 EVERYBODY = list(range(50))
 
@@ -119,3 +119,16 @@ def test_a_link_has_bursts_of_loss_and_recovers() -> None:
     assert 7 < lost / bursts < 13
     again = Network(options, random.Random(1))
     assert [bool(again.arrivals(0, [1], 0.0)) for _ in range(20_000)] == came
+
+
+def test_a_link_that_loses_everything_for_long_counts_as_cut_until_something_passes() -> None:
+    network = Network(NetworkOptions(loss=1.0), random.Random(1))
+    for at in (10.0, 12.0, 13.9):
+        assert network.arrivals(0, [1], at) == []
+        assert network.carries_since(0, 1) == -inf  # single losses are no outage
+    network.arrivals(0, [1], 10.0 + OUTAGE_S)
+    assert network.carries_since(0, 1) is None
+    assert network.open_since(0, 1) == network.carries_since(1, 0) == -inf
+    network.options = NetworkOptions()
+    assert network.arrivals(0, [1], 20.0)
+    assert network.carries_since(0, 1) == 20.0
