@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.browser.windows import PHONE, Window
@@ -141,6 +143,7 @@ def test_on_a_phone_the_topic_takes_the_place_of_the_list(window: Window) -> Non
         line.click()
         expect(page.locator(".detail")).to_be_visible()
         expect(page.locator(".list")).to_be_hidden()
+        expect(page).to_have_url(re.compile("topic=phone/temp"))  # which a reload shows again
         page.reload()
         expect(page.locator(".topic-title")).to_have_text("phone/temp")
         page.get_by_role("button", name="Close").click()
