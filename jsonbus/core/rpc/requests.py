@@ -160,7 +160,7 @@ class Requests:
         if asked is None or self._is_closed or asked.ends_at - now < CANCEL_LEFT_S_MIN:
             return False
         own = self._settings
-        self._cancel_served((own.node, own.incarnation, request_id), now)
+        self._cancel_served((own.node, own.incarnation, request_id))
         if asked.repeat_at == math.inf:
             return False
         self._outbox.put_control(encode_reply(own.node, request_id, b"null", None), now)
@@ -168,7 +168,7 @@ class Requests:
 
     def receive_reply(self, frame: ReplyFrame, peer: Peer, now: float) -> None:
         if frame.to == peer.node:
-            self._cancel_served((peer.node, frame.header.incarnation, frame.request_id), now)
+            self._cancel_served((peer.node, frame.header.incarnation, frame.request_id))
         elif frame.to == self._settings.node:
             self._settle(frame.request_id, frame.value, peer.node, peer.name, frame.error)
 
@@ -312,14 +312,14 @@ class Requests:
         self._under_way[request.request_key] = _Served(now + request.timeout_s)
         self._router.deliveries.add(self._inboxes[request.topic], request)
 
-    def _cancel_served(self, key: RequestKey, now: float) -> None:
+    def _cancel_served(self, key: RequestKey) -> None:
         """Forget a request that waits for its handler; drop the reply of one that runs."""
         served = self._under_way.get(key)
         if served is None:
             return
         if served.is_running:
             served.is_cancelled = True
-        elif served.ends_at > now:  # else it expired, and is counted as that
+        else:
             del self._under_way[key]
             self._counters.requests_cancelled += 1
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from jsonbus.core.node import Node
 from jsonbus.core.rpc import requests
+from jsonbus.core.rpc.requests import Request, RequestKey
 from jsonbus.core.wire.encode import encode_reply, encode_request
 from jsonbus.core.wire.frames import ByeFrame, ReplyFrame, RequestFrame
 from tests.core.link import Link, forge
@@ -210,3 +213,29 @@ def test_own_requests_expire_and_are_cancelled_without_the_network() -> None:
     link.move()
     assert replies(link) == []
     assert link.frames("a", ReplyFrame) == link.frames("a", RequestFrame) == []
+
+
+# --- Any order ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_request_runs_twice_in_whatever_order_its_datagrams_come(seed: int) -> None:
+    link, dice = Link(seed), random.Random(seed)
+    _, b = make_pair(link)
+    datagrams = [forge_request(number % 10, 1 + 50 * number, number + 1) for number in range(40)]
+    datagrams += [forge_cancel(number % 10, number + 41) for number in range(20)]
+    dice.shuffle(datagrams)
+    running: list[Request] = []
+    begun: list[RequestKey] = []
+    for datagram in datagrams:
+        link.inject(datagram)
+        link.run(dice.choice([0, 0, 0.1]))
+        waiting = requests_of(link, "b")
+        if waiting and dice.random() < 0.7:
+            link.received["b"].remove(waiting[0])
+            if b.requests.begin(waiting[0], link.now):
+                running.append(waiting[0])
+                begun.append(waiting[0].request_key)
+        if running and dice.random() < 0.5:
+            b.requests.reply(running.pop(0), 1, None, link.now)
+    assert begun and len(set(begun)) == len(begun)
