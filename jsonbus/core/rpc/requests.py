@@ -73,6 +73,7 @@ class _Asked:
     topic: str
     payload: bytes
     ends_at: float
+    is_own: bool  # this node serves it itself
     repeat_s: float = REQUEST_REPEAT_S
     repeat_at: float = math.inf  # not sent yet
 
@@ -140,8 +141,9 @@ class Requests:
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
         self._last_id = request_id = self._last_id + 1
-        self._asked[request_id] = _Asked(topic, payload, now + timeout_s)
-        if topic not in self._inboxes:
+        is_own = topic in self._inboxes
+        self._asked[request_id] = _Asked(topic, payload, now + timeout_s, is_own)
+        if not is_own:
             self.review(now)
             return request_id
         own = self._settings
@@ -182,6 +184,8 @@ class Requests:
         is_certain = is_certain and self._settings.mode != "basic"
         may_ask = state != JOINING and not is_certain
         for request_id, asked in list(self._asked.items()):
+            if asked.is_own and asked.topic in self._inboxes:
+                continue  # the handler has it: other nodes must not run it, too
             if may_ask or self._is_served(asked.topic):
                 if asked.repeat_at == math.inf:
                     self._counters.requests_sent += 1

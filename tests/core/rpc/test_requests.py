@@ -121,6 +121,19 @@ def test_own_serving_answers_own_requests_without_the_network() -> None:
     assert link.frames("a", ReplyFrame) == []
 
 
+def test_own_request_stays_with_its_own_handler_when_the_list_changes() -> None:
+    link = Link()
+    a, _ = make_pair(link)  # b serves it, too
+    a.requests.serve("add", "adder", link.now)
+    link.run(5)
+    ask(link, a, timeout_s=20)
+    link.add("c")
+    link.run(5)
+    assert (len(requests_of(link, "a")), len(requests_of(link, "b"))) == (1, 0)
+    answer(link, a, "own")
+    assert [(reply.value, reply.name) for reply in replies(link)] == [("own", "a")]
+
+
 def test_topic_is_served_once_per_node() -> None:
     link = Link()
     _, b = make_pair(link)
