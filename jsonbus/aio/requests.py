@@ -43,7 +43,7 @@ class Requests(BaseRequests):
                 raise RequestTimeoutError(topic, timeout_s) from None
             finally:
                 self._replies.pop(request_id, None)
-                self._loop.look(lambda node, now: node.requests.cancel(request_id))
+                self._cancel(request_id)  # does nothing if it was answered
         return read_answer(answer, topic)
 
     async def ping(self, timeout_s: float) -> list[Pong]:
@@ -53,6 +53,8 @@ class Requests(BaseRequests):
         return pongs
 
     async def _answer(self, handler: Handler, message: Message) -> None:
+        if not self._may_run(message):
+            return
         value: Any = None
         failure: BaseException | None = None
         try:

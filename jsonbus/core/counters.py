@@ -55,9 +55,13 @@ class Counters:
 
     requests_sent: int = 0
     requests_repeated: int = 0
-    #: Requests that were answered, of this node and of other nodes.
+    #: Requests whose handler ran, of this node and of other nodes.
     requests_served: int = 0
     requests_refused: int = 0
+    #: Requests that were not run because the time of the asking node was over.
+    requests_expired: int = 0
+    #: Requests that were not run because the asking node cancelled them.
+    requests_cancelled: int = 0
     replies_too_late: int = 0
 
     events_dropped: int = 0

@@ -140,6 +140,10 @@ EVENTS_MAX = 10_000
 #: A request is repeated after this, then after twice that, and so on, until its deadline.
 REQUEST_REPEAT_S = 0.1
 
+#: A request with less time left is not cancelled but left to expire. Requests carry their time in
+#: milliseconds; and a front end's wait may end a little before the node's.
+CANCEL_LEFT_S_MIN = 0.001
+
 #: Replies kept for repeated requests.
 REPLIES_KEPT_MAX = 1024
 REPLIES_KEPT_BYTES_MAX = 4 << 20

@@ -133,8 +133,8 @@ class Node(NodeParts):
         if self._is_closed:
             return
         self._publisher.close(now)
+        self.requests.close(now)
         self._membership.close(now)
-        self.requests.close()
         self._is_closed = True
 
     # --- Messages -------------------------------------------------------------------------------

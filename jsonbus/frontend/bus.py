@@ -225,8 +225,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
             bus.serve("math/double", lambda request: 2 * request.value)
 
-        If the handler raises, `request` raises RequestFailedError at the node that asked. Close the
-        result to stop serving.
+        If the handler raises, `request` raises RequestFailedError at the node that asked. Requests
+        whose asker has stopped waiting are dropped before the handler runs. Close the result to
+        stop serving.
 
         Raises InvalidTopicError, ClosedError; LocalError if this bus serves the topic already.
         """

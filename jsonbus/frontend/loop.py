@@ -130,7 +130,7 @@ class BaseLoop(ABC, Generic[S, C]):
         self.workers.start_workers()
 
     def look(self, see: Callable[[Node, float], T]) -> T:
-        """Read something from the node, changing nothing. Works on a closed bus, too."""
+        """Look something up in the node, or note it there; send nothing. Works when closed."""
         self.check_here()
         with self.lock:
             return see(self.node, monotonic())

@@ -85,8 +85,13 @@ class BaseRequests:
         return partial(self._answer, handler)
 
     def _answer(self, handler: Handler, message: Message) -> Any:
-        """Run the handler of a service, then `_reply`."""
+        """Run the handler of a service if it `_may_run`, then `_reply`."""
         raise NotImplementedError
+
+    def _may_run(self, request: Message) -> bool:
+        """Begin a request; False if nobody waits for its reply any more."""
+        assert isinstance(request, Request)
+        return self._loop.look(lambda node, now: node.requests.begin(request, now))
 
     def _reply(self, request: Message, value: Any, error: BaseException | None) -> None:
         """Send the result of a service's handler, unless the bus is closed."""
@@ -106,6 +111,11 @@ class BaseRequests:
             return request_id
 
         return act
+
+    def _cancel(self, request_id: int) -> None:
+        """End a request without an answer, and have the serving nodes told if it ends early."""
+        if self._loop.look(lambda node, now: node.requests.cancel(request_id, now)):
+            self._loop.tend_soon()  # to send here could wait, while the caller's time is over
 
     @contextmanager
     def _pinging(self) -> Iterator[list[Pong]]:

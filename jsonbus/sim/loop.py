@@ -75,7 +75,8 @@ class Loop:
             for message in messages:
                 if isinstance(message, Request):
                     now = receiver.local(self.clock.now)
-                    receiver.core.requests.reply(message, message.value, None, now)
+                    if receiver.core.requests.begin(message, now):
+                        receiver.core.requests.reply(message, message.value, None, now)
 
     def _wake(self, participant: Participant) -> None:
         now = self.clock.now

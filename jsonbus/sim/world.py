@@ -298,7 +298,7 @@ class World:
     def _give_up(self, request: tuple[SimNode, Node, int]) -> None:
         node, core, request_id = request
         if node.is_up and node.core is core:
-            core.requests.cancel(request_id)
+            core.requests.cancel(request_id, node.local(self.clock.now))
             self._loop.settle(node)
 
     # --- Time passes ---

@@ -49,7 +49,7 @@ class Requests(BaseRequests):
             finally:
                 self._replies.pop(request_id, None)
                 if not given:
-                    self._loop.look(lambda node, now: node.requests.cancel(request_id))
+                    self._cancel(request_id)
         if not given:
             raise RequestTimeoutError(topic, timeout_s)
         return read_answer(given[0], topic)
@@ -61,6 +61,8 @@ class Requests(BaseRequests):
         return pongs
 
     def _answer(self, handler: Handler, message: Message) -> None:
+        if not self._may_run(message):
+            return
         value, failure = None, None
         try:
             value = handler(message)

@@ -6,12 +6,14 @@ import os
 import pty
 import signal
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import jsonbus
 from tests.end_to_end.processes import Desk, Process
 
 
@@ -72,6 +74,28 @@ def test_ctrl_c_ends_a_request_that_is_being_served_by_a_command(desk: Desk) -> 
     server.expect_exit(0)
     assert_no_traceback(client)
     assert_no_traceback(server)
+
+
+def test_ctrl_c_cancels_a_request_that_waits_for_its_handler(desk: Desk) -> None:
+    server, ran, may_end = desk.observer, list[object](), threading.Event()
+
+    def serve(message: jsonbus.Message) -> object:
+        ran.append(message.value)
+        may_end.wait(120)
+        return message.value
+
+    service = server.serve("x", serve)
+    served = desk.start("request", "--timeout", "600", "x", "1")
+    desk.wait_until(lambda: ran)
+    interrupted = desk.start("request", "--timeout", "600", "x", "2")
+    desk.wait_until(lambda: service.pending)
+    interrupted.send_signal(signal.SIGINT)
+    interrupted.expect_exit(130)
+    desk.wait_until(lambda: server.stats()["requests_cancelled"])
+    may_end.set()
+    served.expect_exit(0)
+    assert ran == [1]
+    assert_no_traceback(interrupted)
 
 
 def test_ctrl_c_before_the_count_is_full_is_told_by_the_exit_code(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Requests with replies, and pings.
 
-A request is repeated until a reply comes or its time is over, and its handler runs once. The files:
+A request is repeated until a reply comes or its time is over, and its handler runs once, or not at
+all if nobody waits for the reply any more. The files:
 
 - `requests.py`: asking, serving, and a node that asks itself;
 - `pings.py`: round trips to every node that hears.

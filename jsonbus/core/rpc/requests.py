@@ -5,6 +5,11 @@ subscription list, so an asking node knows at once when no node serves it. Reque
 lost: the asking node repeats its request, at growing intervals, until a reply comes or the time is
 over. A serving node keeps its latest replies and answers a repeated request with them, so that a
 handler runs once per request. Several nodes may serve one topic: the first reply counts.
+
+A request that nobody waits for any more is not run. It carries the time that is left, as a duration
+because the clocks of two hosts differ, and its handler is not begun after that time. An asking node
+that gives up earlier sends a cancellation: a reply to itself, which older nodes ignore. Cancelling
+does not stop a handler that runs already; its reply is not sent.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from typing import Any
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event, ReplyReceived, RequestUnserved
 from jsonbus.core.limits import (
+    CANCEL_LEFT_S_MIN,
     REPLIES_KEPT_BYTES_MAX,
     REPLIES_KEPT_MAX,
     REQUEST_REPEAT_S,
@@ -67,8 +73,18 @@ class _Asked:
     topic: str
     payload: bytes
     ends_at: float
+    is_own: bool  # this node serves it itself
     repeat_s: float = REQUEST_REPEAT_S
     repeat_at: float = math.inf  # not sent yet
+
+
+@dataclass(slots=True)
+class _Served:
+    """A request of any node that waits for its handler here, or whose handler runs."""
+
+    ends_at: float  # until then somebody waits for the reply
+    is_running: bool = False
+    is_cancelled: bool = False  # only while it runs: one that waits is forgotten instead
 
 
 class Requests:
@@ -101,13 +117,15 @@ class Requests:
         self._asked: dict[int, _Asked] = {}
         self._last_id = 0
         self._inboxes: dict[str, Inbox] = {}  # by topic that this node serves
-        self._under_way: dict[RequestKey, float] = {}  # until when somebody waits for the reply
+        self._under_way: dict[RequestKey, _Served] = {}
         self._replies: OrderedDict[RequestKey, tuple[bytes, str | None]] = OrderedDict()
         self._replies_bytes = 0
         self._is_closed = False
 
-    def close(self) -> None:
-        """Send no replies from now on, and accept no requests."""
+    def close(self, now: float) -> None:
+        """Cancel this node's requests. Send no replies from now on, and accept no requests."""
+        for request_id in list(self._asked):
+            self.cancel(request_id, now)
         self._is_closed = True
 
     # --- Asking ---------------------------------------------------------------------------------
@@ -123,8 +141,9 @@ class Requests:
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
         self._last_id = request_id = self._last_id + 1
-        self._asked[request_id] = _Asked(topic, payload, now + timeout_s)
-        if topic not in self._inboxes:
+        is_own = topic in self._inboxes
+        self._asked[request_id] = _Asked(topic, payload, now + timeout_s, is_own)
+        if not is_own:
             self.review(now)
             return request_id
         own = self._settings
@@ -134,12 +153,25 @@ class Requests:
         self._accept(Request(topic, codec.loads(payload), origin, key, timeout_s), now)
         return request_id
 
-    def cancel(self, request_id: int) -> None:
-        """Forget a request of this node. Idempotent."""
-        self._asked.pop(request_id, None)
+    def cancel(self, request_id: int, now: float) -> bool:
+        """Forget a request of this node; return whether there is now a datagram to send about it.
+
+        Idempotent. One whose time is over needs no datagram: the serving nodes know.
+        """
+        asked = self._asked.pop(request_id, None)
+        if asked is None or self._is_closed or asked.ends_at - now < CANCEL_LEFT_S_MIN:
+            return False
+        own = self._settings
+        self._cancel_served((own.node, own.incarnation, request_id))
+        if asked.repeat_at == math.inf:
+            return False
+        self._outbox.put_control(encode_reply(own.node, request_id, b"null", None), now)
+        return True
 
     def receive_reply(self, frame: ReplyFrame, peer: Peer, now: float) -> None:
-        if frame.to == self._settings.node:
+        if frame.to == peer.node:
+            self._cancel_served((peer.node, frame.header.incarnation, frame.request_id))
+        elif frame.to == self._settings.node:
             self._settle(frame.request_id, frame.value, peer.node, peer.name, frame.error)
 
     def review(self, now: float) -> None:
@@ -152,6 +184,8 @@ class Requests:
         is_certain = is_certain and self._settings.mode != "basic"
         may_ask = state != JOINING and not is_certain
         for request_id, asked in list(self._asked.items()):
+            if asked.is_own and asked.topic in self._inboxes:
+                continue  # the handler has it: other nodes must not run it, too
             if may_ask or self._is_served(asked.topic):
                 if asked.repeat_at == math.inf:
                     self._counters.requests_sent += 1
@@ -177,7 +211,7 @@ class Requests:
     def _ask(self, request_id: int, asked: _Asked, now: float) -> None:
         asked.repeat_at = min(now + asked.repeat_s, asked.ends_at)
         asked.repeat_s *= 2
-        timeout_ms = int(max(0.0, asked.ends_at - now) * 1000)
+        timeout_ms = max(1, round((asked.ends_at - now) * 1000))
         control = encode_request(asked.topic, asked.payload, request_id, timeout_ms)
         self._outbox.put_control(control, now)
 
@@ -212,22 +246,46 @@ class Requests:
     def receive_request(self, frame: RequestFrame, peer: Peer, now: float) -> None:
         header = frame.header
         key = (header.node, header.incarnation, frame.request_id)
+        served = self._under_way.get(key)
+        timeout_s = frame.timeout_ms / 1000
         if key in self._replies:
             self._send_reply(key, now)
-        elif frame.topic in self._inboxes and key not in self._under_way:
+        elif served is not None:
+            # The datagram that was delayed least tells best how much time is left.
+            served.ends_at = min(served.ends_at, now + timeout_s)
+        elif frame.topic in self._inboxes:
             wall, sent_at = now + self._outbox.wall_offset_s, header.sent_us / 1_000_000
             origin = Origin(header.node, peer.name, header.incarnation, sent_at, wall)
-            timeout_s = frame.timeout_ms / 1000
             self._accept(Request(frame.topic, frame.value, origin, key, timeout_s), now)
+
+    def begin(self, request: Request, now: float) -> bool:
+        """Return whether to run the handler now: False if nobody waits for the reply any more.
+
+        To be called before the handler. True at most once for each request.
+        """
+        served = self._under_way.get(request.request_key)
+        if served is None or served.is_running:
+            return False  # it was cancelled or forgotten, and may have come again since
+        if served.ends_at <= now:
+            del self._under_way[request.request_key]
+            self._counters.requests_expired += 1
+            return False
+        served.is_running = True
+        return True
 
     def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
         """Answer a request; a value that cannot be sent becomes an error that the asker sees.
 
-        A second answer, or one so late that the request was forgotten, is ignored.
+        A second answer, or one so late that the request was forgotten, is ignored. The answer to a
+        request that was cancelled meanwhile is kept but not sent: should the request come again,
+        its handler does not run again.
         """
         key, own = request.request_key, self._settings
         is_own = key[0] == own.node
-        if (self._is_closed and not is_own) or self._under_way.pop(key, None) is None:
+        if self._is_closed and not is_own:
+            return
+        served = self._under_way.pop(key, None)
+        if served is None:
             return
         self._counters.requests_served += 1
         payload, error = encode_answer(value, error)
@@ -241,18 +299,33 @@ class Requests:
         ):
             _, (oldest, _) = self._replies.popitem(last=False)
             self._replies_bytes -= len(oldest)
-        self._send_reply(key, now)
+        if not served.is_cancelled:
+            self._send_reply(key, now)
 
     def _accept(self, request: Request, now: float) -> None:
         """Hand a request to the inbox of its topic, unless too many are under way."""
         if len(self._under_way) >= REQUESTS_SERVED_MAX:
             # Handlers that never answer must not use up the room for good.
-            self._under_way = {key: end for key, end in self._under_way.items() if end > now}
+            for key, served in list(self._under_way.items()):
+                if served.ends_at <= now:
+                    del self._under_way[key]
+                    self._counters.requests_expired += not served.is_running
         if len(self._under_way) >= REQUESTS_SERVED_MAX:
             self._counters.requests_refused += 1
             return
-        self._under_way[request.request_key] = now + request.timeout_s
+        self._under_way[request.request_key] = _Served(now + request.timeout_s)
         self._router.deliveries.add(self._inboxes[request.topic], request)
+
+    def _cancel_served(self, key: RequestKey) -> None:
+        """Forget a request that waits for its handler; drop the reply of one that runs."""
+        served = self._under_way.get(key)
+        if served is None:
+            return
+        if served.is_running:
+            served.is_cancelled = True
+        else:
+            del self._under_way[key]
+            self._counters.requests_cancelled += 1
 
     def _send_reply(self, key: RequestKey, now: float) -> None:
         self._outbox.put_control(encode_reply(key[0], key[2], *self._replies[key]), now)

@@ -131,7 +131,10 @@ def encode_request(topic: str, payload: bytes, request_id: int, timeout_ms: int)
 
 
 def encode_reply(to: str, request_id: int, payload: bytes, error: str | None) -> Control:
-    """The answer, as JSON, to a request of node `to`; a long error text is cut."""
+    """The answer, as JSON, to a request of node `to`; a long error text is cut.
+
+    If `to` is the sender itself, it cancels its request.
+    """
     fields: dict[str, Any] = {names.KEY_REPLY: [to, request_id]}
     if error is not None:
         if len(error) > names.ERROR_CHARS_MAX:

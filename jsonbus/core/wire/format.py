@@ -50,9 +50,11 @@ own fields are further keys of `jb`:
                        answers jsonbus.where, st: [sent, suppressed, received, lost, repaired,
                        shares], what I have counted (Totals in frames.py)
     jsonbus.bye        I leave.     v: my entry's last version
-    jsonbus.request    payload: the value.   r: [topic, request id, timeout in milliseconds]
+    jsonbus.request    payload: the value.   r: [topic, request id, milliseconds for which the
+                       sender still waits]
     jsonbus.reply      payload: the value.   re: [node that asked, request id], er: text of the
-                       failure, at most 250 characters, if serving failed
+                       failure, at most 250 characters, if serving failed. A reply to its own
+                       sender, with payload null, cancels the request: the sender waits no more
     jsonbus.ping       p: ping id
     jsonbus.pong       p: ping id, to: node that asked, host, sw, ch, st as in presence
     jsonbus.where      who: id or name of a node, which answers with presence

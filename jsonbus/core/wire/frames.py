@@ -189,12 +189,15 @@ class RequestFrame:
     topic: str
     value: Any
     request_id: int
-    timeout_ms: int
+    timeout_ms: int  # how long the sender still waits
 
 
 @dataclass(slots=True)
 class ReplyFrame:
-    """The answer to node `to`'s request; `error` is None unless the handler failed."""
+    """The answer to node `to`'s request; `error` is None unless the handler failed.
+
+    If `to` sent it itself, it no longer waits for an answer.
+    """
 
     header: Header
     to: str

@@ -155,8 +155,10 @@ bus
     plain_peers_refused  plain programs not listed because there were too many
     requests_sent  requests sent
     requests_repeated  requests sent again because no reply came
-    requests_served  requests answered
+    requests_served  requests whose handler ran
     requests_refused  requests refused because there were too many
+    requests_expired  requests not run because nobody waited for the reply any longer
+    requests_cancelled  requests not run because the asking node cancelled them
     replies_too_late  replies that came after the request had ended
     events_dropped  events of the node that were not taken in time
     node_events_dropped  node events dropped because handlers were too slow

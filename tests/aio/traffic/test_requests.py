@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 
 import pytest
 
@@ -154,3 +155,98 @@ async def test_closing_ends_a_request_that_waits() -> None:
         await bus.close(timeout=0)
         with pytest.raises(ClosedError):
             await asking
+
+
+class SlowService:
+    """Serves "slow" on a bus; each call of its handler waits until it `may_end`."""
+
+    def __init__(self, bus: jsonbus.AsyncBus) -> None:
+        self.ran: list[object] = []
+        self.may_end = asyncio.Event()
+        self._service = bus.serve("slow", self._handle)
+
+    @property
+    def pending(self) -> int:
+        return self._service.pending
+
+    async def _handle(self, message: jsonbus.Message) -> object:
+        self.ran.append(message.value)
+        await self.may_end.wait()
+        return message.value
+
+
+@asynctest
+async def test_requests_that_timed_out_are_not_run_before_a_later_one() -> None:
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus()
+        slow = SlowService(serving)
+        assert await until(lambda: is_served("slow", asking))
+        first = asyncio.create_task(asking.request("slow", "first", timeout=60))
+        assert await until(lambda: slow.ran)
+        given_up = [asking.request("slow", number, timeout=0.05) for number in range(20)]
+        for error in await asyncio.gather(*given_up, return_exceptions=True):
+            assert isinstance(error, RequestTimeoutError)
+        assert await until(lambda: slow.pending == 20)
+        all_here_at = monotonic()
+        assert await until(lambda: monotonic() > all_here_at + 0.05)
+        slow.may_end.set()
+        assert await first == "first"
+        assert await asking.request("slow", "later", timeout=60) == "later"
+        assert slow.ran == ["first", "later"]
+        assert serving.stats()["requests_expired"] == 20
+
+
+@asynctest
+async def test_cancelled_requests_are_not_run_before_a_later_one() -> None:
+    async with buses() as open_bus:
+        asking, serving = open_bus(), open_bus()
+        slow = SlowService(serving)
+        assert await until(lambda: is_served("slow", asking))
+        requests = [asyncio.create_task(asking.request("slow", n, timeout=60)) for n in range(21)]
+        assert await until(lambda: slow.ran and slow.pending == 20)
+        first = slow.ran[0]  # it runs already: its reply is dropped
+        for request in requests:
+            request.cancel()
+        await asyncio.wait(requests)
+        assert await until(lambda: serving.stats()["requests_cancelled"] == 20)
+        slow.may_end.set()
+        assert await asking.request("slow", "later", timeout=60) == "later"
+        assert slow.ran == [first, "later"]
+        assert asking.stats()["replies_too_late"] == 0
+
+
+@asynctest
+async def test_closing_cancels_a_request_that_waits_for_its_handler() -> None:
+    async with buses() as open_bus:
+        asking, closing, serving = open_bus(), open_bus(), open_bus()
+        slow = SlowService(serving)
+        assert await until(lambda: is_served("slow", asking) and is_served("slow", closing))
+        first = asyncio.create_task(asking.request("slow", "first", timeout=60))
+        assert await until(lambda: slow.ran)
+        closed = asyncio.create_task(closing.request("slow", "closed", timeout=60))
+        assert await until(lambda: slow.pending == 1)
+        await closing.close()
+        with pytest.raises(ClosedError):
+            await closed
+        assert await until(lambda: serving.stats()["requests_cancelled"] == 1)
+        slow.may_end.set()
+        assert await first == "first"
+        assert await asking.request("slow", "later", timeout=60) == "later"
+        assert slow.ran == ["first", "later"]
+
+
+@asynctest
+async def test_own_requests_that_were_cancelled_are_not_run() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        slow = SlowService(bus)
+        requests = [asyncio.create_task(bus.request("slow", n, timeout=60)) for n in range(3)]
+        assert await until(lambda: slow.ran)
+        for request in requests[1:]:
+            request.cancel()
+        await asyncio.wait(requests[1:])
+        slow.may_end.set()
+        assert await requests[0] == 0
+        assert await bus.request("slow", "later", timeout=60) == "later"
+        assert slow.ran == [0, "later"]
+        assert bus.stats()["requests_cancelled"] == 2

@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from jsonbus.core.events import ReplyReceived
 from jsonbus.core.limits import REPLIES_KEPT_MAX
-from jsonbus.core.node import Node
 from jsonbus.core.rpc import requests
-from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX, Request
+from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX
 from jsonbus.core.wire.frames import ReplyFrame, RequestFrame
 from jsonbus.errors import LocalError
 from tests.core.link import Link
-
-
-def make_pair(link: Link, **settings: Any) -> tuple[Node, Node]:
-    """One that asks and one that serves "add"."""
-    a, b = link.add("a", **settings), link.add("b", **settings)
-    b.requests.serve("add", "adder", link.now)
-    link.run(5)
-    return a, b
-
-
-def ask(link: Link, node: Node, topic: str = "add", value: Any = 1, timeout_s: float = 1.0) -> int:
-    request_id = node.requests.request(topic, value, timeout_s, link.now)
-    link.move()
-    return request_id
-
-
-def requests_of(link: Link, name: str) -> list[Request]:
-    return [message for message in link.received[name] if isinstance(message, Request)]
-
-
-def answer(link: Link, node: Node, value: Any = None, error: str | None = None) -> None:
-    """Reply to the oldest request that waits."""
-    request = requests_of(link, node.settings.name)[0]
-    link.received[node.settings.name].remove(request)
-    node.requests.reply(request, value, error, link.now)
-    link.move()
-
-
-def replies(link: Link, name: str = "a") -> list[ReplyReceived]:
-    return link.events_of(name, ReplyReceived)
-
+from tests.core.rpc.serving import answer, ask, cancel, make_pair, replies, requests_of
 
 # --- Losses ---------------------------------------------------------------------------------------
 
@@ -112,13 +79,15 @@ def test_cancelled_request_is_not_repeated_and_a_late_reply_only_counted() -> No
     link = Link()
     a, b = make_pair(link)
     request_id = ask(link, a)
-    a.requests.cancel(request_id)
+    link.cut_off(a)
+    cancel(link, a, request_id)  # b does not hear of it
+    link.heal()
     link.run(1)
     answer(link, b, 1)
     assert replies(link) == []
     assert a.view.stats()["requests_repeated"] == 0
     assert a.view.stats()["replies_too_late"] == 1
-    a.requests.cancel(request_id)  # again: nothing to cancel
+    assert not a.requests.cancel(request_id, link.now)  # again: nothing to cancel
 
 
 # --- Serving --------------------------------------------------------------------------------------
@@ -150,6 +119,19 @@ def test_own_serving_answers_own_requests_without_the_network() -> None:
     assert replies(link) == [ReplyReceived(request_id, {"sum": 3}, a.settings.node, "a", None)]
     assert link.frames("a", RequestFrame) == []
     assert link.frames("a", ReplyFrame) == []
+
+
+def test_own_request_stays_with_its_own_handler_when_the_list_changes() -> None:
+    link = Link()
+    a, _ = make_pair(link)  # b serves it, too
+    a.requests.serve("add", "adder", link.now)
+    link.run(5)
+    ask(link, a, timeout_s=20)
+    link.add("c")
+    link.run(5)
+    assert (len(requests_of(link, "a")), len(requests_of(link, "b"))) == (1, 0)
+    answer(link, a, "own")
+    assert [(reply.value, reply.name) for reply in replies(link)] == [("own", "a")]
 
 
 def test_topic_is_served_once_per_node() -> None:

@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from jsonbus.core.events import ReplyReceived, RequestUnserved
-from jsonbus.core.node import Node
-from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX, Request
+from jsonbus.core.rpc.requests import REQUEST_BYTES_MAX
 from jsonbus.core.wire.frames import RequestFrame
 from jsonbus.errors import ClosedError, InvalidTopicError, PayloadError
 from tests.core.link import Link
-
-
-def make_pair(link: Link, **settings: Any) -> tuple[Node, Node]:
-    """One that asks and one that serves "add"."""
-    a, b = link.add("a", **settings), link.add("b", **settings)
-    b.requests.serve("add", "adder", link.now)
-    link.run(5)
-    return a, b
-
-
-def ask(link: Link, node: Node, topic: str = "add", value: Any = 1, timeout_s: float = 1.0) -> int:
-    request_id = node.requests.request(topic, value, timeout_s, link.now)
-    link.move()
-    return request_id
-
-
-def requests_of(link: Link, name: str) -> list[Request]:
-    return [message for message in link.received[name] if isinstance(message, Request)]
-
-
-def answer(link: Link, node: Node, value: Any = None, error: str | None = None) -> None:
-    """Reply to the oldest request that waits."""
-    request = requests_of(link, node.settings.name)[0]
-    link.received[node.settings.name].remove(request)
-    node.requests.reply(request, value, error, link.now)
-    link.move()
-
-
-def replies(link: Link, name: str = "a") -> list[ReplyReceived]:
-    return link.events_of(name, ReplyReceived)
+from tests.core.rpc.serving import answer, ask, make_pair, replies, requests_of
 
 
 def test_request_is_answered() -> None:

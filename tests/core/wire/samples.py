@@ -263,6 +263,10 @@ SAMPLES: list[tuple[Frame, bytes]] = [
         + _TAIL
         + b',"re":["k3v8",17],"er":"it broke"}}',
     ),
+    (  # it cancels its own request
+        ReplyFrame(HEADER, "k3v9", 17, None, None),
+        b'{"topic":"jsonbus.reply","payload":null,' + _TAIL + b',"re":["k3v9",17]}}',
+    ),
     (PingFrame(HEADER, 5), b'{"topic":"jsonbus.ping","payload":null,' + _TAIL + b',"p":5}}'),
     (
         PongFrame(HEADER, "k3v8", 5),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 
 import pytest
 
@@ -126,3 +128,86 @@ def test_closing_ends_a_request_that_waits(open_bus: OpenBus) -> None:
     asking.join(30)
     assert raised == [ClosedError]
     go_on.set()
+
+
+class SlowService:
+    """Serves "slow" on a bus; each call of its handler waits until it `may_end`."""
+
+    def __init__(self, bus: jsonbus.Bus) -> None:
+        self.ran: list[object] = []
+        self.may_end = threading.Event()
+        self._service = bus.serve("slow", self._handle)
+
+    @property
+    def pending(self) -> int:
+        return self._service.pending
+
+    def _handle(self, message: jsonbus.Message) -> object:
+        self.ran.append(message.value)
+        self.may_end.wait(60)
+        return message.value
+
+
+def test_requests_that_timed_out_are_not_run_before_a_later_one(open_bus: OpenBus) -> None:
+    asking, serving = open_bus(), open_bus()
+    slow = SlowService(serving)
+    assert wait_until(lambda: is_served("slow", asking))
+
+    def ask(number: int) -> None:
+        with pytest.raises(RequestTimeoutError):
+            asking.request("slow", number, timeout=0.05)
+
+    with ThreadPoolExecutor(21) as threads:
+        first = threads.submit(asking.request, "slow", "first", timeout=60)
+        assert wait_until(lambda: slow.ran)
+        for given_up in [threads.submit(ask, number) for number in range(20)]:
+            given_up.result(60)
+        assert wait_until(lambda: slow.pending == 20)
+        all_here_at = monotonic()
+        assert wait_until(lambda: monotonic() > all_here_at + 0.05)
+        slow.may_end.set()
+        assert first.result(60) == "first"
+        assert asking.request("slow", "later", timeout=60) == "later"
+    assert slow.ran == ["first", "later"]
+    assert serving.stats()["requests_expired"] == 20
+
+
+def test_closing_cancels_a_request_that_waits_for_its_handler(open_bus: OpenBus) -> None:
+    asking, closing, serving = open_bus(), open_bus(), open_bus()
+    slow = SlowService(serving)
+    assert wait_until(lambda: is_served("slow", asking) and is_served("slow", closing))
+
+    def ask_and_be_closed() -> None:
+        with pytest.raises(ClosedError):
+            closing.request("slow", "closed", timeout=60)
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(asking.request, "slow", "first", timeout=60)
+        assert wait_until(lambda: slow.ran)
+        closed = threads.submit(ask_and_be_closed)
+        assert wait_until(lambda: slow.pending == 1)
+        closing.close()
+        closed.result(60)
+        assert wait_until(lambda: serving.stats()["requests_cancelled"] == 1)
+        slow.may_end.set()
+        assert first.result(60) == "first"
+        assert asking.request("slow", "later", timeout=60) == "later"
+    assert slow.ran == ["first", "later"]
+
+
+def test_an_own_request_that_timed_out_is_not_run(open_bus: OpenBus) -> None:
+    bus = open_bus()
+    slow = SlowService(bus)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(bus.request, "slow", "first", timeout=60)
+        assert wait_until(lambda: slow.ran)
+        with pytest.raises(RequestTimeoutError):
+            bus.request("slow", "given up", timeout=0.05)
+        given_up_at = monotonic()
+        assert wait_until(lambda: monotonic() > given_up_at + 0.05)
+        slow.may_end.set()
+        assert first.result(60) == "first"
+        assert bus.request("slow", "later", timeout=60) == "later"
+    assert slow.ran == ["first", "later"]
+    stats = bus.stats()
+    assert stats["requests_expired"] + stats["requests_cancelled"] == 1
