@@ -31,8 +31,8 @@ class ReliableIsExact(Checker):
     A sink has a claim from the first message of a stream that it was given, also to what was
     published, and not even sent, while it was cut off or stood still. It is judged at the end if it
     and the publisher are still there: nobody may have heard what a publisher sent right before it
-    died. The same applies to the last messages of a stream that were already too old to be repaired
-    when the faults ended; a scenario sets `healed_at`.
+    died. The same applies to the last messages that were sent in a stream and were already too old
+    to be repaired when the faults ended; a scenario sets `healed_at`.
     """
 
     invariant = "reliable messages come once, in order, and none is missing unless a gap was told"
@@ -113,10 +113,11 @@ class ReliableIsExact(Checker):
         kept_since = self.healed_at - limits.HISTORY_AGE_S + _HEALING_S
         shift = self._begins[stream][1]
         numbers = self._streams[stream]
+        publications = [self.world.publications[number] for number in numbers]
         known = [
             index + shift
-            for index, number in enumerate(numbers)
-            if self.world.publications[number].at >= kept_since
+            for index, each in enumerate(publications)
+            if each.at >= kept_since or not each.accepted
         ]
         missing = set(range(given[0], max(given[-1], *known, 0) + 1)) - set(given)
         for sequence in sorted(missing):
