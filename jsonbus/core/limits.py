@@ -251,6 +251,9 @@ REPAIR_TICK_S = 0.001
 BEAT_MIN_S = 0.05
 BEAT_MAX_S = 2.0
 
+#: Beats for nodes that appear come at most this often: hundreds may start within a second.
+BEAT_ANNOUNCE_S = 0.5
+
 #: Beats sent at a time: a datagram or two. The rest stay due.
 BEATS_PER_CALL = 64
 

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jsonbus.core.limits import (
+    BEAT_ANNOUNCE_S,
     BEAT_MAX_S,
     BEAT_MIN_S,
     BEATS_PER_CALL,
@@ -253,7 +254,7 @@ class History:
         return min(beat_at, self._credit.back_at()) if self._asked else beat_at
 
     def announce(self, patterns: Iterable[str], now: float) -> None:
-        """Restart the beats of these topics, as if a message had been sent."""
+        """Restart the beats of these topics: a node appeared that may have missed messages."""
         for pattern in patterns:
             names = [pattern]
             if is_pattern(pattern):
@@ -261,8 +262,9 @@ class History:
             for state in filter(None, map(self.topics.get, names)):
                 state.is_unsent = False
                 state.beats_until = now + HISTORY_AGE_S
-                state.beat_s = BEAT_MIN_S
-                self._beats.bring_forward(state, now + BEAT_MIN_S)
+                state.beat_s = min(state.beat_s, BEAT_ANNOUNCE_S)
+                at = max(now + BEAT_MIN_S, state.beaten_at + BEAT_ANNOUNCE_S)
+                self._beats.bring_forward(state, at)
 
     def beats(self, now: float) -> list[Beat]:
         """Return the beats to send now, a few at most; if there are more, `timer_at` is not later.

@@ -122,7 +122,7 @@ class Reliable:
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""
-        if self._history.topics and new.is_alive:
+        if self._history.topics and new.is_alive and not new.is_plain:
             before = old.patterns if old and old.incarnation == new.incarnation else ()
             self._history.announce(set(new.patterns).difference(before), now)
 

@@ -110,13 +110,13 @@ def test_who_comes_back_in_between_gets_what_is_kept_and_is_told_the_rest() -> N
     assert len(link.events_of("s", GapFound)) == 1
 
 
-def test_an_absence_of_hours_is_told_by_a_subscriber_that_was_stopped() -> None:
+def test_a_long_stop_is_told_by_the_subscriber_that_was_stopped() -> None:
     link = Link()
     p, s = make_pair(link)
     link.remove(s)
     let_expire(link, p)
     publish(link, p, *range(1, 51))
-    link.run(3 * 3600)
+    link.run(1000)
     link.nodes.append(s)
     s.handle_timer(link.now)
     link.run(6)
@@ -225,3 +225,18 @@ def test_a_value_that_is_no_json_leaves_no_gap() -> None:
     link.run(6)
     assert link.values("s") == [0, 1]
     assert s.view.stats()["messages_given_up"] == 0
+
+
+def test_many_nodes_that_appear_at_once_cause_few_beats() -> None:
+    link = Link()
+    make_pair(link)
+    link.run(HISTORY_AGE_S + 3)
+    link.forget_sent()
+    for number in range(20):
+        link.subscribe(link.add(f"new{number}"), "t")
+        link.run(0.1)
+    assert 2 <= len(link.frames("p", BeatFrame)) <= 6
+    link.run(HISTORY_AGE_S + 3)
+    link.forget_sent()
+    link.run(10)
+    assert not link.frames("p", BeatFrame)
