@@ -255,6 +255,9 @@ REPAIR_TICK_S = 0.001
 BEAT_MIN_S = 0.05
 BEAT_MAX_S = 2.0
 
+#: Beats for nodes that appear come at most this often: hundreds may start within a second.
+BEAT_ANNOUNCE_S = 0.5
+
 #: Beats sent at a time: a datagram or two. The rest stay due.
 BEATS_PER_CALL = 64
 
@@ -297,9 +300,12 @@ HISTORY_KEEP_FALL_S = 1.0
 #: forged streams are so many.
 STREAMS_MAX = 1 << 16
 
-#: A stream is forgotten when nothing was heard of it for this long (at most twice this): six times
-#: the history's age, so that no repair of a delivered message can still come.
+#: How often a stream is checked: six times the history's age. After this many checks in a row, an
+#: hour's worth, in which neither it nor its publisher was heard, it is forgotten: until then the
+#: publisher may come back, and what was missed is told. Counted in checks, not in seconds, so that
+#: a process that was stopped for long does not forget everything when it goes on.
 STREAM_IDLE_S = 60.0
+STREAM_IDLE_CHECKS = 60
 
 #: A sequence this far ahead of the next one, or behind it, is beyond any history. It is believed
 #: when a second one confirms it, and everything in between is given up.

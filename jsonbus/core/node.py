@@ -153,8 +153,8 @@ class Node(NodeParts):
         A reliable one is kept for a while, and sent again to who missed it. A retained one is kept
         until the next, and given to whoever wants the topic later; None ends that.
 
-        A value that nobody wants is not looked at. Raises InvalidTopicError, PayloadError,
-        PayloadTooLargeError, ClosedError.
+        A value that nobody wants is not looked at, unless it is reliable and the topic was sent
+        before. Raises InvalidTopicError, PayloadError, PayloadTooLargeError, ClosedError.
         """
         return self._publisher.publish(
             topic, value, now, is_reliable=is_reliable, is_retained=is_retained

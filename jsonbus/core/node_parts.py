@@ -103,7 +103,7 @@ class NodeParts:
             router=router,
             roster=self._roster,
             counters=counters,
-            streams=Streams(lambda: membership.list.digest.nodes - 1, rng),
+            streams=Streams(lambda: membership.list.digest.nodes - 1, rng, is_here=self._is_here),
             fragments=self._fragments,
             emit=self._emit,
         )
@@ -202,6 +202,7 @@ class NodeParts:
                 peer.name = new.name
             if new.is_plain:
                 self.outbox.send_unbatched(now + PLAIN_LEASE_S)
+            self.reliable.appeared(old, new, now)
         self._state_changed(now)
 
     def _state_changed(self, now: float) -> None:
@@ -215,7 +216,13 @@ class NodeParts:
             if is_retained:
                 self._retained.cache.note_late(message)
         self.counters.messages_received += len(missed)
-        self.counters.messages_lost -= peer.find_again(len(missed))
+        # Messages without a number were never sent, so they were not counted as lost.
+        sent = [message for message, _ in missed if message.sequence is not None]
+        self.counters.messages_lost -= peer.find_again(len(sent))
+
+    def _is_here(self, node: str, incarnation: int) -> bool:
+        entry = self._membership.list.get(node)
+        return entry is not None and entry.incarnation == incarnation
 
     def _other_entries(self) -> list[Entry]:
         own = self.settings.node

@@ -75,16 +75,18 @@ class Publisher:
             raise ClosedError("the bus is closed")
         is_sent = route.is_wanted_elsewhere or self._sends_everything
         is_held = not is_sent and self._state == JOINING
-        if not (is_sent or is_held or route.subscribers or is_retained):
-            self._counters.messages_suppressed += 1
-            self._fast_publish.prefixes[route.topic] = b""
-            return False
+        # Who had messages of the topic before may only be away.
+        is_kept = is_reliable and not (is_sent or is_held) and self._reliable.has_begun(route.topic)
+        if not (is_sent or is_held or is_kept or route.subscribers or is_retained):
+            return self._suppress(route)
         payload = codec.dumps(value)
         if len(payload) > self._settings.value_bytes_max:
             raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
         if is_retained and value is not None:
             self._retained.check_room(route.topic, len(payload))
         number = self._put(route, payload, now, is_reliable, is_retained) if is_sent else 0
+        if is_kept:
+            self._reliable.keep_unsent(route, payload, now, is_retained=is_retained)
         if is_retained:
             self._retain(route, value, payload, number, now)
         # Passive subscriptions see only what is sent.
@@ -97,6 +99,8 @@ class Publisher:
             self._counters.messages_held += 1
             self._send_held(self._queue.put((route.topic, payload, is_reliable, is_retained)), now)
         elif not is_sent:
+            if not (route.subscribers or is_retained):
+                return self._suppress(route)
             self._counters.messages_local += 1
         return True
 
@@ -112,7 +116,7 @@ class Publisher:
             return
         self._send_held(self._queue.take_where(self._router.is_wanted_elsewhere), now)
         if state == SURE:
-            self._counters.held_suppressed += len(self._queue.take_all())
+            self._suppress_held(self._queue.take_all(), now)
 
     def close(self, now: float) -> None:
         """Send what is held: this node will not learn any more who wants it."""
@@ -129,6 +133,18 @@ class Publisher:
         origin = Origin(settings.node, settings.name, settings.incarnation, wall, wall)
         message = make_message(topic, codec.loads(payload), number, origin)
         self._deliveries.add_to_all(inboxes, message)
+
+    def _suppress(self, route: Route) -> bool:
+        self._counters.messages_suppressed += 1
+        self._fast_publish.prefixes[route.topic] = b""
+        return False
+
+    def _suppress_held(self, held: list[Held], now: float) -> None:
+        self._counters.held_suppressed += len(held)
+        for topic, payload, is_reliable, is_retained in held:
+            if is_reliable and self._reliable.has_begun(topic):
+                route = self._router.route(topic)
+                self._reliable.keep_unsent(route, payload, now, is_retained=is_retained)
 
     def _send_held(self, held: list[Held], now: float) -> None:
         for topic, payload, is_reliable, is_retained in held:

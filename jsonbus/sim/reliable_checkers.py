@@ -1,8 +1,9 @@
 """What must hold of reliable and retained messages, whatever the network does.
 
-A reliable message is known by its stream (its publisher's life and its topic) and its sequence,
-which the first datagram that brings it tells. Nobody is believed: not the nodes, whose deliveries
-are held against what was published, and not their gaps, which excuse exactly what they name.
+A reliable message is known by its stream (its publisher's life and its topic) and its sequence. The
+first datagram of a stream tells where it begins; from there on every publication counts, whether it
+was sent or not. Nobody is believed: not the nodes, whose deliveries are held against what was
+published, and not their gaps, which excuse exactly what they name.
 """
 
 from __future__ import annotations
@@ -27,24 +28,35 @@ _HEALING_S = 2 * limits.BEAT_MAX_S
 class ReliableIsExact(Checker):
     """Reliable messages come once and in order always; at the end completely, except reported gaps.
 
-    A sink has a claim from the first message of a stream that it was given. It is judged at the end
-    if it and the publisher are still there: nobody may have heard what a publisher sent right
-    before it died. The same applies to the last messages of a stream that were already too old to
-    be repaired when the faults ended; a scenario sets `healed_at`.
+    A sink has a claim from the first message of a stream that it was given, also to what was
+    published, and not even sent, while it was cut off or stood still. It is judged at the end if it
+    and the publisher are still there: nobody may have heard what a publisher sent right before it
+    died. The same applies to the last messages that were sent in a stream and were already too old
+    to be repaired when the faults ended; a scenario sets `healed_at`.
     """
 
     invariant = "reliable messages come once, in order, and none is missing unless a gap was told"
 
     def __init__(self) -> None:
-        #: The sequences of each stream's publications, and the reverse.
-        self._streams: dict[Stream, dict[int, int]] = {}
+        #: The publications of each stream, in order, and of each publication its stream and index.
+        self._streams: dict[Stream, list[int]] = {}
         self._place: dict[int, tuple[Stream, int]] = {}
+        #: The first index of each stream that was sent, and the sequence minus the index.
+        self._begins: dict[Stream, tuple[int, int]] = {}
         self.healed_at = 0.0
         self._last: dict[tuple[Sink, Stream], int] = {}
         #: Since the last time that a sink lost a pattern.
         self._given: dict[tuple[Sink, Stream], list[int]] = {}
         #: What nodes gave up; a node is new with every life.
         self._gaps: dict[tuple[str, int, Stream], list[tuple[int, int]]] = {}
+
+    def published(self, publication: Publication) -> None:
+        publisher = publication.participant
+        if publication.is_reliable and isinstance(publisher, SimNode):
+            stream = (publisher.node_id, publisher.incarnation, publication.topic)
+            numbers = self._streams.setdefault(stream, [])
+            self._place[publication.number] = stream, len(numbers)
+            numbers.append(publication.number)
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if not isinstance(sender, SimNode):
@@ -68,7 +80,8 @@ class ReliableIsExact(Checker):
             is_own = publication.participant is sink.participant
             if message.retained or not publication.is_reliable or is_own:
                 continue
-            stream, sequence = self._place[number]
+            stream, index = self._place[number]
+            sequence = index + self._begins[stream][1]
             last = self._last.get((sink, stream), 0)
             if sequence <= last:
                 self.fail(
@@ -98,24 +111,30 @@ class ReliableIsExact(Checker):
     def _judge(self, sink: Sink, subscriber: SimNode, stream: Stream, given: list[int]) -> None:
         told = self._gaps.get((subscriber.node_id, subscriber.incarnation, stream), [])
         kept_since = self.healed_at - limits.HISTORY_AGE_S + _HEALING_S
+        shift = self._begins[stream][1]
+        numbers = self._streams[stream]
+        publications = [self.world.publications[number] for number in numbers]
         known = [
-            sequence
-            for sequence, number in self._streams[stream].items()
-            if self.world.publications[number].at >= kept_since
+            index + shift
+            for index, each in enumerate(publications)
+            if each.at >= kept_since or not each.accepted
         ]
         missing = set(range(given[0], max(given[-1], *known, 0) + 1)) - set(given)
         for sequence in sorted(missing):
             if not any(first <= sequence <= last for first, last in told):
                 self.fail(
-                    f"{subscriber.name} never got {stream[2]} sequence {sequence} (publication "
-                    f"{self._streams[stream].get(sequence)}), and was told of no gap"
+                    f"{subscriber.name} never got {stream[2]} sequence {sequence} "
+                    f"(publication {numbers[sequence - shift]}), and was told of no gap"
                 )
 
     def _note(self, sender: SimNode, number: int, sequence: int) -> None:
-        stream = (sender.node_id, sender.incarnation, self.world.publications[number].topic)
-        before = self._streams.setdefault(stream, {}).setdefault(sequence, number)
-        if before != number or self._place.setdefault(number, (stream, sequence))[1] != sequence:
-            self.fail(f"{sender.name} sent publications {before} and {number} as {sequence}")
+        stream, index = self._place[number]
+        first, shift = self._begins.setdefault(stream, (index, sequence - index))
+        if index < first or sequence != index + shift:
+            self.fail(
+                f"{sender.name} sent publication {number} of {stream[2]} as {sequence}, "
+                f"expected was {index + shift}"
+            )
 
 
 class BuffersAreBounded(Checker):

@@ -44,6 +44,28 @@ def test_a_reliable_message_that_never_came_and_is_no_gap_is_noticed() -> None:
         checker.finished()
 
 
+@pytest.mark.parametrize("is_honest", [True, False])
+def test_what_is_published_while_a_subscriber_stands_still_is_judged(is_honest: bool) -> None:
+    checker = ReliableIsExact()
+    world, reader, writer = make_pair(checker)
+    world.add_node("else")
+    world.run_for(2.0)
+    publish_reliably(world, writer, 1)
+    world.freeze(reader)
+    world.run_for(20.0)
+    publish_reliably(world, writer, 3)
+    assert not any(each.accepted for each in world.publications[1:])
+    if not is_honest:
+        break_deliveries(reader, lambda messages: [])
+    world.thaw(reader)
+    world.run_for(10.0)
+    if is_honest:
+        checker.finished()
+    else:
+        with pytest.raises(BrokenInvariantError, match=r"sequence 2 \(publication 1\)"):
+            checker.finished()
+
+
 @pytest.mark.parametrize("order", [[1, 0], [0, 0]])
 def test_reliable_messages_out_of_order_or_twice_are_noticed(order: list[int]) -> None:
     world, reader, writer = make_pair(ReliableIsExact())

@@ -96,7 +96,9 @@ class Stream(Generic[T]):
         "floor",
         "gaps",
         "heard_at",
+        "idle_checks",
         "key",
+        "known_from",
         "top",
     )
 
@@ -109,8 +111,10 @@ class Stream(Generic[T]):
         self._waiting = waiting
         self.heard_at = now
         self.checked_at = now  # for idleness
+        self.idle_checks = 0  # in a row, with the publisher gone
         self.far: int | None = None  # a sequence that is not believed yet
         self.floor = 0  # messages with a lower number count, but are not delivered
+        self.known_from = top  # unsent messages from here on are delivered in any case
 
     @property
     def next(self) -> int:

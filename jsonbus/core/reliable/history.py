@@ -8,6 +8,12 @@ that subscribers give up at once what is gone. Beats also follow the last messag
 growing intervals: nothing else would reveal that the last message was lost. A NAK restarts the
 beats: a subscriber that misses the repair as well learns at least that its publisher is there.
 
+A message that nobody wants is not sent. But if its topic was sent before, a subscriber may only be
+away, and still believe that it has everything. So the message is counted and kept all the same, as
+*unsent*, without beats; its number is that of the message sent last, negated. The beats start again
+when a node appears that wants the topic: a subscriber that is back asks for what it missed, or
+learns how much is gone.
+
 The history is bounded in messages and bytes, per topic and in all, and by age. A flood would run
 through any bound before the first NAK can come. So a message has a *keep time* before which it is
 not pushed out to make room, and a publisher that finds no room waits (`room_at`). That is the flow
@@ -27,6 +33,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jsonbus.core.limits import (
+    BEAT_ANNOUNCE_S,
     BEAT_MAX_S,
     BEAT_MIN_S,
     BEATS_PER_CALL,
@@ -44,6 +51,7 @@ from jsonbus.core.limits import (
     TIMER_SLACK_S,
 )
 from jsonbus.core.reliable.pace import Pace, RepairCredit
+from jsonbus.core.routing.matching import is_pattern, matches
 from jsonbus.core.timers import Deadlines
 
 Range = tuple[int, int]  # first and last sequence
@@ -54,7 +62,7 @@ _EXPIRY_INTERVAL_S = 1.0  # looking for expired records with every message would
 
 @dataclass(slots=True, eq=False)
 class HistoryRecord:
-    """A kept message. `number`, `text` and `mark` belong to the caller."""
+    """A kept message. `text` and `mark` belong to the caller; see above for `number`."""
 
     topic: str
     sequence: int
@@ -74,7 +82,17 @@ class HistoryRecord:
 class _Topic:
     """The records of one topic: the sequences from `first` to `last`, without holes."""
 
-    __slots__ = ("beat_s", "beaten_at", "first", "last", "name", "records", "size_bytes")
+    __slots__ = (
+        "beat_s",
+        "beaten_at",
+        "beats_until",
+        "first",
+        "is_unsent",
+        "last",
+        "name",
+        "records",
+        "size_bytes",
+    )
 
     def __init__(self, name: str, last: int) -> None:
         self.name = name
@@ -84,6 +102,8 @@ class _Topic:
         self.size_bytes = 0
         self.beat_s = BEAT_MIN_S
         self.beaten_at = -math.inf
+        self.beats_until = -math.inf  # at least; as long as it has records, in any case
+        self.is_unsent = False  # nobody wants it, so nobody needs its beats
 
     def in_order(self) -> Iterator[HistoryRecord]:
         return map(self.records.__getitem__, range(self.first, self.last + 1))
@@ -125,7 +145,7 @@ class History:
     def keep(
         self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
     ) -> None:
-        """Keep a message that is sent with the `next_sequence` of its topic."""
+        """Keep a message that has the `next_sequence` of its topic."""
         state = self.topics[topic]
         assert sequence == state.last + 1
         record = HistoryRecord(topic, sequence, number, text, now, mark)
@@ -135,8 +155,13 @@ class History:
         size = len(text) + RECORD_OVERHEAD_BYTES
         state.size_bytes += size
         self.size_bytes += size
-        state.beat_s = BEAT_MIN_S
-        self._beats.set(state, now + BEAT_MIN_S)
+        if number > 0:
+            state.is_unsent = False
+            state.beat_s = BEAT_MIN_S
+            self._beats.set(state, now + BEAT_MIN_S)
+        else:
+            state.is_unsent = True
+            self._beats.bring_forward(state, now + BEAT_MAX_S)  # for expiry
         if self.pace.peak_s > HISTORY_KEEP_MIN_S:
             self.pace.count(size, now)
         if (
@@ -192,6 +217,7 @@ class History:
                     self._asked.append(record)
         if gone or age_s >= 0:
             self.pace.lengthen(age_s, now)
+            state.is_unsent = False
             state.beat_s = BEAT_MIN_S
             at = now + BEAT_MIN_S
             if gone:  # a beat answers soon, but only once for all who ask
@@ -227,6 +253,19 @@ class History:
         beat_at = self._beats.next_at()
         return min(beat_at, self._credit.back_at()) if self._asked else beat_at
 
+    def announce(self, patterns: Iterable[str], now: float) -> None:
+        """Restart the beats of these topics: a node appeared that may have missed messages."""
+        for pattern in patterns:
+            names = [pattern]
+            if is_pattern(pattern):
+                names = [name for name in self.topics if matches(pattern, name)]
+            for state in filter(None, map(self.topics.get, names)):
+                state.is_unsent = False
+                state.beats_until = now + HISTORY_AGE_S
+                state.beat_s = min(state.beat_s, BEAT_ANNOUNCE_S)
+                at = max(now + BEAT_MIN_S, state.beaten_at + BEAT_ANNOUNCE_S)
+                self._beats.bring_forward(state, at)
+
     def beats(self, now: float) -> list[Beat]:
         """Return the beats to send now, a few at most; if there are more, `timer_at` is not later.
 
@@ -236,9 +275,10 @@ class History:
         due = now + TIMER_SLACK_S
         beats: list[Beat] = []
         while len(beats) < BEATS_PER_CALL and (state := self._beats.pop(due)) is not None:
-            beats.append((state.name, state.last, state.first))
-            state.beaten_at = now
-            if state.records:
+            if not state.is_unsent:
+                beats.append((state.name, state.last, state.first))
+                state.beaten_at = now
+            if state.records or now < state.beats_until:
                 state.beat_s = min(2 * state.beat_s, BEAT_MAX_S)
                 self._beats.set(state, now + state.beat_s)
         return beats

@@ -2,7 +2,8 @@
 
 Publishing side: a message gets its topic's next sequence, leaves like any other, and is kept
 (history.py). A NAK that names this node is answered with what is still kept, or with a beat, which
-says how far its topics are.
+says how far its topics are. A message that nobody wants is counted and kept as well, once its topic
+was sent to somebody: who comes back from an absence gets it, or is told of the gap.
 
 Receiving side: a message with a sequence goes through its stream (streams.py) before it reaches
 inboxes. A node asks for missing messages by NAKs, which everybody hears: the publisher and the
@@ -21,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.events import Event, GapFound
@@ -46,6 +46,7 @@ from jsonbus.core.values.fragments import Key as FragmentKey
 from jsonbus.core.wire.encode import encode_beat, encode_nak, encode_repair
 from jsonbus.core.wire.frames import (
     BeatFrame,
+    Entry,
     MissingOfTopic,
     MissingSlices,
     NakFrame,
@@ -108,6 +109,23 @@ class Reliable:
         self.needed_until = now + NEEDED_S
         return number
 
+    def has_begun(self, topic: str) -> bool:
+        """Whether messages of that topic were sent, so that somebody may have a place in it."""
+        return topic in self._history.topics
+
+    def keep_unsent(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> None:
+        """Count and keep a message that nobody wants now, of a topic that has begun."""
+        sequence = self._history.next_sequence(route.topic)
+        mark = b",1" if is_retained else b""
+        number = -self._outbox.messages_put  # it comes after that message
+        self._history.keep(route.topic, sequence, number, route.prefix + payload, now, mark)
+
+    def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
+        """A node is here (again), or wants something else: say how far the topics are for it."""
+        if self._history.topics and new.is_alive and not new.is_plain:
+            before = old.patterns if old and old.incarnation == new.incarnation else ()
+            self._history.announce(set(new.patterns).difference(before), now)
+
     def room_at(self, topic: str, now: float) -> float:
         """When the topic's next message may be published without pushing out another too soon."""
         return self._history.room_at(topic, 0, now)
@@ -157,6 +175,10 @@ class Reliable:
         # Byte for byte what was sent first: slices of both make up the message.
         text = b"%b,%d%b]" % (record.text, record.sequence, record.mark)
         wanted = self._wanted_slices.pop((record.topic, record.sequence), None)
+        if record.number < 0:  # slices need a number of their own
+            self._outbox.put_text(text, now, record.sequence)
+            record.number = self._outbox.messages_sent
+            return
         is_wanted = None if wanted is None else wanted.__contains__
         self._outbox.put_slices(text, record.number, record.sequence, now, is_wanted)
 
@@ -184,15 +206,26 @@ class Reliable:
                 self._deliver_ready()
 
     def receive(
-        self, peer: Peer, route: Route, message: Message, sequence: int, size_bytes: int, now: float
+        self,
+        peer: Peer,
+        route: Route,
+        message: Message,
+        sequence: int,
+        size_bytes: int,
+        now: float,
+        after: int = 0,
     ) -> str:
-        """Take a message with a local subscriber; return what `Streams.receive` says of it."""
+        """Take a message with a local subscriber; return what `Streams.receive` says of it.
+
+        One that was unsent has no number; it was published after the message `after`.
+        """
         streams, key = self._streams, (peer.node, peer.incarnation, route.topic)
         stream = streams.by_key.get(key) or self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
-        number: Any = message.sequence
-        item = message if number >= stream.floor else None
+        number = message.sequence or after
+        is_wanted = number >= stream.floor or (after and sequence >= stream.known_from)
+        item = message if is_wanted else None
         outcome = streams.receive(stream, sequence, item, size_bytes, now)
         if outcome is not IN_TURN:
             if streams.ready:
@@ -225,15 +258,16 @@ class Reliable:
                 self._counters.messages_malformed += 1
                 continue
             topic, value, sequence, number = item[:4]
-            is_valid = type(sequence) is type(number) is int and sequence >= 1 and number >= 1
+            is_valid = type(sequence) is type(number) is int and sequence >= 1 and number
             route = self._router.find(topic) if is_valid else None
             if route is None:
                 self._counters.messages_malformed += 1
             elif (peer.node, peer.incarnation, topic) in self._streams.by_key:
                 # A repair must not begin a stream: it would begin with an old message.
-                message = make_message(route.topic, value, number, origin)
+                after = max(0, -number)
+                message = make_message(route.topic, value, None if after else number, origin)
                 size = REPAIR_SIZE_BYTES
-                if self.receive(peer, route, message, sequence, size, now) is not REFUSED:
+                if self.receive(peer, route, message, sequence, size, now, after) is not REFUSED:
                     missed.append((message, len(item) > 4 and item[4] == 1))
         return missed
 
@@ -333,7 +367,9 @@ class Reliable:
         made = [number for each, number in self._subscriptions.items() if matches(each, topic)]
         floor, lost = peer.claim(min(made))
         begin = max(1, sequence - min(lost, CLAIM_MESSAGES_MAX))
-        return self._streams.open(key, begin, now, floor)
+        stream = self._streams.open(key, begin, now)
+        stream.floor, stream.known_from = floor, sequence
+        return stream
 
     def _settle(self) -> None:
         """Report what streams have given up, and deliver what that released."""

@@ -16,10 +16,12 @@ single forged datagram would make everything that the real node sends look old.
 Streams outlive their publisher for a while. It may only have been unreachable, and what it then
 repairs for others must not be delivered here a second time.
 
-The number of streams is bounded, and so is the time that a silent one is kept. A message must not
-pay for that: streams are not kept in the order in which they were heard. They are checked in turn,
-and dropped if nothing was heard since the last check. The same happens when room is needed: forged
-streams, heard once, go before those in use.
+The number of streams is bounded, and so is the time that a silent one is kept whose publisher is
+gone. A message must not pay for that: streams are not kept in the order in which they were heard.
+They are checked in turn, and dropped if nothing was heard since the last check: at once when room
+is needed, so that forged streams, heard once, go before those in use; otherwise only after many
+checks, as a publisher may be back after a long absence, and the place in its stream tells how much
+was missed.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from jsonbus.core.limits import (
     NAK_RANGES_MAX,
     SLICE_WAIT_S,
     STREAM_BACK_S,
+    STREAM_IDLE_CHECKS,
     STREAM_IDLE_S,
     STREAM_JUMP,
     STREAMS_MAX,
@@ -76,7 +79,8 @@ class Nak(NamedTuple):
 
 
 class Streams(Generic[T]):
-    """All streams of one node. `subscribers` returns how many nodes may miss the same message.
+    """All streams of one node. `subscribers` returns how many nodes may miss the same message, and
+    `is_here` whether this incarnation of a node is on the bus.
 
     A message that is IN_TURN is to be delivered at once; others come out of `take_ready`, which the
     caller must call whenever `ready` is not empty. The order holds even if that is late.
@@ -87,8 +91,10 @@ class Streams(Generic[T]):
         subscribers: Callable[[], int],
         rng: random.Random,
         nak_bytes_max: int = NAK_BYTES_MAX,
+        is_here: Callable[[str, int], bool] = lambda node, incarnation: False,
     ) -> None:
         self._subscribers = subscribers
+        self._is_here = is_here
         self._rng = rng
         #: All streams, the one that was checked longest ago first.
         self.by_key: OrderedDict[Key, Stream[T]] = OrderedDict()
@@ -106,15 +112,11 @@ class Streams(Generic[T]):
 
     # --- Receiving -------------------------------------------------------------------------------
 
-    def open(self, key: Key, next_sequence: int, now: float, floor: int = 0) -> Stream[T]:
-        """Begin a stream in which everything from `next_sequence` on is wanted.
-
-        Messages whose number is below `floor` only keep their place in it.
-        """
+    def open(self, key: Key, next_sequence: int, now: float) -> Stream[T]:
+        """Begin a stream in which everything from `next_sequence` on is wanted."""
         if len(self.by_key) >= STREAMS_MAX:
             self._make_room(now)
         stream: Stream[T] = Stream(key, next_sequence, self.waiting, now)
-        stream.floor = floor
         self.by_key[key] = stream
         self._by_node.setdefault(key[0], {})[key] = stream
         return stream
@@ -239,7 +241,12 @@ class Streams(Generic[T]):
             stream = next(iter(self.by_key.values()))
             if stream.checked_at + STREAM_IDLE_S > now:
                 break
-            self._check(stream, now)
+            is_idle = stream.heard_at <= stream.checked_at and not self._is_here(*stream.key[:2])
+            stream.idle_checks = stream.idle_checks + 1 if is_idle else 0
+            if stream.idle_checks >= STREAM_IDLE_CHECKS:
+                self._drop(stream)
+            else:
+                self._pass_over(stream, now)
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -293,18 +300,15 @@ class Streams(Generic[T]):
 
     def _make_room(self, now: float) -> None:
         for _ in range(_CHANCES):
-            if self._check(next(iter(self.by_key.values())), now):
-                return
+            stream = next(iter(self.by_key.values()))
+            if stream.heard_at <= stream.checked_at:
+                break
+            self._pass_over(stream, now)
         self._drop(next(iter(self.by_key.values())))
 
-    def _check(self, stream: Stream[T], now: float) -> bool:
-        """Drop a stream, unless it was heard since the last check."""
-        if stream.heard_at <= stream.checked_at:
-            self._drop(stream)
-            return True
+    def _pass_over(self, stream: Stream[T], now: float) -> None:
         stream.checked_at = now
         self.by_key.move_to_end(stream.key)
-        return False
 
     def _drop(self, stream: Stream[T]) -> None:
         self._settle(stream)

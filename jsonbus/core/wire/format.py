@@ -33,7 +33,8 @@ own fields are further keys of `jb`:
                        [[sequence, index, base64], …]: of that message only slices are missing,
                        index + b where bit b of the number in base64 is set
     jsonbus.repair     payload [[topic, value, sequence, number], …]: what was asked for, again;
-                       retained ones have 1 as a fifth item
+                       retained ones have 1 as a fifth item. A negative number: it was not sent
+                       before, as nobody wanted it, and comes after the message of that number
     jsonbus.retained   payload [[topic, value, number, microseconds], …]: last values, as they were
                        published then.   to: [node, …] that are to take them. One that no datagram
                        holds travels in slices, as [topic, value, null, 2, number, microseconds, to]

@@ -76,7 +76,7 @@ class World:
 
     def publish(self, topic: str) -> None:
         sequence = self.history.next_sequence(topic)
-        self.history.keep(topic, sequence, 0, b"1", self.now)
+        self.history.keep(topic, sequence, sequence, b"1", self.now)
         self.send(topic, sequence)
 
     def send(self, topic: str, sequence: int) -> None:
@@ -193,7 +193,7 @@ def test_flood_that_drowns_its_subscriber_ends_with_nothing_lost(buffer_messages
                 break
             to_publish -= 1
             sent.append(history.next_sequence("a"))
-            history.keep("a", sent[-1], 0, b"1" * 100, now)
+            history.keep("a", sent[-1], sent[-1], b"1" * 100, now)
         for _, last, first in history.beats(now):
             stream = find_or_open(subscriber.streams, ("p", 1, "a"), last + 1, now)
             subscriber.streams.hear_beat(stream, last, first, now)

@@ -9,6 +9,7 @@ from jsonbus.core.limits import (
     STREAM_BACK_S,
     STREAM_BYTES_MAX,
     STREAM_GAPS_MAX,
+    STREAM_IDLE_CHECKS,
     STREAM_IDLE_S,
     STREAM_JUMP,
 )
@@ -115,20 +116,34 @@ def test_streams_are_bounded_and_those_in_use_stay(monkeypatch: pytest.MonkeyPat
     assert receiver.refused == 0
 
 
-def test_idle_streams_are_dropped() -> None:
+def expire_for(receiver: Receiver, checks: int) -> None:
+    for _ in range(checks):
+        receiver.now += STREAM_IDLE_S
+        receiver.streams.expire(receiver.now)
+
+
+def test_idle_streams_are_dropped_after_many_checks() -> None:
     receiver = Receiver()
     receiver.receive(1)
     receiver.receive(1, key=("m", 1, "b"))
-    receiver.now += STREAM_IDLE_S - 1
+    expire_for(receiver, STREAM_IDLE_CHECKS - 1)
+    receiver.now += 1
     receiver.receive(2)
+    expire_for(receiver, 1)
+    assert list(receiver.streams.by_key) == [KEY]
+    expire_for(receiver, STREAM_IDLE_CHECKS)
+    assert receiver.streams.by_key == receiver.streams._by_node == {}
+
+
+def test_a_stream_is_kept_over_a_long_stop_and_while_its_publisher_is_here() -> None:
+    receiver = Receiver()
+    receiver.receive(1)
+    receiver.now += 1000 * STREAM_IDLE_S
     receiver.streams.expire(receiver.now)
-    assert len(receiver.streams.by_key) == 2
-    receiver.streams.expire(receiver.now + 1)
-    assert len(receiver.streams.by_key) == 1
     assert KEY in receiver.streams.by_key
-    receiver.streams.expire(receiver.now + 1 + STREAM_IDLE_S)
-    assert len(receiver.streams.by_key) == 0
-    assert receiver.streams._by_node == {}
+    receiver.streams._is_here = lambda node, incarnation: (node, incarnation) == KEY[:2]
+    expire_for(receiver, 2 * STREAM_IDLE_CHECKS)
+    assert KEY in receiver.streams.by_key
 
 
 def test_gone_node_leaves_no_request_and_nothing_waiting() -> None:
