@@ -9,6 +9,7 @@ anything for long there is nothing to make up for, and the patience is a tenth o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event, RequestUnserved
 from jsonbus.core.limits import SUSPECT_GRACE_S
@@ -19,6 +20,9 @@ from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.checkers import Checker, publications_in
 from jsonbus.sim.participants import PLAIN_ANSWER_DELAY_MAX_S, Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Publication, Wish
+
+if TYPE_CHECKING:
+    from jsonbus.sim.world import World
 
 CALM_PATIENCE_S = 0.1
 PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
@@ -171,11 +175,24 @@ class NothingIsWithheld(Checker):
 class NothingIsWasted(Checker):
     """A sure node sends only what somebody wants, or wanted until a lease and a grace ago.
 
+    In a calm network, a goodbye ends that at once for everybody who was there to hear it.
+
     A basic node wants everything. So may a plain peer that answers lists, because it repeats the
     union of everything it ever heard as its own: worlds with one are not judged.
     """
 
     invariant = "nothing is sent without a subscriber for longer than lease + grace"
+
+    def __init__(self) -> None:
+        self._goodbyes: set[tuple[Participant, float]] = set()
+
+    def watch(self, world: World) -> None:
+        super().watch(world)
+        self._is_calm = world.network.options.is_calm
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if participant is not None and what == "leaves":
+            self._goodbyes.add((participant, self.world.clock.now))
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if not isinstance(sender, SimNode) or not isinstance(frame, MessagesFrame):
@@ -201,5 +218,16 @@ class NothingIsWasted(Checker):
             not (wish.participant is sender and wish.since >= sender.started_at)
             and (wish.until > oldest or wish.participant.is_plain)
             and matches(wish.pattern, topic)
+            and not self._was_called_off(wish, sender)
             for wish in self.world.wishes
         )
+
+    def _was_called_off(self, wish: Wish, sender: SimNode) -> bool:
+        """Return whether the sender heard the subscriber's goodbye, some time ago."""
+        leaver, left_at = wish.participant, wish.until
+        if not self._is_calm or (leaver, left_at) not in self._goodbyes:
+            return False
+        linked_since = self.world.network.open_since(leaver.index, sender.index)
+        was_there = sender.started_at < left_at and sender.thawed_at < left_at
+        was_linked = linked_since is not None and linked_since <= left_at
+        return was_there and was_linked and self.world.clock.now - left_at > CALM_PATIENCE_S
