@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 CALM_PATIENCE_S = 0.1
 PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
 
+#: What a scenario does to a node that must make it doubt.
+_SHAKING = ("is thawed", "hears that its interfaces changed")
+
 
 def grace_s(nodes: int) -> float:
     """Return the time allowed on top of a lease in a group of that size."""
@@ -77,7 +80,8 @@ class NothingIsWithheld(Checker):
 
     It is judged when publish says no, when a held message is still unsent although its publisher
     has become sure, when a request is given up as unserved, and whenever a scenario asks. A node
-    that subscribed, joined or was reconnected a moment ago may still be unknown.
+    that subscribed, joined or was reconnected a moment ago may still be unknown. A node that slept,
+    or whose interfaces changed, cannot be sure before it has heard anybody.
 
     A plain peer speaks when it starts, and when it answers a list. If that is lost, nothing ever
     makes up for it: plain peers are judged only where the network is harmless.
@@ -89,6 +93,11 @@ class NothingIsWithheld(Checker):
         self._is_calm = is_calm  # nothing is lost or late, except where links are cut
         self._judges_plain = judges_plain
         self._held: dict[SimNode, dict[int, Publication]] = {}
+        self._shaken: set[Participant] = set()  # those that were just told to doubt
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if isinstance(participant, SimNode) and what in _SHAKING:
+            self._shaken.add(participant)
 
     def published(self, publication: Publication) -> None:
         publisher = publication.participant
@@ -106,7 +115,13 @@ class NothingIsWithheld(Checker):
                 held.pop(number, None)
 
     def touched(self, participant: Participant) -> None:
-        if not isinstance(participant, SimNode) or participant not in self._held:
+        if not isinstance(participant, SimNode):
+            return
+        if participant in self._shaken:
+            self._shaken.remove(participant)
+            if participant.mode != "basic" and participant.core.state == "sure":
+                self.fail(f"{participant.name} may have missed anything, and is still sure")
+        if participant not in self._held:
             return
         if participant.is_up and participant.core.state == "joining":
             return

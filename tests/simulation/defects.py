@@ -16,8 +16,9 @@ Every checker of a history has at least one:
     NobodyStorms         full_lists_are_repeated_without_brake
     NothingIsForgotten   timers_moved_by_datagrams_are_not_told
     NothingIsWasted      everything_is_sent, goodbyes_are_ignored
-    NothingIsWithheld    join_queue_is_never_sent, leases_are_too_short, nodes_are_sure_at_once,
-                         single_levels_do_not_match, wildcards_of_others_do_not_match
+    NothingIsWithheld    doubt_is_impossible, join_queue_is_never_sent, leases_are_too_short,
+                         nodes_are_sure_at_once, single_levels_do_not_match,
+                         sleep_is_taken_for_silence, wildcards_of_others_do_not_match
     ProbesArrive         beats_are_never_sent, own_subscriptions_get_nothing,
                          wildcards_get_nothing
     PublishersKeepOrder  held_messages_are_sent_in_reverse, held_messages_are_sent_twice
@@ -253,6 +254,16 @@ def nodes_are_sure_at_once(patch: MonkeyPatch) -> None:
 def leases_are_too_short(patch: MonkeyPatch) -> None:
     patch.setattr(liveness, "LEASE_HEARTBEATS", 0.3)
     patch.setattr(liveness, "SUSPECT_GRACE_S", 0.001)
+
+
+@breaks(NothingIsWithheld, 0, "master")
+def doubt_is_impossible(patch: MonkeyPatch) -> None:
+    patch.setattr(joining.Joining, "doubt", lambda *args, **options: False)
+
+
+@breaks(NothingIsWithheld, 13, "delayed")
+def sleep_is_taken_for_silence(patch: MonkeyPatch) -> None:
+    omit(patch, joining.Joining, "distrust_silence")
 
 
 @breaks(NothingIsWasted, 0, "master")
