@@ -22,7 +22,7 @@ from jsonbus.core.routing.matching import matches
 from jsonbus.core.rpc.requests import Request
 from jsonbus.core.wire.frames import FragmentFrame, Frame, ListFrame, MessagesFrame
 from jsonbus.sim.participants import Participant, SimNode
-from jsonbus.sim.records import Flight, Publication, Sink
+from jsonbus.sim.records import Flight, Inquiry, Publication, Sink
 
 if TYPE_CHECKING:
     from jsonbus.sim.channels.connector import ConnectAttempt
@@ -253,9 +253,12 @@ class NothingIsForgotten(Checker):
 
 
 class RepliesAreTrue(Checker):
-    """Simulated servers answer with the value of the request."""
+    """Simulated servers answer with the value of the request; of several replies, one is given."""
 
-    invariant = "a reply belongs to a request of this node and is its answer"
+    invariant = "a reply belongs to a request of this node, is its answer, and comes once"
+
+    def __init__(self) -> None:
+        self._answered: set[Inquiry] = set()
 
     def told(self, node: SimNode, event: Event) -> None:
         if isinstance(event, ReplyReceived):
@@ -264,6 +267,10 @@ class RepliesAreTrue(Checker):
                 self.fail(f"{node.name} got a reply to {event.request_id}, which it never asked")
             elif event.value != inquiry.value or event.error is not None:
                 self.fail(f"{node.name} asked {inquiry.value} and got {event}")
+            elif inquiry in self._answered:
+                self.fail(f"{node.name} asked {inquiry.value} and got two replies")
+            else:
+                self._answered.add(inquiry)
 
 
 def numbered(messages: Sequence[Message]) -> Iterator[tuple[int, Message]]:

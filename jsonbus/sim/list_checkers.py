@@ -9,6 +9,7 @@ anything for long there is nothing to make up for, and the patience is a tenth o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event, RequestUnserved
 from jsonbus.core.limits import SUSPECT_GRACE_S
@@ -20,8 +21,14 @@ from jsonbus.sim.checkers import Checker, publications_in
 from jsonbus.sim.participants import PLAIN_ANSWER_DELAY_MAX_S, Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Publication, Wish
 
+if TYPE_CHECKING:
+    from jsonbus.sim.world import World
+
 CALM_PATIENCE_S = 0.1
 PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
+
+#: What a scenario does to a node that must make it doubt.
+_SHAKING = ("is thawed", "hears that its interfaces changed")
 
 
 def grace_s(nodes: int) -> float:
@@ -73,7 +80,8 @@ class NothingIsWithheld(Checker):
 
     It is judged when publish says no, when a held message is still unsent although its publisher
     has become sure, when a request is given up as unserved, and whenever a scenario asks. A node
-    that subscribed, joined or was reconnected a moment ago may still be unknown.
+    that subscribed, joined or was reconnected a moment ago may still be unknown. A node that slept,
+    or whose interfaces changed, cannot be sure before it has heard anybody.
 
     A plain peer speaks when it starts, and when it answers a list. If that is lost, nothing ever
     makes up for it: plain peers are judged only where the network is harmless.
@@ -85,6 +93,11 @@ class NothingIsWithheld(Checker):
         self._is_calm = is_calm  # nothing is lost or late, except where links are cut
         self._judges_plain = judges_plain
         self._held: dict[SimNode, dict[int, Publication]] = {}
+        self._shaken: set[Participant] = set()  # those that were just told to doubt
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if isinstance(participant, SimNode) and what in _SHAKING:
+            self._shaken.add(participant)
 
     def published(self, publication: Publication) -> None:
         publisher = publication.participant
@@ -102,7 +115,13 @@ class NothingIsWithheld(Checker):
                 held.pop(number, None)
 
     def touched(self, participant: Participant) -> None:
-        if not isinstance(participant, SimNode) or participant not in self._held:
+        if not isinstance(participant, SimNode):
+            return
+        if participant in self._shaken:
+            self._shaken.remove(participant)
+            if participant.mode != "basic" and participant.core.state == "sure":
+                self.fail(f"{participant.name} may have missed anything, and is still sure")
+        if participant not in self._held:
             return
         if participant.is_up and participant.core.state == "joining":
             return
@@ -171,11 +190,24 @@ class NothingIsWithheld(Checker):
 class NothingIsWasted(Checker):
     """A sure node sends only what somebody wants, or wanted until a lease and a grace ago.
 
+    In a calm network, a goodbye ends that at once for everybody who was there to hear it.
+
     A basic node wants everything. So may a plain peer that answers lists, because it repeats the
     union of everything it ever heard as its own: worlds with one are not judged.
     """
 
     invariant = "nothing is sent without a subscriber for longer than lease + grace"
+
+    def __init__(self) -> None:
+        self._goodbyes: set[tuple[Participant, float]] = set()
+
+    def watch(self, world: World) -> None:
+        super().watch(world)
+        self._is_calm = world.network.options.is_calm
+
+    def happened(self, participant: Participant | None, what: str) -> None:
+        if participant is not None and what == "leaves":
+            self._goodbyes.add((participant, self.world.clock.now))
 
     def sent(self, sender: Participant, frame: Frame, data: bytes) -> None:
         if not isinstance(sender, SimNode) or not isinstance(frame, MessagesFrame):
@@ -201,5 +233,16 @@ class NothingIsWasted(Checker):
             not (wish.participant is sender and wish.since >= sender.started_at)
             and (wish.until > oldest or wish.participant.is_plain)
             and matches(wish.pattern, topic)
+            and not self._was_called_off(wish, sender)
             for wish in self.world.wishes
         )
+
+    def _was_called_off(self, wish: Wish, sender: SimNode) -> bool:
+        """Return whether the sender heard the subscriber's goodbye, some time ago."""
+        leaver, left_at = wish.participant, wish.until
+        if not self._is_calm or (leaver, left_at) not in self._goodbyes:
+            return False
+        linked_since = self.world.network.open_since(leaver.index, sender.index)
+        was_there = sender.started_at < left_at and sender.thawed_at < left_at
+        was_linked = linked_since is not None and linked_since <= left_at
+        return was_there and was_linked and self.world.clock.now - left_at > CALM_PATIENCE_S

@@ -48,6 +48,11 @@ class NetworkOptions:
             assert 0 <= probability <= 1
         assert self.burst_datagrams >= 1
 
+    @property
+    def is_calm(self) -> bool:
+        """True if every datagram arrives soon, and once."""
+        return not (self.loss or self.bursts or self.repeat or self.late)
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:

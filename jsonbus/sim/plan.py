@@ -34,8 +34,7 @@ class Plan:
     @property
     def is_calm(self) -> bool:
         """True if every datagram arrives soon; links may still be cut."""
-        options = self.options
-        return not (options.loss or options.bursts or options.repeat or options.late)
+        return self.options.is_calm
 
     @property
     def is_harmless(self) -> bool:

@@ -25,6 +25,10 @@ Stream = tuple[str, int, str]  # node, incarnation, topic
 _HEALING_S = 2 * limits.BEAT_MAX_S
 
 
+# Of so few losses, five rounds in a row are never all in vain.
+_FAIR_LOSS = 0.05
+
+
 class ReliableIsExact(Checker):
     """Reliable messages come once and in order always; at the end completely, except reported gaps.
 
@@ -93,11 +97,35 @@ class ReliableIsExact(Checker):
 
     def told(self, node: SimNode, event: Event) -> None:
         if isinstance(event, GapFound):
+            self._judge_gap(node, event)
             # A gap does not name the publisher's life: it excuses the topic in all of them.
             for stream in self._streams:
                 if stream[0] == event.node and stream[2] == event.topic:
                     key = (node.node_id, node.incarnation, stream)
                     self._gaps.setdefault(key, []).append((event.first, event.last))
+
+    def _judge_gap(self, node: SimNode, gap: GapFound) -> None:
+        """Subscribers get what a publisher sends that is there all along, unless losses are heavy.
+
+        That of the probes, too: then nothing is lost at all.
+        """
+        options = self.world.network.options
+        wishes = [w for w in self.world.wanted_by(gap.topic) if w.participant is node]
+        if options.bursts or options.loss > _FAIR_LOSS or not wishes:
+            return
+        since = max(self.healed_at, node.thawed_at, min(wish.since for wish in wishes))
+        for publisher in self.world.nodes:
+            stream = (publisher.node_id, publisher.incarnation, gap.topic)
+            if publisher.node_id != gap.node or publisher.thawed_at > since:
+                continue
+            for sequence, number in self._streams.get(stream, {}).items():
+                at = self.world.publications[number].at
+                is_linked = self.world.network.are_linked(node.index, publisher.index, at)
+                if gap.first <= sequence <= gap.last and at > since and is_linked:
+                    self.fail(
+                        f"{node.name} gave up {gap.topic} sequence {sequence} (publication "
+                        f"{number}), which {publisher.name} could have repaired"
+                    )
 
     def finished(self) -> None:
         publishers = {(node.node_id, node.incarnation) for node in self.world.nodes}
@@ -138,7 +166,10 @@ class ReliableIsExact(Checker):
 
 
 class BuffersAreBounded(Checker):
-    """What a node keeps for others and for later stays bounded, seen from inside."""
+    """What a node keeps for others and for later stays bounded, seen from inside.
+
+    What waits for something else to come does so for seconds: at the end, nothing waits.
+    """
 
     invariant = "history, streams, slices and held messages stay within their bounds"
 
@@ -159,6 +190,17 @@ class BuffersAreBounded(Checker):
         ):
             if size > bound:
                 self.fail(f"{participant.name} keeps {size:,} {what}, allowed are {bound:,}")
+
+    def finished(self) -> None:
+        for node in self.world.nodes:
+            core = node.core
+            for what, count in (
+                ("messages out of turn", core.reliable._streams.waiting.messages),
+                ("messages in slices", len(core._fragments)),
+                ("held messages", core.held),
+            ):
+                if count:
+                    self.fail(f"{node.name} still keeps {count} {what}")
 
 
 class RetainedIsGivenOnce(Checker):

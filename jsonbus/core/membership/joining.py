@@ -115,6 +115,18 @@ class Joining:
             self._await_silence(now)
         return changed
 
+    def distrust_silence(self, now: float) -> None:
+        """This node slept, or its network changed: that it heard nobody until now proves nothing.
+
+        Without this, a node that fell asleep while joining would wake up as the first of the bus.
+        """
+        if self.state == DOUBTING and self._silent_at != math.inf:
+            self._silent_at = now + STRANGER_SILENCE_S
+        elif self.state == JOINING and self._awaits_silence:
+            self._silent_at = math.inf
+            self._announce_from(now, now)
+            self._await_silence(now)
+
     def timer_at(self) -> float:
         return min(self.announce_at, self._silent_at, self._give_up_at)
 

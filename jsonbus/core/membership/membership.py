@@ -171,6 +171,7 @@ class Membership:
         """The network changed: send everything, and announce again."""
         if self._strategy.takes_part:
             self._announcer.trickle.hear_mismatch(now)
+            self.joining.distrust_silence(now)
             self._doubt(now, reason, announces=True)
             self.handle_timer(now + TIMER_SLACK_S, now)
 

@@ -71,6 +71,36 @@ def test_confirmation_before_the_first_announcement_confirms_nothing() -> None:
     assert run(joining, 0.0) == [0.0]
 
 
+def test_sleep_while_joining_is_not_taken_for_silence() -> None:
+    joining = start()
+    run(joining, 0.5)
+    woke_at = NOW + 60.0
+    joining.distrust_silence(woke_at)
+    assert joining.take_verdict(woke_at, is_alone=True)
+    assert joining.state == DOUBTING  # its time to join is over, but everything is sent
+    assert joining.take_announcement(woke_at)
+
+
+def test_silence_before_the_network_changed_does_not_count() -> None:
+    joining = start()
+    run(joining, 0.5)
+    joining.distrust_silence(NOW + 0.5)
+    assert run(joining, 1.24) == [0.5, 0.75, 1.0]
+    assert joining.state == JOINING
+    run(joining, 1.25)
+    assert joining.state == SURE
+
+
+def test_doubt_of_a_node_that_slept_waits_for_silence_anew() -> None:
+    joining = start()
+    joining.hear_settled(NOW)
+    run(joining, 1.5)
+    assert joining.state == DOUBTING
+    joining.distrust_silence(NOW + 60.0)
+    assert not joining.take_verdict(NOW + 60.0, is_alone=True)
+    assert joining.state == DOUBTING
+
+
 def test_half_a_second_of_silence_after_two_announcements_makes_sure() -> None:
     joining = start()
     run(joining, 0.74)
