@@ -12,6 +12,8 @@
         as many as begin within a minute, from that seed on
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
+    python3 tools/simulate.py --shrink --seed 17 --mode mixed
+        a broken history cut down to a short scenario, as a test to paste into test_stories.py
     python3 tools/simulate.py --table
         the table of jsonbus/core/README.md: half an hour, nearly all of it for 10,000 nodes
 
@@ -40,8 +42,9 @@ try:
         measure_late_joins,
         measure_mass_start,
     )
-    from jsonbus.sim.plan import MODES
+    from jsonbus.sim.plan import MODES, draw_plan
     from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
+    from jsonbus.sim.shrink import Shrinker, record, to_python
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise
@@ -63,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     if options.table:
         return _run_table(options)
+    if options.shrink:
+        return _run_shrinker(options)
     if options.seeds or options.seconds:
         return _run_histories(options)
     if options.mass_start:
@@ -88,11 +93,15 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
     parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
     parser.add_argument("--trace", action="store_true", help="print every step of a history")
+    parser.add_argument("--shrink", action="store_true", help="cut a broken history down")
     options = parser.parse_args(arguments)
     if options.loss is not None and not 0 <= options.loss < 1:
         parser.error("--loss is a share from 0 up to, but not including, 1")
-    if options.mode in ("basic", "mixed") and not (options.seeds or options.seconds):
-        parser.error(f"nobody waits for lists in mode {options.mode}: it is for --seeds")
+    if options.shrink and (options.mode is None or options.channels):
+        parser.error("--shrink needs --mode, and cannot cut histories with channels")
+    has_histories = options.seeds or options.seconds or options.shrink
+    if options.mode in ("basic", "mixed") and not has_histories:
+        parser.error(f"nobody waits for lists in mode {options.mode}: it is for histories")
     return options
 
 
@@ -157,6 +166,31 @@ def _trace_histories(batch: Batch) -> int:
             return 1
     print("no invariant broken")
     return 0
+
+
+def _run_shrinker(options: argparse.Namespace) -> int:
+    plan = draw_plan(options.seed, options.mode, options.nodes, options.loss)
+    broken = record(plan)
+    if broken is None:
+        print("no invariant broken: there is nothing to cut")
+        return 0
+    print(f"# {len(broken.steps)} steps: {broken.detail}", file=sys.stderr)
+    shrinker = Shrinker(broken, _progress)
+    try:
+        shrinker.shrink()
+    except KeyboardInterrupt:
+        pass  # the shortest so far is good enough
+    _progress("")
+    print(f"# {len(shrinker.best.steps)} steps: {shrinker.best.detail}", file=sys.stderr)
+    print(_formatted(to_python(shrinker.best)), end="")
+    return 1
+
+
+def _formatted(source: str) -> str:
+    """Return it as the project formats its sources, if the formatter is installed."""
+    command = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename=story.py"]
+    result = subprocess.run(command, input=source, capture_output=True, text=True, cwd=ROOT)
+    return result.stdout if result.returncode == 0 else source
 
 
 def _run_table(options: argparse.Namespace) -> int:

@@ -158,7 +158,29 @@ def test_the_table_is_markdown(simulate: ModuleType, capsys: pytest.CaptureFixtu
     assert all(row.startswith("|") for row in rows)
 
 
-@pytest.mark.parametrize("arguments", [["--loss", "1"], ["--mode", "basic"], ["--mode", "x"]])
+def test_a_broken_history_is_cut_down_to_a_test(
+    simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--shrink", "--seed", "5", "--mode", "delayed", "--nodes", "3"]
+    assert simulate.main(arguments) == 0
+    assert "nothing to cut" in capsys.readouterr().out
+    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now, **flags: False)
+    assert simulate.main(arguments) == 1
+    printed = capsys.readouterr().out
+    assert "def test_history_5_of_mode_delayed() -> None:" in printed
+    compile(printed, "story", "exec")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--loss", "1"],
+        ["--mode", "basic"],
+        ["--mode", "x"],
+        ["--shrink", "--seed", "1"],
+        ["--shrink", "--mode", "delayed", "--channels"],
+    ],
+)
 def test_impossible_options_are_a_usage_error(
     simulate: ModuleType, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
