@@ -27,6 +27,8 @@ from jsonbus.sim.history import History
 from jsonbus.sim.plan import Plan, draw_plan
 
 PLAIN_PROGRESS_S = 15.0
+#: The slowest histories take some seconds; those with channels and a trace, some ten.
+STUCK_S = 120.0
 SLOWEST = 10
 SEEDS_SHOWN = 12
 
@@ -67,17 +69,38 @@ class Outcome:
     detail: str = ""
 
 
+class StuckError(Exception):
+    """A history takes far too long: virtual time probably stands still."""
+
+
 def run_history(plan: Plan, observers: tuple[Checker, ...] = ()) -> Outcome:
     began_s = time.process_time()
     promise = detail = ""
     try:
-        History(plan, observers).run()
+        with _at_most(STUCK_S):
+            History(plan, observers).run()
     except BrokenInvariantError as broken:
         promise, detail = broken.invariant, str(broken)
     except Exception as error:
         promise, detail = f"failed: {type(error).__name__}", traceback.format_exc().rstrip()
     cpu_s = time.process_time() - began_s
     return Outcome(plan.seed, plan.mode, plan.command, cpu_s, promise, detail)
+
+
+@contextmanager
+def _at_most(cpu_s: float) -> Iterator[None]:
+    """Raise StuckError in what takes more time of the processor."""
+
+    def stop(*_: object) -> None:
+        raise StuckError(f"not over after {cpu_s:g} s of CPU")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def run_batch(batch: Batch, jobs: int) -> Iterator[Outcome]:

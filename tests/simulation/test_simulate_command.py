@@ -100,6 +100,19 @@ def test_an_exception_is_reported_like_a_broken_promise(
     assert "failed: TypeError: 0" in printed
 
 
+def test_a_history_that_never_ends_is_reported_and_the_run_goes_on(
+    simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spin(history: History) -> None:
+        while history.plan.seed == 0:
+            pass
+
+    monkeypatch.setattr(History, "run", spin)
+    monkeypatch.setattr(sys.modules["simulate_histories"], "STUCK_S", 0.05)
+    assert simulate.main(["--seeds", "2", "--mode", "delayed", "--jobs", "1"]) == 1
+    assert re.search(r"^delayed +2 +1  failed: StuckError: 0$", capsys.readouterr().out, re.M)
+
+
 def test_an_interrupted_run_reports_what_it_found(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
