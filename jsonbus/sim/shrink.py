@@ -12,6 +12,7 @@ somebody can after the peace of the scenario.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -172,13 +173,16 @@ class Shrinker:
             steps = self.best.steps
             gap_s = steps[index].at - steps[index - 1].at
             for shorter_s in (GAP_S, 0.1, 1.0, gap_s / 2, int(10 * gap_s) / 10):
-                if gap_s > shorter_s + 0.001 and shorter_s > 0:
+                if gap_s - 0.001 > shorter_s >= GAP_S:
                     less_s = gap_s - shorter_s
                     later = (replace(s, at=round(s.at - less_s, 6)) for s in steps[index:])
                     ends_at = self.best.ends_at - less_s
                     if self._try(steps=(*steps[:index], *later), ends_at=ends_at):
                         break
             index += 1
+
+
+_COMMENT: Any = {"initial_indent": "    # ", "subsequent_indent": "    # "}
 
 
 def to_python(scenario: Scenario) -> str:
@@ -191,7 +195,7 @@ def to_python(scenario: Scenario) -> str:
         "",
         "",
         f"def test_history_{plan.seed}_of_mode_{plan.mode}() -> None:",
-        f"    # Broke at {scenario.ends_at:.3f} s: {scenario.promise}",
+        *textwrap.wrap(f"Broke: {scenario.promise}", 90, **_COMMENT),
         f"    promises = Promises({plan.nodes + plan.plain_peers}, {judged})",
         f"    options = {_options_in_python(scenario.options)}",
         f"    world = World({scenario.seed!r}, options, promises.checkers)",
