@@ -5,7 +5,8 @@ Scripts that any Python runs from any folder; they make `.venv` when they need i
 demo.py        the demonstration
 test.py        all checks and all tests; CI runs this
 check.py       format, lint, types, imports, tree
-simulate.py    many nodes under a virtual clock: measurements, and random histories
+simulate.py    many nodes under a virtual clock: measurements, and random histories, which
+               simulate_histories.py runs side by side
 hops.py        the way of a message through the code, traced
 soak.py        a bus in the lab for a long time; soak_node.py is one node of it
 

@@ -119,7 +119,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": ("jsonbus.core.values.typed",),
     "netifaces": ("jsonbus.transport.interfaces",),
     "click": ("jsonbus.cli",),
-    "rich": ("jsonbus.cli", "jsonbus.demo"),
+    "rich": ("jsonbus.cli", "jsonbus.demo", "tools.simulate_histories"),
     "mcap": ("jsonbus.recording.mcap_file",),
     "nicegui": ("jsonbus.gateway.dashboard",),
     "matplotlib": ("tools.pictures",),

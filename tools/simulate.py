@@ -4,12 +4,16 @@
         nodes join a group of 1,000 one after the other: what each join costs, and the figures
     python3 tools/simulate.py --mass-start 1000
         1,000 nodes that know nothing start within a second
-    python3 tools/simulate.py --seeds 200
-        200 random histories per mode, every invariant checked; stops at the first broken one
-    python3 tools/simulate.py --seeds 200 --channels
+    python3 tools/simulate.py --seeds 10000 --jobs 2
+        10,000 random histories, every invariant checked: 2,500 of each mode, in two processes
+    python3 tools/simulate.py --seeds 10000 --channels
         the same, and all along nodes open channels to each other
+    python3 tools/simulate.py --seconds 60 --seed 123456
+        as many as begin within a minute, from that seed on
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
+    python3 tools/simulate.py --shrink --seed 17 --mode mixed
+        a broken history cut down to a short scenario, as a test to paste into test_stories.py
     python3 tools/simulate.py --table
         the table of jsonbus/core/README.md: half an hour, nearly all of it for 10,000 nodes
 
@@ -19,6 +23,7 @@ The same arguments give the same run, to the last datagram. Exit code 1: an inva
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -28,7 +33,8 @@ from _setup import ROOT, set_up
 sys.path.insert(0, str(ROOT))
 
 try:
-    from jsonbus.sim.checkers import BrokenInvariantError
+    from simulate_histories import Batch, run_and_report, run_history
+
     from jsonbus.sim.experiments import (
         TABLE_HEADER,
         Join,
@@ -36,9 +42,9 @@ try:
         measure_late_joins,
         measure_mass_start,
     )
-    from jsonbus.sim.history import History
     from jsonbus.sim.plan import MODES, draw_plan
     from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
+    from jsonbus.sim.shrink import Shrinker, record, to_python
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
     if __name__ != "__main__":
         raise
@@ -60,7 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     if options.table:
         return _run_table(options)
-    if options.seeds:
+    if options.shrink:
+        return _run_shrinker(options)
+    if options.seeds or options.seconds:
         return _run_histories(options)
     if options.mass_start:
         return _run_mass_start(options)
@@ -73,19 +81,27 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="nodes of the group (100)")
     parser.add_argument("--loss", type=float, metavar="P", help="share of datagrams lost (0)")
-    parser.add_argument("--mode", choices=MODES, help="(delayed; with --seeds: all in turn)")
+    parser.add_argument("--mode", choices=MODES, help="(delayed; of histories: all in turn)")
     parser.add_argument("--seed", type=int, default=0, help="the (first) seed (0)")
     parser.add_argument("--joins", type=int, default=10, metavar="N", help="late joins (10)")
-    parser.add_argument("--seeds", type=int, metavar="N", help="run N random histories")
-    parser.add_argument("--channels", action="store_true", help="with --seeds: channels, too")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="run N random histories in all: the modes take turns"
+    )
+    parser.add_argument("--seconds", type=float, metavar="S", help="run histories for so long")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (one per processor)")
+    parser.add_argument("--channels", action="store_true", help="histories with channels, too")
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
     parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
-    parser.add_argument("--trace", action="store_true", help="with --seeds: print every step")
+    parser.add_argument("--trace", action="store_true", help="print every step of a history")
+    parser.add_argument("--shrink", action="store_true", help="cut a broken history down")
     options = parser.parse_args(arguments)
     if options.loss is not None and not 0 <= options.loss < 1:
         parser.error("--loss is a share from 0 up to, but not including, 1")
-    if options.mode in ("basic", "mixed") and not options.seeds:
-        parser.error(f"nobody waits for lists in mode {options.mode}: it is for --seeds")
+    if options.shrink and (options.mode is None or options.channels):
+        parser.error("--shrink needs --mode, and cannot cut histories with channels")
+    has_histories = options.seeds or options.seconds or options.shrink
+    if options.mode in ("basic", "mixed") and not has_histories:
+        parser.error(f"nobody waits for lists in mode {options.mode}: it is for histories")
     return options
 
 
@@ -124,28 +140,57 @@ def _run_mass_start(options: argparse.Namespace) -> int:
 
 
 def _run_histories(options: argparse.Namespace) -> int:
-    modes = (options.mode,) if options.mode else MODES
-    observers = (Trace(print),) if options.trace else ()
-    started_at = time.monotonic()
-    for seed in range(options.seed, options.seed + options.seeds):
-        for mode in modes:
-            plan = draw_plan(seed, mode, options.nodes, options.loss, has_channels=options.channels)
-            if options.trace:
-                print(f"{plan}\n\n{TRACE_LEGEND}\n{TRACE_HEADER}")
-            try:
-                History(plan, observers).run()
-            except BrokenInvariantError as broken:
-                print(f"broken: {broken}\nrepeat: {plan.command}")
-                return 1
-            except Exception:
-                print(f"failed; repeat: {plan.command}")
-                raise
-        _progress(f"seed {seed}: well")
-    count = options.seeds * len(modes)
-    took_s = time.monotonic() - started_at
-    _progress("")
-    print(f"{count:,} histories ({', '.join(modes)}), no invariant broken, {took_s:.0f} s")
+    batch = Batch(
+        first_seed=options.seed,
+        modes=(options.mode,) if options.mode else MODES,
+        count=options.seeds,
+        seconds=options.seconds,
+        nodes=options.nodes,
+        loss=options.loss,
+        has_channels=options.channels,
+    )
+    if options.trace:
+        return _trace_histories(batch)
+    jobs = options.jobs or os.cpu_count() or 1
+    return run_and_report(batch, min(jobs, batch.count or jobs))
+
+
+def _trace_histories(batch: Batch) -> int:
+    """Print every step, one history after the other; stop at the first that breaks."""
+    for number in range(batch.count or 1):
+        plan = batch.plan(number)
+        print(f"{plan}\n\n{TRACE_LEGEND}\n{TRACE_HEADER}")
+        outcome = run_history(plan, (Trace(print),))
+        if outcome.promise:
+            print(f"broken: {outcome.detail}\nrepeat: {plan.command}")
+            return 1
+    print("no invariant broken")
     return 0
+
+
+def _run_shrinker(options: argparse.Namespace) -> int:
+    plan = draw_plan(options.seed, options.mode, options.nodes, options.loss)
+    broken = record(plan)
+    if broken is None:
+        print("no invariant broken: there is nothing to cut")
+        return 0
+    print(f"# {len(broken.steps)} steps: {broken.detail}", file=sys.stderr)
+    shrinker = Shrinker(broken, _progress)
+    try:
+        shrinker.shrink()
+    except KeyboardInterrupt:
+        pass  # the shortest so far is good enough
+    _progress("")
+    print(f"# {len(shrinker.best.steps)} steps: {shrinker.best.detail}", file=sys.stderr)
+    print(_formatted(to_python(shrinker.best)), end="")
+    return 1
+
+
+def _formatted(source: str) -> str:
+    """Return it as the project formats its sources, if the formatter is installed."""
+    command = [sys.executable, "-m", "ruff", "format", "-", "--stdin-filename=story.py"]
+    result = subprocess.run(command, input=source, capture_output=True, text=True, cwd=ROOT)
+    return result.stdout if result.returncode == 0 else source
 
 
 def _run_table(options: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ python3 tools/test.py --quick               the quick tests: no privileges, no S
 python3 tools/test.py tests/core -k topics  all checks, some tests: arguments go to pytest
 
 Without a path the tests run as several processes side by side: most of them wait, for starting
-JVMs, killed processes and cut networks, or for the times of the bus itself.
+JVMs, killed processes and cut networks, or for the times of the bus itself. Beside them all, unless
+with --quick, a minute of random histories is simulated that no other commit has tried.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from contextlib import ExitStack
 from typing import IO
 
@@ -30,6 +32,8 @@ QUICK_GROUPS = (
     ("tests/sync", "tests/aio", "tests/doctor", "tests/demo", "tests/survey"),
     ("tests/gateway", "tests/cli", "tests/spark_bridge"),
 )
+
+EXPLORE_S = 60
 
 
 def main() -> int:
@@ -48,7 +52,9 @@ def main() -> int:
         say("tests")
         tests = subprocess.run([*command, *given], cwd=ROOT).returncode
     else:
-        tests = _run_side_by_side(command, GROUPS)
+        explore = [python, "tools/simulate.py", "--jobs=1", f"--seconds={EXPLORE_S}"]
+        explore.append(f"--seed={first_seed()}")
+        tests = _run_side_by_side(command, GROUPS, {"new histories": explore})
     # The tests are run even if a check fails: one round shows everything.
     say(f"checks {'passed' if checks == 0 else 'FAILED'}")
     say(f"tests {'passed' if tests == 0 else 'FAILED'}")
@@ -64,29 +70,46 @@ def _run_quick() -> int:
     return tests
 
 
-def _run_side_by_side(command: list[str], groups: tuple[tuple[str, ...], ...]) -> int:
-    """Run all tests; the output of the groups follows that of the others."""
+def first_seed() -> int:
+    """Return where this commit begins to explore: the same every time, far from other commits."""
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive
+        return zlib.crc32((ROOT / "jsonbus" / "version.py").read_bytes())
+    return int(found.stdout[:8], 16)
+
+
+def _run_side_by_side(
+    command: list[str],
+    groups: tuple[tuple[str, ...], ...],
+    more: dict[str, list[str]] | None = None,
+) -> int:
+    """Run all tests, and more commands by title; the others' output follows that of the tests."""
     with ExitStack() as stack:
-        beside = [(group, *_start(command, group, stack)) for group in groups]
+        beside = {title: _start(title, each, stack) for title, each in (more or {}).items()}
+        for group in groups:
+            title = f"tests of {', '.join(group)}"
+            beside[title] = _start(title, [*command, "-p", "no:cacheprovider", *group], stack)
         say("all other tests")
         apart = [f"--ignore={folder}" for group in groups for folder in group]
         failed = subprocess.run([*command, *apart], cwd=ROOT).returncode != 0
-        for group, process, output in beside:
+        for title, (process, output) in beside.items():
             failed |= process.wait() != 0
             output.seek(0)
-            say(f"tests of {', '.join(group)}")
+            say(title)
             sys.stdout.buffer.write(output.read())
             sys.stdout.flush()
     return int(failed)
 
 
 def _start(
-    command: list[str], group: tuple[str, ...], stack: ExitStack
+    title: str, command: list[str], stack: ExitStack
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    say(f"tests of {', '.join(group)}, shown below")
+    say(f"{title}, shown below")
     output = stack.enter_context(tempfile.TemporaryFile())
     process = subprocess.Popen(
-        [*command, "-p", "no:cacheprovider", *group],
+        command,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         stdout=output,

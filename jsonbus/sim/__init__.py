@@ -58,7 +58,10 @@ records.py       the truth: subscriptions, publications, lives
 checkers.py      base class of checkers and its hooks; promises of single messages
 list_checkers.py, reliable_checkers.py, group_checkers.py  further promises
 plan.py          draws what a seed decides before a history begins
+promises.py      all promises of a history, and what its phases tell them
 history.py       a random history
+script.py        what a history does, as data: recorded, and done again
+shrink.py        cuts a broken history down to a short scenario
 experiments.py   measurements: late joins, mass starts
 report.py        traces, tallies and tables for people
 channels/        channels between simulated nodes

@@ -32,6 +32,10 @@ class Plan:
     has_channels: bool = False
 
     @property
+    def world_seed(self) -> str:
+        return f"{self.seed}/{self.mode}"
+
+    @property
     def is_calm(self) -> bool:
         """True if every datagram arrives soon; links may still be cut."""
         return self.options.is_calm

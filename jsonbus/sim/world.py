@@ -275,6 +275,38 @@ class World:
             node.core.doubt_network(f"this node did not listen for {frozen_s:.1f} s", now)
         self.channels.thawed(node)
 
+    # --- What happens to the network ---
+
+    def cut(
+        self, senders: Sequence[Participant], receivers: Sequence[Participant]
+    ) -> tuple[Cut, ...]:
+        """Let nothing pass from one group to the other."""
+        group, rest = [p.index for p in senders], [p.index for p in receivers]
+        self.note(None, f"cut: nothing passes from {group} to {rest}")
+        return (self.network.cut(group, rest),)
+
+    def partition(
+        self, some: Sequence[Participant], others: Sequence[Participant]
+    ) -> tuple[Cut, ...]:
+        """Let nothing pass between two groups."""
+        group, rest = [p.index for p in some], [p.index for p in others]
+        self.note(None, f"partition: {group} | {rest}")
+        return self.network.partition(group, rest)
+
+    def mend(self, cuts: Sequence[Cut]) -> None:
+        """Undo what `cut` or `partition` did."""
+        self.note(None, "a cut is mended")
+        for cut in cuts:
+            self.network.mend(cut, self.clock.now)
+
+    def heal(self) -> None:
+        """End all faults: everybody is awake, all links are whole, nothing is lost."""
+        self.note(None, "peace: all links are whole, nothing is lost")
+        for node in list(self._frozen):
+            self.thaw(node)
+        self.network.mend_all(self.clock.now)
+        self.network.options = NetworkOptions(loops_back=self.network.options.loops_back)
+
     @contextmanager
     def _acting(self, node: SimNode, what: str) -> Iterator[float]:
         """Note what is about to be done to a node, yield its clock, and settle it afterwards."""

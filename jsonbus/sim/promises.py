@@ -1,0 +1,83 @@
+"""All promises of a history, and what its phases tell them.
+
+A history and a scenario cut out of one (shrink.py) use it alike: the checkers watch from the
+beginning, and each phase arms or judges some of them.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from jsonbus.sim import checkers, group_checkers, list_checkers, reliable_checkers
+from jsonbus.sim.checkers import Checker
+from jsonbus.sim.list_checkers import settling_s
+from jsonbus.sim.records import Publication, Sink
+
+TOPICS = ("a", "b", "c/1", "c/2", "d/x/y")
+CALM_JOIN_S = 1.0  # several times the longest share delay
+FOUL_JOIN_S = 10.0
+
+
+class Promises:
+    """The checkers of a world with so many participants, in a network that is calm or not."""
+
+    def __init__(self, participants: int, *, is_calm: bool, judges_plain: bool) -> None:
+        self._withheld = list_checkers.NothingIsWithheld(is_calm=is_calm, judges_plain=judges_plain)
+        self._quiet = group_checkers.QuietGroupsAreQuiet()
+        self._storms = group_checkers.NobodyStorms()
+        self._agree = group_checkers.AllAgree()
+        self._probes = group_checkers.ProbesArrive(judges_plain=judges_plain)
+        self._reliable = reliable_checkers.ReliableIsExact()
+        self._retained = reliable_checkers.RetainedIsGivenOnce()
+        join_s = CALM_JOIN_S if is_calm else FOUL_JOIN_S
+        self.checkers: tuple[Checker, ...] = (
+            checkers.DatagramsAreSound(),
+            checkers.DeliveriesAreTrue(),
+            checkers.PublishersKeepOrder(),
+            checkers.HoldIsBounded(),
+            checkers.NothingIsForgotten(),
+            checkers.RepliesAreTrue(),
+            list_checkers.VersionsNeverGoBack(),
+            self._withheld,
+            list_checkers.NothingIsWasted(),
+            group_checkers.JoinersAreServed(join_s, settling_s(participants)),
+            self._quiet,
+            self._storms,
+            self._agree,
+            self._probes,
+            self._reliable,
+            reliable_checkers.BuffersAreBounded(),
+            self._retained,
+        )
+
+    def inspect(self) -> None:
+        """Judge what every node would withhold now."""
+        self._withheld.inspect(TOPICS)
+
+    def peace(self) -> None:
+        """The faults end now."""
+        self._storms.is_armed = True
+        self._reliable.healed_at = self._reliable.world.clock.now
+
+    def settled(self) -> None:
+        """All must agree now, and stay quiet."""
+        self._agree.finished()
+        self._quiet.quiet_since = self._quiet.world.clock.now
+
+    def probe(self) -> None:
+        """What is published from now on must arrive."""
+        self._probes.world.note(None, "probes: everybody publishes everything")
+        self._probes.is_armed = True
+
+    def probe_retained(self) -> None:
+        """Somebody will subscribe late, which ends the quiet."""
+        self._quiet.world.note(None, "probes: somebody subscribes late to what others retain")
+        self._quiet.quiet_since = inf
+
+    def expect_retained(self, sink: Sink, publication: Publication) -> None:
+        self._retained.expect(sink, publication)
+
+    def finished(self) -> None:
+        """The history is over: judge what took time."""
+        for checker in self._agree.world.checkers:
+            checker.finished()

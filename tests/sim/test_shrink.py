@@ -1,0 +1,69 @@
+"""Cutting broken histories down; what breaks them is a defect that the tests put into the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jsonbus.core import roster
+from jsonbus.sim import BrokenInvariantError
+from jsonbus.sim.plan import draw_plan
+from jsonbus.sim.shrink import Shrinker, record, to_python
+
+BROKEN = draw_plan(6, "mixed")  # by the defect below
+
+
+@pytest.fixture
+def defect(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Recognize repeats only among the last eight datagrams."""
+    monkeypatch.setattr(roster, "DUPLICATE_WINDOW", 8)
+    monkeypatch.setattr(roster, "_WINDOW_MASK", (1 << 8) - 1)
+    return monkeypatch
+
+
+def run_test_in(source: str) -> None:
+    names: dict[str, Any] = {}
+    exec(source, names)
+    test: Callable[[], None] = names["test_history_6_of_mode_mixed"]
+    test()
+
+
+def test_a_history_that_ends_well_is_no_scenario() -> None:
+    assert record(draw_plan(1, "delayed")) is None
+
+
+def test_the_record_of_a_broken_history_breaks_in_the_same_way(defect: pytest.MonkeyPatch) -> None:
+    broken = record(BROKEN)
+    assert broken is not None
+    assert broken.replay() == broken
+
+
+@pytest.mark.slow
+def test_a_broken_history_becomes_a_short_test_of_the_same_promise(
+    defect: pytest.MonkeyPatch,
+) -> None:
+    broken = record(BROKEN)
+    assert broken is not None
+    shrinker = Shrinker(broken)
+    best = shrinker.shrink()
+    assert best.promise == broken.promise
+    assert len(best.steps) <= 10 < len(broken.steps)
+    assert best.ends_at < broken.ends_at
+    source = to_python(best)
+    with pytest.raises(BrokenInvariantError, match=best.promise):
+        run_test_in(source)
+    defect.undo()  # the defect is repaired
+    run_test_in(source)
+
+
+def test_losses_that_are_not_needed_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsonbus.core.node.Node.publish", lambda *arguments, **flags: False)
+    plan = next(plan for plan in (draw_plan(s, "delayed") for s in range(99)) if plan.options.loss)
+    broken = record(plan)
+    assert broken is not None
+    best = Shrinker(broken).shrink()
+    assert best.promise == broken.promise
+    assert best.options.loss == best.options.bursts == 0
+    assert "options = NetworkOptions()" in to_python(best)
