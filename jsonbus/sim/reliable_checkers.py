@@ -118,7 +118,9 @@ class ReliableIsExact(Checker):
             stream = (publisher.node_id, publisher.incarnation, gap.topic)
             if publisher.node_id != gap.node or publisher.thawed_at > since:
                 continue
-            for sequence, number in self._streams.get(stream, {}).items():
+            if stream not in self._begins:
+                continue
+            for sequence, number in enumerate(self._streams[stream], self._begins[stream][1]):
                 at = self.world.publications[number].at
                 is_linked = self.world.network.are_linked(node.index, publisher.index, at)
                 if gap.first <= sequence <= gap.last and at > since and is_linked:

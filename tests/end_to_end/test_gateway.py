@@ -69,6 +69,7 @@ def test_a_full_backlog_refuses_until_there_is_room(desk: Desk, tmp_path: Path) 
         gateway.subscribe("**", "alive", receiver.url)
         for number in range(3):
             assert gateway.publish("a", str(number)).status == 200
+        desk.wait_until(lambda: gateway.subscriber("alive")["backlog"] == 0)
         refused = gateway.publish("a", "3")
         assert refused.status == 500
         assert "try again later" in refused.body["error"] and "'dead'" in refused.body["error"]
