@@ -31,10 +31,10 @@ Every checker of a history has at least one:
                          retained_values_are_never_given
     VersionsNeverGoBack  older_entries_are_taken
 
-Some damage breaks no promise, because another part makes up for it; it costs time or datagrams, and
-tests of the parts themselves have to notice: Trickle that never speaks (heartbeats carry digests,
-too), NAKs without back-off, shares that are not cancelled, a brake that never brakes while lists
-become equal, suspects that do not answer.
+Some damage breaks no promise of a history, because another part makes up for it: Trickle that
+never speaks (heartbeats carry digests, too), NAKs without back-off, shares that are not cancelled,
+a brake that never brakes while lists become equal, suspects that do not answer, a window of repeats
+that is too small. It costs time or datagrams, which tests/core notices.
 """
 
 from __future__ import annotations
