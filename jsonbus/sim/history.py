@@ -132,7 +132,6 @@ class History:
         world = self.world
         world.note(None, "peace: all links are whole, nothing is lost")
         self._storms.is_armed = True
-        self._reliable.healed_at = world.clock.now
         for node in self._frozen():
             world.thaw(node)
         world.network.mend_all(world.clock.now)
