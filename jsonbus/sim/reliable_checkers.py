@@ -21,9 +21,6 @@ from jsonbus.sim.records import Flight, Publication, Sink
 
 Stream = tuple[str, int, str]  # node, incarnation, topic
 
-# Time between the end of faults and the next beat of a topic, and for the NAKs that follow.
-_HEALING_S = 2 * limits.BEAT_MAX_S
-
 
 # Of so few losses, five rounds in a row are never all in vain.
 _FAIR_LOSS = 0.05
@@ -35,8 +32,7 @@ class ReliableIsExact(Checker):
     A sink has a claim from the first message of a stream that it was given, also to what was
     published, and not even sent, while it was cut off or stood still. It is judged at the end if it
     and the publisher are still there: nobody may have heard what a publisher sent right before it
-    died. The same applies to the last messages that were sent in a stream and were already too old
-    to be repaired when the faults ended; a scenario sets `healed_at`.
+    died.
     """
 
     invariant = "reliable messages come once, in order, and none is missing unless a gap was told"
@@ -47,7 +43,7 @@ class ReliableIsExact(Checker):
         self._place: dict[int, tuple[Stream, int]] = {}
         #: The first index of each stream that was sent, and the sequence minus the index.
         self._begins: dict[Stream, tuple[int, int]] = {}
-        self.healed_at = 0.0
+        self.healed_at = 0.0  # when the faults ended; set by a history
         self._last: dict[tuple[Sink, Stream], int] = {}
         #: Since the last time that a sink lost a pattern.
         self._given: dict[tuple[Sink, Stream], list[int]] = {}
@@ -140,16 +136,9 @@ class ReliableIsExact(Checker):
 
     def _judge(self, sink: Sink, subscriber: SimNode, stream: Stream, given: list[int]) -> None:
         told = self._gaps.get((subscriber.node_id, subscriber.incarnation, stream), [])
-        kept_since = self.healed_at - limits.HISTORY_AGE_S + _HEALING_S
         shift = self._begins[stream][1]
         numbers = self._streams[stream]
-        publications = [self.world.publications[number] for number in numbers]
-        known = [
-            index + shift
-            for index, each in enumerate(publications)
-            if each.at >= kept_since or not each.accepted
-        ]
-        missing = set(range(given[0], max(given[-1], *known, 0) + 1)) - set(given)
+        missing = set(range(given[0], len(numbers) + shift)) - set(given)
         for sequence in sorted(missing):
             if not any(first <= sequence <= last for first, last in told):
                 self.fail(

@@ -434,7 +434,6 @@ def test_who_hears_but_is_not_heard_gets_all_reliable_messages_once_it_is() -> N
         world.run_for(0.05)
     world.network.options = NetworkOptions()
     world.network.mend(cut, world.clock.now)
-    exact.healed_at = world.clock.now
     story.settle()
     exact.finished()
     assert reader.core.view.stats()["messages_given_up"] == 0

@@ -12,7 +12,7 @@ A message that nobody wants is not sent. But if its topic was sent before, a sub
 away, and still believe that it has everything. So the message is counted and kept all the same, as
 *unsent*, without beats; its number is that of the message sent last, negated. The beats start again
 when a node appears that wants the topic: a subscriber that is back asks for what it missed, or
-learns how much is gone.
+learns how much is gone. A beat also answers a NAK for more than there is.
 
 The history is bounded in messages and bytes, per topic and in all, and by age. A flood would run
 through any bound before the first NAK can come. So a message has a *keep time* before which it is
@@ -215,12 +215,15 @@ class History:
                     record.repaired_at = now  # or soon: its keep time starts again
                     age_s = max(age_s, now - record.kept_at)
                     self._asked.append(record)
+        # Who asks for more than there is wants to know how far the topic is.
+        is_beyond = any(last > state.last for _, last in ranges)
         if gone or age_s >= 0:
             self.pace.lengthen(age_s, now)
+        if gone or age_s >= 0 or is_beyond:
             state.is_unsent = False
             state.beat_s = BEAT_MIN_S
             at = now + BEAT_MIN_S
-            if gone:  # a beat answers soon, but only once for all who ask
+            if gone or is_beyond:  # a beat answers soon, but only once for all who ask
                 at = max(now, state.beaten_at + REPAIR_IGNORE_S)
             self._beats.bring_forward(state, at)
         self.unavailable += min(gone, state.last)

@@ -122,6 +122,8 @@ class Reliable:
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""
+        if old is None:
+            self._streams.welcome(new.node, new.incarnation, now)
         if self._history.topics and new.is_alive and not new.is_plain:
             before = old.patterns if old and old.incarnation == new.incarnation else ()
             self._history.announce(set(new.patterns).difference(before), now)
@@ -297,13 +299,12 @@ class Reliable:
     def handle_timer(self, due: float, now: float) -> None:
         if not self._is_used:
             return
-        if self._streams.by_key:
-            for nak in self._streams.handle_timer(now):
-                topics = self._add_slices(nak) if self._partial else nak.topics
-                control = encode_nak(nak.node, nak.incarnation, topics)
-                self._outbox.put_control(control, now, counts_as_heartbeat=False)
-            if self._streams.lost or self._streams.ready:
-                self._settle()
+        for nak in self._streams.handle_timer(now):
+            topics = self._add_slices(nak) if self._partial else nak.topics
+            control = encode_nak(nak.node, nak.incarnation, topics)
+            self._outbox.put_control(control, now, counts_as_heartbeat=False)
+        if self._streams.lost or self._streams.ready:
+            self._settle()
         if self._history.topics and self._history.timer_at() <= due:
             self._repair(self._history.repairs(now), now)
             self._send_beats(self._history.beats(now), now)

@@ -16,6 +16,10 @@ single forged datagram would make everything that the real node sends look old.
 Streams outlive their publisher for a while. It may only have been unreachable, and what it then
 repairs for others must not be delivered here a second time.
 
+A publisher that was gone for this node may never have lost sight of it, and so not announce how far
+its topics are. When it is back, the node asks for the message after the last one that it knows of,
+a few times, until something is heard of the stream.
+
 The number of streams is bounded, and so is the time that a silent one is kept whose publisher is
 gone. A message must not pay for that: streams are not kept in the order in which they were heard.
 They are checked in turn, and dropped if nothing was heard since the last check: at once when room
@@ -37,6 +41,7 @@ from jsonbus.core.limits import (
     NAK_BYTES_MAX,
     NAK_DELAY_MAX_S,
     NAK_RANGES_MAX,
+    NAK_WAITS_S,
     SLICE_WAIT_S,
     STREAM_BACK_S,
     STREAM_IDLE_CHECKS,
@@ -100,6 +105,10 @@ class Streams(Generic[T]):
         self.by_key: OrderedDict[Key, Stream[T]] = OrderedDict()
         self._by_node: dict[str, dict[Key, Stream[T]]] = {}
         self._timers: Deadlines[Stream[T]] = Deadlines()
+        #: Publishers that are gone; those that are back: since when, and how often they were asked.
+        self._gone: set[str] = set()
+        self._back: dict[tuple[str, int], tuple[float, int]] = {}
+        self._back_timers: Deadlines[tuple[str, int]] = Deadlines()
         self._nak_bytes_max = nak_bytes_max
         #: Messages and bytes that wait behind gaps.
         self.waiting = Waiting()
@@ -195,8 +204,15 @@ class Streams(Generic[T]):
         if stream is not None:
             stream.hear_nak(ranges, now)
 
+    def welcome(self, node: str, incarnation: int, now: float) -> None:
+        """A node that was gone is back: ask whether it published what was not heard here."""
+        if node in self._gone:
+            self._gone.remove(node)
+            self._back[node, incarnation] = now, 0
+            self._back_timers.set((node, incarnation), now + GAP_WAIT_S + self._delay_s())
+
     def timer_at(self) -> float:
-        return self._timers.next_at()
+        return min(self._timers.next_at(), self._back_timers.next_at())
 
     def handle_timer(self, now: float) -> list[Nak]:
         """Ask, or give up: see `take_lost` and `ready`.
@@ -205,6 +221,8 @@ class Streams(Generic[T]):
         """
         due = now + TIMER_SLACK_S
         missing: list[tuple[Key, list[Range]]] = []
+        while (publisher := self._back_timers.pop(due)) is not None:
+            missing += self._ask_after(publisher, now)
         while (stream := self._timers.pop(due)) is not None:
             start = stream.gaps[0].first
             asked, hopeless = stream.ask(now, due)
@@ -222,6 +240,8 @@ class Streams(Generic[T]):
 
     def forget(self, node: str) -> None:
         """The node is gone and cannot repair anything. Messages that wait become ready."""
+        if node in self._by_node:
+            self._gone.add(node)
         for stream in self._by_node.get(node, {}).values():
             self._settle(stream)
 
@@ -285,14 +305,29 @@ class Streams(Generic[T]):
             self.given_up += last - first + 1
             self.lost.append(LostRange(*stream.key, first, last))
 
+    def _ask_after(self, publisher: tuple[str, int], now: float) -> list[tuple[Key, list[Range]]]:
+        """Return what may come next in the publisher's streams of which nothing was heard yet."""
+        since, asked = self._back.pop(publisher)
+        silent = [
+            (key, [(stream.top, stream.top)])
+            for key, stream in self._by_node.get(publisher[0], {}).items()
+            if key[1] == publisher[1] and stream.heard_at <= since and not stream.gaps
+        ]
+        if silent and asked < len(NAK_WAITS_S):
+            self._back[publisher] = since, asked + 1
+            self._back_timers.set(publisher, now + NAK_WAITS_S[asked] + self._delay_s())
+        return silent
+
     def _arm(self, stream: Stream[T], now: float) -> None:
-        count = self._subscribers()
-        # Without other subscribers there is nobody whose NAK could be spared.
-        delay_s = 0.0
-        if count > 1:
-            delay_s = suppression_delay_s(NAK_DELAY_MAX_S, count, self._rng.random())
         ready_at: float = min(map(_ready_at_of, stream.gaps))
-        self._timers.set(stream, max(now, ready_at) + delay_s)
+        self._timers.set(stream, max(now, ready_at) + self._delay_s())
+
+    def _delay_s(self) -> float:
+        # Without other subscribers there is nobody whose NAK could be spared.
+        count = self._subscribers()
+        if count <= 1:
+            return 0.0
+        return suppression_delay_s(NAK_DELAY_MAX_S, count, self._rng.random())
 
     def _disarm(self, stream: Stream[T]) -> None:
         if not stream.gaps:
@@ -317,6 +352,7 @@ class Streams(Generic[T]):
         del of_node[stream.key]
         if not of_node:
             del self._by_node[stream.key[0]]
+            self._gone.discard(stream.key[0])
 
 
 def pack_naks(missing: Iterable[tuple[Key, Iterable[Range]]], bytes_max: int) -> list[Nak]:

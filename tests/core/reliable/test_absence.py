@@ -240,3 +240,31 @@ def test_many_nodes_that_appear_at_once_cause_few_beats() -> None:
     link.forget_sent()
     link.run(10)
     assert not link.frames("p", BeatFrame)
+
+
+@pytest.mark.parametrize("count", [0, 100])
+def test_who_was_only_deaf_asks_a_publisher_that_never_missed_it(count: int) -> None:
+    link = Link()
+    p, s = make_pair(link)
+    link.drop = lambda sender, receiver, frame: receiver is s
+    assert all(publish(link, p, *range(1, count + 1)))
+    link.run(HISTORY_AGE_S + 5)
+    assert p.has_subscribers("t")
+    link.forget_sent()
+    link.heal()
+    link.run(6)
+    assert count_told(link) == count
+    assert 1 <= len(link.frames("s", NakFrame)) <= 2
+
+
+def test_a_publisher_that_is_back_is_not_asked_about_what_is_no_longer_wanted() -> None:
+    link = Link()
+    p, s = make_pair(link)
+    link.drop = lambda sender, receiver, frame: receiver is s
+    link.run(HISTORY_AGE_S + 5)
+    link.heal()
+    link.forget_sent()
+    link.run_until(lambda: s._membership.list.get(p.settings.node), 6)
+    link.unsubscribe(s, "t")
+    link.run(6)
+    assert not link.frames("s", NakFrame)
