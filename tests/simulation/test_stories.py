@@ -7,6 +7,8 @@ from math import inf
 import pytest
 
 from jsonbus.core.events import Event, MasterMissing
+from jsonbus.core.limits import HEARTBEAT_MIN_S
+from jsonbus.core.membership import subscription_list
 from jsonbus.sim import Checker, NetworkOptions, World
 from jsonbus.sim.group_checkers import (
     AllAgree,
@@ -388,6 +390,21 @@ def test_joiners_left_alone_by_the_settled_learn_of_each_other() -> None:
     assert world.run_while(lambda: late.core.state == "joining", 3.0)
     assert all(knows(late, node) for node in early)
     story.settle()
+
+
+def test_lists_that_are_too_full_to_become_equal_are_shared_once_per_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscription_list, "LIST_ENTRIES_MAX", 3)
+    tally = Tally()
+    world = World(1, None, (tally,))
+    for number in range(6):
+        world.add_node(f"n{number}", patterns=["a"])
+    world.run_for(20.0)
+    assert {node.core.state for node in world.nodes} == {"doubting"}
+    before = tally.shares
+    world.run_for(10.0)
+    assert tally.shares - before <= 6 * (10.0 / HEARTBEAT_MIN_S + 1)
 
 
 def test_a_change_of_interfaces_makes_a_node_ask_anew() -> None:

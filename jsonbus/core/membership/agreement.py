@@ -100,7 +100,7 @@ class Agreement:
             return  # more is to come
         elif self._joining.is_settled:
             if was_news or now - self._shared_at > OVERTAKEN_S or frame.settled:
-                self._hear_difference(sender, frame, now)
+                self._hear_difference(sender, frame, now, was_news=was_news)
         elif frame.digest is not None and frame.digest.nodes >= len(self._list):
             self._joining.is_lacking = True
 
@@ -159,7 +159,9 @@ class Agreement:
         if self._joining.agree():
             self._on_agreed(now)
 
-    def _hear_difference(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
+    def _hear_difference(
+        self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool
+    ) -> None:
         assert frame.digest is not None
         is_list = isinstance(frame, ListFrame)
         if frame.settled:
@@ -170,7 +172,7 @@ class Agreement:
         if not self._sharing.strategy.answers:
             # Perhaps nobody answers: let it at least hear this node.
             self._announcer.trickle.hear_mismatch(now)
-        self._send_missing(sender, frame.sums, is_list=is_list, is_joining=True, now=now)
+        self._send_missing(sender, frame.sums, is_list=is_list, is_joining=was_news, now=now)
 
     def _send_missing(
         self, sender: str, sums: int | None, *, is_list: bool, is_joining: bool, now: float
