@@ -36,7 +36,7 @@ compares the two and raises as soon as the promise is broken. A history checks a
       NothingIsWithheld     a sure node withholds nothing from a connected subscriber
       NothingIsWasted       nothing is sent that nobody has wanted for long
     group_checkers.py     the group as a whole
-      JoinersAreServed      a joiner soon knows everybody
+      JoinersAreServed      a joiner soon learns of everybody
       QuietGroupsAreQuiet   no full share once a healed group agrees (armed when it has settled)
       NobodyStorms          no flood of lists after the faults (armed when it is healed)
       AllAgree              all lists are equal and true (judged when it has settled)

@@ -126,8 +126,22 @@ def test_a_joiner_that_nobody_answers_is_noticed() -> None:
     for node in world.nodes:
         node.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
     world.add_node("sad")
-    with pytest.raises(BrokenInvariantError, match="sad, here since .* does not know first"):
+    with pytest.raises(BrokenInvariantError, match="sad, here since .* never knew first"):
         world.run_for(2.0)
+
+
+def test_a_joiner_that_took_a_known_node_for_gone_is_not_judged() -> None:
+    world, first, second, writer = make_group(JoinersAreServed(within_s=10.0, settling_s=5.0))
+    late = world.add_node("late")
+    world.run_for(1.0)
+    gone = late.subscription_list.get(first.node_id)
+    assert gone is not None
+    late.subscription_list.bury(replace(gone, gone=True), late.local(world.clock.now))
+    for node in (first, second, writer):
+        node.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    late.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    world.run_for(10.0)
+    assert late.subscription_list.get(first.node_id) is None
 
 
 def test_a_joiner_is_not_judged_where_links_are_cut_or_nobody_answers() -> None:
