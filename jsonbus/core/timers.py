@@ -16,7 +16,6 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from jsonbus.core.limits import (
-    HEARTBEAT_MIN_S,
     SHARE_DELAY_MAX_S,
     SHARE_UNIFORM_NODES,
     TRICKLE_MAX_S,
@@ -64,11 +63,11 @@ class Brake:
         """Return the instant, or a later one if it is too soon after the last time."""
         return max(wanted_at, self._free_at)
 
-    def step(self, now: float) -> None:
-        """Note that it was done once more."""
+    def step(self, now: float, longest_s: float) -> None:
+        """Note that it was done once more; the next wait is at most the longest."""
         self._stepped_at = now
         self._free_at = now + self._wait_s
-        self._wait_s = min(2 * self._wait_s, HEARTBEAT_MIN_S)
+        self._wait_s = min(2 * self._wait_s, longest_s)
 
     def release(self, now: float) -> None:
         """Reset the wait once nothing was done for four times the wait.

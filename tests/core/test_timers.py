@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from jsonbus.core.limits import HEARTBEAT_MIN_S, TRICKLE_MAX_S, TRICKLE_MIN_S
+from jsonbus.core.limits import TRICKLE_MAX_S, TRICKLE_MIN_S
 from jsonbus.core.timers import Brake, Trickle, share_delay_s
 
 
@@ -150,16 +150,16 @@ def test_brake_waits_twice_as_long_each_time_and_has_an_end() -> None:
     waits = []
     now = 10.0
     for _ in range(12):
-        brake.step(now)
+        brake.step(now, 2.0)
         waits.append(round(brake.at(now) - now, 6))
         now = brake.at(now)
     assert waits[:4] == [0.05, 0.1, 0.2, 0.4]
-    assert waits[-1] == HEARTBEAT_MIN_S
+    assert waits[-1] == 2.0
 
 
 def test_brake_never_makes_anything_earlier() -> None:
     brake = Brake(0.05)
-    brake.step(10.0)
+    brake.step(10.0, 2.0)
     assert brake.at(11.0) == 11.0
 
 
@@ -167,13 +167,13 @@ def test_brake_is_released_when_all_has_been_well_for_a_while() -> None:
     # Of two camps each agrees within itself: agreement alone proves nothing.
     brake = Brake(0.05)
     for _ in range(5):
-        brake.step(10.0)
+        brake.step(10.0, 2.0)
     waits_s = brake.at(10.0) - 10.0
     assert waits_s == pytest.approx(0.8)
     brake.release(12.0)
-    brake.step(12.0)
+    brake.step(12.0, 2.0)
     assert brake.at(12.0) == pytest.approx(12.0 + 2 * waits_s)
     brake.release(60.0)
     assert brake.at(60.0) == 60.0
-    brake.step(60.0)
+    brake.step(60.0, 2.0)
     assert brake.at(60.0) == pytest.approx(60.05)

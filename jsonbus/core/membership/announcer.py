@@ -174,7 +174,7 @@ class Announcer:
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
         if self._announcement_at <= due:
-            self._brake.step(now)
+            self._brake.step(now, heartbeat_s(len(self._list)))
             self.announce(now)
         while self.trickle.timer_at() <= due:
             if self.trickle.expire(now):

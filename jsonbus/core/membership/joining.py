@@ -22,8 +22,9 @@ by saying nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from jsonbus.core.limits import ANNOUNCE_REPEATS_S, JOIN_S_MAX, SILENCE_S, STRANGER_SILENCE_S
+from jsonbus.core.limits import ANNOUNCE_REPEATS_S, JOIN_S_MAX, SILENCE_S
 
 JOINING = "joining"
 SURE = "sure"
@@ -31,9 +32,10 @@ DOUBTING = "doubting"
 
 
 class Joining:
-    """The state, and when to announce next."""
+    """The state, and when to announce next. `lease_s` returns that of the group as it is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_s: Callable[[], float]) -> None:
+        self._lease_s = lease_s
         self.state = JOINING
         self.reason = "not opened yet"
         #: Whether this node was sure before, and so may confirm the lists of others.
@@ -86,7 +88,7 @@ class Joining:
             self._awaits_silence = False
             self._silent_at = math.inf
         elif self.state == DOUBTING and self._silent_at != math.inf:
-            self._silent_at = now + STRANGER_SILENCE_S
+            self._silent_at = now + self._lease_s()
 
     def agree(self) -> bool:
         """A settled node has the same list. Returns True if that changed the state."""
@@ -121,7 +123,7 @@ class Joining:
         Without this, a node that fell asleep while joining would wake up as the first of the bus.
         """
         if self.state == DOUBTING and self._silent_at != math.inf:
-            self._silent_at = now + STRANGER_SILENCE_S
+            self._silent_at = now + self._lease_s()
         elif self.state == JOINING and self._awaits_silence:
             self._silent_at = math.inf
             self._announce_from(now, now)
@@ -141,7 +143,7 @@ class Joining:
             # would have come by itself.
             self._silent_at = max(due, self._asked_at + ANNOUNCE_REPEATS_S[0]) + SILENCE_S
             if self.state == DOUBTING:
-                self._silent_at = max(self._silent_at, self._heard_at + STRANGER_SILENCE_S)
+                self._silent_at = max(self._silent_at, self._heard_at + self._lease_s())
         if self._repeats:
             self.announce_at = self._begun_at + self._repeats[0]
             self._repeats = self._repeats[1:]
@@ -178,7 +180,7 @@ class Joining:
         was_joining = self.state == JOINING
         self.is_lacking = False  # until another joiner says so again
         self.state, self.reason = DOUBTING, reason
-        self._silent_at = now + STRANGER_SILENCE_S
+        self._silent_at = now + self._lease_s()
         return was_joining
 
     def _announce_from(self, now: float, at: float) -> None:

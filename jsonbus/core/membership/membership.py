@@ -83,7 +83,7 @@ class Membership:
         self._on_entry = callbacks.on_entry
         self._on_state = callbacks.on_state
         self.list = SubscriptionList()
-        self.joining = Joining()
+        self.joining = Joining(self._lease_s)
         self._announcer = Announcer(
             settings, self.list, self.joining, rng, outbox, counters, callbacks.totals
         )

@@ -27,7 +27,7 @@ from jsonbus.core.limits import (
     WHOLE_LIST_NODES,
 )
 from jsonbus.core.membership.joining import Joining
-from jsonbus.core.membership.liveness import lease_s
+from jsonbus.core.membership.liveness import heartbeat_s, lease_s
 from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
@@ -131,7 +131,7 @@ class Sharing:
     def _share(self, now: float) -> None:
         """Send what is owed: everything, or the buckets that differ."""
         if self._obligations.has_settled_debt:
-            self._brake.step(now)
+            self._brake.step(now, heartbeat_s(len(self._list)))
         buckets = self._obligations.take()
         if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
             buckets = ALL_BUCKETS

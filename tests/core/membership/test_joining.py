@@ -9,10 +9,11 @@ import pytest
 from jsonbus.core.membership.joining import DOUBTING, JOINING, SURE, Joining
 
 NOW = 1000.0
+LEASE_S = 7.0
 
 
 def start() -> Joining:
-    joining = Joining()
+    joining = Joining(lambda: LEASE_S)
     joining.start(NOW)
     return joining
 
@@ -28,7 +29,7 @@ def run(joining: Joining, until: float, *, is_alone: bool = True) -> list[float]
 
 
 def test_nothing_happens_before_the_start() -> None:
-    joining = Joining()
+    joining = Joining(lambda: LEASE_S)
     assert joining.state == JOINING
     assert not joining.is_settled
     assert joining.timer_at() == math.inf
@@ -188,6 +189,16 @@ def test_in_doubt_silence_counts_only_for_a_node_that_is_alone() -> None:
         assert joining.state == state
 
 
+def test_doubt_in_a_large_group_waits_for_the_longer_lease_of_that_group() -> None:
+    joining = Joining(lambda: 35.0)
+    joining.start(NOW)
+    joining.hear_settled(NOW)
+    run(joining, 36.4)
+    assert joining.state == DOUBTING
+    run(joining, 36.5)
+    assert joining.state == SURE
+
+
 def test_confirmation_does_not_end_the_wait_for_silence() -> None:
     joining = start()
     joining.take_announcement(NOW)
@@ -229,7 +240,7 @@ def test_change_while_joining_begins_the_repeats_anew_but_not_the_wait() -> None
 
 @pytest.mark.parametrize("state", ["new", "joining", "doubting"])
 def test_settling_stops_every_timer(state: str) -> None:
-    joining = Joining() if state == "new" else start()
+    joining = Joining(lambda: LEASE_S) if state == "new" else start()
     if state == "doubting":
         joining.hear_settled(NOW)
         run(joining, 2.0)

@@ -11,12 +11,12 @@ import pytest
 from jsonbus.core.counters import Counters
 from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import (
-    HEARTBEAT_MIN_S,
     LIST_BURST_DATAGRAMS,
     SHARE_INTERVAL_MIN_S,
     WHOLE_LIST_NODES,
 )
 from jsonbus.core.membership.joining import Joining
+from jsonbus.core.membership.liveness import heartbeat_s, lease_s
 from jsonbus.core.membership.sharing import Sharing
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
@@ -40,7 +40,7 @@ class Sharer:
         self.list.put(Entry("m", 1, 1, "m"), NOW - 50)
         for number in range(nodes - 1):
             self.list.put(Entry(f"n{number:04d}", 1, 1, f"node {number}", ("t",)), NOW - 2)
-        joining = Joining()
+        joining = Joining(lambda: lease_s(nodes))
         joining.settle("sure")
         self.sharing = Sharing(
             NodeSettings("m", 1, "m", **settings),
@@ -130,12 +130,17 @@ def test_full_shares_keep_their_distance() -> None:
     assert sharer.take()
 
 
-def test_lasting_difference_of_settled_nodes_is_answered_once_per_heartbeat_in_the_end() -> None:
-    sharer = Sharer(share_delay_s=0.0)
+@pytest.mark.parametrize("nodes", [3, 2_000])
+def test_lasting_difference_of_settled_nodes_is_answered_once_per_heartbeat_in_the_end(
+    nodes: int,
+) -> None:
+    sharer = Sharer(nodes, share_delay_s=0.0)
     for _ in range(600):
-        sharer.owe("a", is_joining=False)
+        sharer.owe("a", 1, is_joining=False)
         sharer.run(0.1)
-    assert len(sharer.take()) <= 60 / HEARTBEAT_MIN_S + 6  # and a few at first
+    counters = sharer.counters
+    count = counters.list_shares_sent + counters.list_repairs_sent
+    assert count <= 60 / heartbeat_s(nodes) + 8  # and a few at first
 
 
 def test_joiner_does_not_wait_for_the_brake() -> None:
