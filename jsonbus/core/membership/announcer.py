@@ -90,7 +90,6 @@ class Announcer:
         self._heartbeat_at = math.inf
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
         self._presence_at = math.inf  # of one that does not wait for the heartbeat
-        self._is_asked_for = False  # whether that presence is an answer
         self._announcement_at = math.inf  # because a settled node seems to lack the own entry
 
     def open(self, now: float) -> None:
@@ -124,7 +123,6 @@ class Announcer:
 
     def introduce(self, now: float) -> None:
         """Answer a node that asks for this node's address, but not too often."""
-        self._is_asked_for = True
         self._presence_at = min(
             self._presence_at, max(now, self._answered_at + INTRODUCTION_INTERVAL_S)
         )
@@ -134,7 +132,6 @@ class Announcer:
 
     def answer_suspicion(self, now: float) -> None:
         """Answer a node that suspects this one to be gone, after a short random delay."""
-        self._is_asked_for = True
         answer_at = now + self._rng.random() * SUSPECT_GRACE_S / 10
         self._presence_at = min(self._presence_at, answer_at)
 
@@ -142,10 +139,6 @@ class Announcer:
         """Send a presence soon, but not at the same instant as other nodes."""
         if self._presence_at == math.inf:
             self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
-
-    def cancel_presence(self) -> None:
-        if not self._is_asked_for:
-            self._presence_at = math.inf
 
     @property
     def is_calm(self) -> bool:
@@ -219,9 +212,8 @@ class Announcer:
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """Send a sign of life, with the digest."""
-        if not (self._is_asked_for and suspects):  # a presence with suspects has no address
+        if not suspects:  # one with suspects has no address
             self._presence_at = math.inf
-            self._is_asked_for = False
         self._heartbeat_at = now + self._heartbeat_gap_s()
         self._counters.presences_sent += 1
         has_list = self._settings.mode != "basic"
@@ -278,6 +270,8 @@ class Announcer:
         return self.trickle.is_eager or self._joining.state == DOUBTING
 
     def _must_introduce(self, now: float) -> bool:
+        if self._settings.mode == "basic":
+            return True  # no list repeats what it wants, should the first presence have been lost
         if self.about is ABOUT_UNKNOWN:
             return False
         gap_s = INTRODUCTION_HEARTBEATS * heartbeat_s(len(self._list))

@@ -234,8 +234,6 @@ class Membership:
             id_ = header.node, header.incarnation, frame.version
             entry = Entry(*id_, frame.name, BASIC_PATTERNS, "basic")
             self._merge(entry, 0.0, self._lease_s(), now)
-            if not self._strategy.takes_part:
-                self._announcer.cancel_presence()  # one such node is reason enough
         if frame.digest is not None and self._strategy.takes_part:
             self._agreement.compare(header.node, frame, now)
         for node, incarnation in frame.suspects:

@@ -103,15 +103,31 @@ def test_late_joiner_learns_of_a_basic_node() -> None:
     assert link.values("b") == [1]
 
 
-def test_one_of_many_basic_nodes_is_enough_to_tell_a_joiner() -> None:
+def test_every_basic_node_tells_a_joiner_that_it_is_there() -> None:
+    # If one spoke for all, and left, the others would get nothing from the joiner.
     link = Link()
-    for number in range(20):
-        link.add(f"b{number}", mode="basic")
+    basic = [link.add(f"b{number}", mode="basic") for number in range(5)]
+    link.subscribe(basic[4], "t")
     link.run(1.3)  # before the first heartbeats
-    link.forget_sent()
-    link.add("a")
+    a = link.add("a")
     link.run(0.21)
-    assert 1 <= len(link.senders(lambda frame: isinstance(frame, PresenceFrame))) <= 3
+    for node in basic[:4]:
+        link.close(node)
+    assert link.publish(a, "t", 1) == [True]
+    assert link.values("b4") == [1]
+
+
+def test_basic_node_whose_first_presence_was_lost_is_known_though_it_sends_all_the_time() -> None:
+    link = Link()
+    a = link.add("a")
+    link.run(3)
+    link.drop = lambda sender, receiver, frame: isinstance(frame, PresenceFrame)
+    b = link.add("b", mode="basic")
+    link.drop = lambda sender, receiver, frame: False
+    for number in range(30):
+        link.publish(b, "u", number)
+        link.run(0.1)
+    assert [node.name for node in a.view.nodes(link.now)] == ["a", "b"]
 
 
 def test_basic_node_knows_the_others_for_people_to_see() -> None:
