@@ -248,10 +248,13 @@ REPAIR_BYTES_PER_S = 20 << 20
 #: Repairs that have to wait are sent at most this often, a handful at a time.
 REPAIR_TICK_S = 0.001
 
-#: After the last message of a topic a beat follows after this, then after twice that, and so on, up
-#: to the longest, until the history has expired.
+#: After the last message of a topic a beat follows after this, then after twice that, and so on; at
+#: most so far apart as long as messages are kept. Then the beats thin out, and end when they would
+#: be more than half an hour apart: ten of them, so that an outage that swallows all beats of the
+#: first seconds ends with a late one.
 BEAT_MIN_S = 0.05
 BEAT_MAX_S = 2.0
+BEAT_LAST_S = 1800.0
 
 #: Beats for nodes that appear come at most this often: hundreds may start within a second.
 BEAT_ANNOUNCE_S = 0.5

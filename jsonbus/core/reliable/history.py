@@ -5,8 +5,9 @@ is kept for a while. A subscriber that misses it asks for it by a NAK, which nam
 sequences. Messages still kept are sent again, by multicast, once for all who miss them. A *beat*
 answers for the rest: it states the last sequence of a topic and the first that is still kept, so
 that subscribers give up at once what is gone. Beats also follow the last message of a topic, at
-growing intervals: nothing else would reveal that the last message was lost. A NAK restarts the
-beats: a subscriber that misses the repair as well learns at least that its publisher is there.
+growing intervals, for an hour: nothing else would reveal that the last message was lost. A NAK
+restarts the beats: a subscriber that misses the repair as well learns at least that its publisher
+is there.
 
 A message that nobody wants is not sent. But if its topic was sent before, a subscriber may only be
 away, and still believe that it has everything. So the message is counted and kept all the same, as
@@ -34,6 +35,7 @@ from dataclasses import dataclass
 
 from jsonbus.core.limits import (
     BEAT_ANNOUNCE_S,
+    BEAT_LAST_S,
     BEAT_MAX_S,
     BEAT_MIN_S,
     BEATS_PER_CALL,
@@ -102,7 +104,7 @@ class _Topic:
         self.size_bytes = 0
         self.beat_s = BEAT_MIN_S
         self.beaten_at = -math.inf
-        self.beats_until = -math.inf  # at least; as long as it has records, in any case
+        self.beats_until = -math.inf  # often until then, and as long as it has records
         self.is_unsent = False  # nobody wants it, so nobody needs its beats
 
     def in_order(self) -> Iterator[HistoryRecord]:
@@ -283,7 +285,11 @@ class History:
                 state.beaten_at = now
             if state.records or now < state.beats_until:
                 state.beat_s = min(2 * state.beat_s, BEAT_MAX_S)
-                self._beats.set(state, now + state.beat_s)
+            elif state.is_unsent or state.beat_s > BEAT_LAST_S:
+                continue
+            else:
+                state.beat_s *= 2
+            self._beats.set(state, now + state.beat_s)
         return beats
 
     # --- Inside ----------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_who_got_no_slice_at_all_gets_them_all() -> None:
     assert link.values("s0") == link.values("s1") == ["first", "x" * 50_000]
 
 
-def test_without_loss_nothing_is_asked_for_and_beats_end_with_the_history() -> None:
+def test_without_loss_nothing_is_asked_for_and_beats_thin_out_after_the_history() -> None:
     link = Link()
     p, s = make_group(link, 1, "t")
     publish(link, p, "t", 1, 2, 3)
@@ -129,8 +129,8 @@ def test_without_loss_nothing_is_asked_for_and_beats_end_with_the_history() -> N
     assert link.frames("s0", NakFrame) == []
     assert p.view.stats()["messages_kept_for_repair"] == 0
     link.forget_sent()
-    link.run(10)
-    assert link.frames("p", BeatFrame) == []
+    link.run(3600)
+    assert len(link.frames("p", BeatFrame)) <= 10
     assert s.view.stats()["naks_sent"] == 0
 
 
