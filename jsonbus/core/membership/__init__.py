@@ -13,6 +13,7 @@ The files, in the order in which a datagram meets them:
 - `agreement.py`: compares digests, and decides which differences are real;
 - `joining.py`: the states joining, sure and doubting;
 - `sharing.py`: the debts to nodes that lack something, and the lists that pay them;
+- `list_sender.py`: cuts a list into datagrams and sends them in bursts;
 - `strategies.py`: which node pays, and when: basic, master, delayed;
 - `announcer.py`: what this node sends about itself: announcements, presence, goodbye;
 - `liveness.py`: heartbeats, suspicion and expiry of silent nodes;

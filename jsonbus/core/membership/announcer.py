@@ -32,8 +32,8 @@ from jsonbus.core.limits import (
     TRICKLE_MAX_S,
 )
 from jsonbus.core.membership.joining import DOUBTING, Joining
+from jsonbus.core.membership.list_sender import encode_parts
 from jsonbus.core.membership.liveness import heartbeat_s
-from jsonbus.core.membership.sharing import cut_list
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
@@ -41,7 +41,6 @@ from jsonbus.core.timers import Brake, Trickle, share_delay_s
 from jsonbus.core.wire.encode import (
     about_size_bytes,
     encode_bye,
-    encode_list,
     encode_presence,
     entry_size_bytes,
 )
@@ -188,27 +187,23 @@ class Announcer:
         """Send the own entry, with the digest of the list."""
         self._announcement_at = math.inf
         self._counters.announcements_sent += 1
-        sums = self._list.sums_to_send()
-        entries = [(self.entry, 0.0), *self._plain_entries(now)]
-        parts = cut_list(entries, self._room, with_sums=sums is not None)
         # An entry that fills the largest possible datagram leaves no room for `about`.
         about = self.about
         if about is not ABOUT_UNKNOWN and entry_size_bytes(self.entry) > self._room:
             about = ABOUT_UNKNOWN
         else:
             self._introduced_at = now
-        for index, part in enumerate(parts):
-            control = encode_list(
-                entries=part,
-                digest=self._list.digest,
-                sums=sums if index == len(parts) - 1 else None,
-                covers=None,
-                part=(index, len(parts)),
-                settled=self._joining.was_sure,
-                receive_buffer_bytes=self._settings.receive_buffer_bytes,
-                about=about if index == 0 else ABOUT_UNKNOWN,
-            )
-            self._outbox.put_control(control, now)
+        for part in encode_parts(
+            [(self.entry, 0.0), *self._plain_entries(now)],
+            self._room,
+            digest=self._list.digest,
+            sums=self._list.sums_to_send(),
+            covers=None,
+            settled=self._joining.was_sure,
+            receive_buffer_bytes=self._settings.receive_buffer_bytes,
+            about=about,
+        ):
+            self._outbox.put_control(part, now)
 
     def send_presence(self, now: float, suspects: tuple[tuple[str, int], ...] = ()) -> None:
         """Send a sign of life, with the digest."""

@@ -5,38 +5,30 @@ buckets of it. The strategy (strategies.py) decides whether this node pays such 
 which delay. If another node shares an identical list first, that pays the debts of everybody.
 agreement.py decides what is owed, and which shares count as payment.
 
-A list is sent in parts of whole entries, each of which can be merged alone, a burst at a time.
-Every part carries the digest that the whole list had when sending began: a node that has merged all
-parts has that list. The last part carries the sums too, so that a settled receiver which still
-differs knows where.
+A list is sent in parts, a burst at a time (list_sender.py).
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.limits import (
-    LIST_BURST_DATAGRAMS,
-    LIST_BURST_PAUSE_S,
     OBLIGATIONS_MAX,
     SHARE_INTERVAL_MIN_S,
     TIMER_SLACK_S,
     WHOLE_LIST_NODES,
 )
 from jsonbus.core.membership.joining import Joining
+from jsonbus.core.membership.list_sender import ListSender, encode_parts
 from jsonbus.core.membership.liveness import heartbeat_s, lease_s
 from jsonbus.core.membership.strategies import ShareStrategy
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.timers import Brake, share_delay_s
-from jsonbus.core.wire.encode import SUMS_SIZE_BYTES, encode_list, entry_size_bytes
-from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS, Digest, Entry
-
-Part = list[tuple[Entry, float]]  # entries with their age in seconds
+from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS
 
 
 class Sharing:
@@ -58,7 +50,8 @@ class Sharing:
         self._rng = rng
         self._counters = counters
         self._obligations = Obligations()
-        self._sender = ListSender(outbox, settings.datagram_bytes_max)
+        self._sender = ListSender(outbox)
+        self._room_bytes = outbox.list_room_bytes(settings.datagram_bytes_max)
         self._last_full_share_at = -math.inf
         self._vouched_buckets = 0
         self._vouch_at = math.inf
@@ -145,14 +138,15 @@ class Sharing:
             self._counters.list_repairs_sent += 1
         self._list.hear(self._own_node, now)
         self._list.forget_tombstones(before=now - lease_s(len(self._list)))
-        self._sender.start(
+        parts = encode_parts(
             self._list.entries_in(buckets, now),
+            self._room_bytes,
             digest=self._list.digest,
             sums=self._list.sums_to_send(),
             covers=buckets,
             settled=self._joining.was_sure,
-            now=now,
         )
+        self._sender.start(parts, now)
 
 
 class Obligations:
@@ -224,94 +218,3 @@ class Obligations:
         if not self._owed:
             self.timer_at = math.inf
             self.has_settled_debt = False
-
-
-class ListSender:
-    """Sends one list, a burst at a time; a new list replaces the one before."""
-
-    __slots__ = (
-        "_covers",
-        "_digest",
-        "_next",
-        "_outbox",
-        "_parts",
-        "_room",
-        "_settled",
-        "_sums",
-        "timer_at",
-    )
-
-    def __init__(self, outbox: Outbox, datagram_bytes_max: int) -> None:
-        self._outbox = outbox
-        self._room = outbox.list_room_bytes(datagram_bytes_max)
-        self._parts: list[Part] = []
-        self._next = 0
-        self._digest = Digest(0, 0)
-        self._sums: int | None = None
-        self._covers = 0
-        self._settled = True
-        self.timer_at = math.inf
-
-    @property
-    def is_sending(self) -> bool:
-        return self.timer_at != math.inf
-
-    def start(
-        self,
-        entries: Iterable[tuple[Entry, float]],
-        *,
-        digest: Digest,
-        sums: int | None,
-        covers: int,
-        settled: bool,
-        now: float,
-    ) -> None:
-        self._parts = cut_list(entries, self._room, with_sums=sums is not None)
-        self._next = 0
-        self._digest, self._sums, self._covers = digest, sums, covers
-        self._settled = settled
-        self.send_burst(now)
-
-    def stop(self) -> None:
-        self._parts = []
-        self.timer_at = math.inf
-
-    def send_burst(self, now: float) -> None:
-        count = len(self._parts)
-        end = min(self._next + LIST_BURST_DATAGRAMS, count)
-        for index in range(self._next, end):
-            control = encode_list(
-                entries=self._parts[index],
-                digest=self._digest,
-                sums=self._sums if index == count - 1 else None,
-                covers=self._covers,
-                part=(index, count),
-                settled=self._settled,
-            )
-            self._outbox.put_control(control, now)
-        self._next = end
-        if end == count:
-            self.stop()
-        else:
-            self.timer_at = now + LIST_BURST_PAUSE_S
-
-
-def cut_list(
-    entries: Iterable[tuple[Entry, float]], room_bytes: int, *, with_sums: bool
-) -> list[Part]:
-    """Return parts of whole entries that fit; the last has room for the sums, or holds only them.
-
-    An entry too large for any part gets a part to itself, which IP has to fragment.
-    """
-    parts: list[Part] = [[]]
-    room = room_bytes
-    for entry, age_s in entries:
-        size = entry_size_bytes(entry)
-        if size > room and parts[-1]:
-            parts.append([])
-            room = room_bytes
-        parts[-1].append((entry, age_s))
-        room -= size
-    if with_sums and room < SUMS_SIZE_BYTES and parts[-1]:
-        parts.append([])
-    return parts

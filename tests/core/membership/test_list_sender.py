@@ -9,7 +9,7 @@ import pytest
 
 from jsonbus.core.fast_publish import FastPublish
 from jsonbus.core.limits import LIST_BURST_DATAGRAMS, LIST_BURST_PAUSE_S
-from jsonbus.core.membership.sharing import ListSender
+from jsonbus.core.membership.list_sender import ListSender, encode_parts
 from jsonbus.core.membership.subscription_list import FrozenList, SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.wire.decode import decode
@@ -32,19 +32,21 @@ class Sending:
             batching=True,
             fast_publish=FastPublish(),
         )
-        self.sender = ListSender(self.outbox, datagram_bytes_max)
+        self.sender = ListSender(self.outbox)
+        self._room_bytes = self.outbox.list_room_bytes(datagram_bytes_max)
         self.bursts: list[list[bytes]] = []
 
     def start(self, entries: list[Entry], covers: int = ALL_BUCKETS) -> None:
         frozen = FrozenList(entries)
-        self.sender.start(
+        parts = encode_parts(
             [(entry, 1.5) for entry in entries],
+            self._room_bytes,
             digest=frozen.digest,
             sums=frozen.sums,
             covers=covers,
             settled=True,
-            now=self.now,
         )
+        self.sender.start(parts, self.now)
         self.bursts.append(self.outbox.take(self.now))
 
     def finish(self) -> list[bytes]:
