@@ -38,7 +38,7 @@ from jsonbus.core.membership.announcer import Announcer
 from jsonbus.core.membership.joining import Joining
 from jsonbus.core.membership.sharing import Sharing
 from jsonbus.core.membership.subscription_list import SubscriptionList
-from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, ListFrame, PresenceFrame, bucket_of
+from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, ListFrame, PresenceFrame
 
 
 class Agreement:
@@ -50,7 +50,6 @@ class Agreement:
 
     def __init__(
         self,
-        own_node: str,
         *,
         subscription_list: SubscriptionList,
         joining: Joining,
@@ -59,7 +58,6 @@ class Agreement:
         on_agreed: Callable[[float], None],
         on_difference: Callable[[float, str], None],
     ) -> None:
-        self._own_node = own_node
         self._list = subscription_list
         self._joining = joining
         self._announcer = announcer
@@ -77,7 +75,7 @@ class Agreement:
         """
         if not (frame.settled and frame.digest == self._list.digest and self._joining.is_calm):
             return False
-        if not (self._sharing.is_idle and self._announcer.is_calm and self._differences.is_empty):
+        if not (self._sharing.is_idle and self._differences.is_empty):
             return False
         if isinstance(frame, ListFrame):
             if frame.covers != ALL_BUCKETS:
@@ -108,7 +106,7 @@ class Agreement:
         """Note that a node was heard which is not in the list."""
         self._joining.hear_settled(now)
         if self._joining.is_settled:
-            self._differences.note(sender, None, None, False, now)
+            self._differences.note(sender, None, now)
 
     def leave_behind(self, digest: Digest, now: float) -> None:
         """Remember the digest that the list had until now."""
@@ -124,18 +122,17 @@ class Agreement:
     def handle_timer(self, due: float, now: float) -> None:
         """Act on what is still different after the grace period."""
         for difference in self._differences.take_due(due):
-            sender, digest = difference.sender, difference.digest
-            if digest is None:
+            sender, frame = difference.sender, difference.frame
+            if frame is None:
                 if self._list.get(sender) is None and sender not in self._list.tombstones:
                     reason = "a node is here whose subscriptions are not known"
                     self._report_difference(now, reason)
                 continue  # else it has introduced itself, or left
-            if digest == self._list.digest or self._differences.is_behind(digest, now):
+            assert frame.digest is not None
+            if frame.digest == self._list.digest or self._differences.is_behind(frame.digest, now):
                 continue
             self._report_difference(now, "another node has a different list")
-            self._send_missing(
-                sender, difference.sums, is_list=difference.is_list, is_joining=False, now=now
-            )
+            self._send_missing(sender, frame, is_joining=False, now=now)
 
     def _hear_agreement(self, sender: str, frame: ListFrame | PresenceFrame, now: float) -> None:
         self._sharing.release(sender)
@@ -145,7 +142,6 @@ class Agreement:
             if frame.covers == ALL_BUCKETS:
                 self._shared_at = now
             self._sharing.hear_identical(sender, frame.covers)
-            self._announcer.cancel_announcement()
         if frame.settled:
             # Joiners do not count: a node that waits for a settled one must not wait in vain
             # because a joiner said the same.
@@ -155,7 +151,6 @@ class Agreement:
                 self._joining.confirm()
             return
         self._sharing.hear_agreement(now)
-        self._announcer.hear_agreement(now)
         if self._joining.agree():
             self._on_agreed(now)
 
@@ -163,31 +158,27 @@ class Agreement:
         self, sender: str, frame: ListFrame | PresenceFrame, now: float, *, was_news: bool
     ) -> None:
         assert frame.digest is not None
-        is_list = isinstance(frame, ListFrame)
         if frame.settled:
             if not self._differences.is_behind(frame.digest, now):
-                self._differences.note(sender, frame.digest, frame.sums, is_list, now)
+                self._differences.note(sender, frame, now)
             return
         # A joiner lacks nearly everything, and waits.
         if not self._sharing.strategy.answers:
             # Perhaps nobody answers: let it at least hear this node.
             self._announcer.trickle.hear_mismatch(now)
-        self._send_missing(sender, frame.sums, is_list=is_list, is_joining=was_news, now=now)
+        self._send_missing(sender, frame, is_joining=was_news, now=now)
 
     def _send_missing(
-        self, sender: str, sums: int | None, *, is_list: bool, is_joining: bool, now: float
+        self, sender: str, frame: ListFrame | PresenceFrame, *, is_joining: bool, now: float
     ) -> None:
-        """Send what the other list lacks, as far as this node answers."""
-        if sums is not None:
-            buckets = self._list.differing_buckets(sums)
-        elif is_list or len(self._list) <= WHOLE_LIST_NODES:
+        """Send what the other list lacks."""
+        if frame.sums is not None:
+            buckets = self._list.differing_buckets(frame.sums)
+        elif isinstance(frame, ListFrame) or len(self._list) <= WHOLE_LIST_NODES:
             buckets = ALL_BUCKETS
         else:
             return  # it did not say where; its next digests will carry sums, now that lists differ
-        if self._sharing.strategy.answers:
-            self._sharing.owe(sender, buckets, now, is_joining=is_joining)
-        elif buckets >> bucket_of(self._own_node) & 1:
-            self._announcer.plan_announcement(now)  # it answers only for itself
+        self._sharing.owe(sender, buckets, now, is_joining=is_joining)
 
     def _report_difference(self, now: float, reason: str) -> None:
         self._announcer.trickle.hear_mismatch(now)
@@ -198,9 +189,7 @@ class Difference(NamedTuple):
     """A digest of a settled node that did not match."""
 
     sender: str
-    digest: Digest | None  # None: it is not in the list at all
-    sums: int | None
-    is_list: bool  # a list may be answered whole, a presence without sums may not
+    frame: ListFrame | PresenceFrame | None  # None: the node is not in the list at all
     due_at: float
 
 
@@ -226,9 +215,7 @@ class Differences:
         since = now - DIGESTS_REMEMBERED_S
         return any(old == digest and at >= since for old, at in self._recent)
 
-    def note(
-        self, sender: str, digest: Digest | None, sums: int | None, is_list: bool, now: float
-    ) -> None:
+    def note(self, sender: str, frame: ListFrame | PresenceFrame | None, now: float) -> None:
         """Start the grace period of a difference, unless it is running."""
         if sender in self._pending:
             due_at = self._pending[sender].due_at  # it began with the first difference
@@ -236,7 +223,7 @@ class Differences:
             return  # acting on the others will do for this one
         else:
             due_at = now + DIFFERENCE_GRACE_S
-        self._pending[sender] = Difference(sender, digest, sums, is_list, due_at)
+        self._pending[sender] = Difference(sender, frame, due_at)
 
     def forget(self, sender: str) -> None:
         self._pending.pop(sender, None)

@@ -26,7 +26,6 @@ from jsonbus.core.limits import (
     HEARTBEAT_MIN_S,
     INTRODUCTION_HEARTBEATS,
     INTRODUCTION_INTERVAL_S,
-    SHARE_INTERVAL_MIN_S,
     SUSPECT_GRACE_S,
     TIMER_SLACK_S,
     TRICKLE_MAX_S,
@@ -37,7 +36,7 @@ from jsonbus.core.membership.liveness import heartbeat_s
 from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
-from jsonbus.core.timers import Brake, Trickle, share_delay_s
+from jsonbus.core.timers import Trickle, share_delay_s
 from jsonbus.core.wire.encode import (
     about_size_bytes,
     encode_bye,
@@ -87,9 +86,7 @@ class Announcer:
         self._is_answer_due = False
         self.trickle = Trickle(rng)
         self._heartbeat_at = math.inf
-        self._brake = Brake(SHARE_INTERVAL_MIN_S)
         self._presence_at = math.inf  # of one that does not wait for the heartbeat
-        self._announcement_at = math.inf  # because a settled node seems to lack the own entry
 
     def open(self, now: float) -> None:
         self._list.put(self.entry, now)
@@ -139,35 +136,11 @@ class Announcer:
         if self._presence_at == math.inf:
             self._presence_at = now + share_delay_s(len(self._list), self._rng.random())
 
-    @property
-    def is_calm(self) -> bool:
-        """Whether no announcement or brake is pending that agreement would change."""
-        return self._announcement_at == math.inf and self._brake.is_free
-
-    def plan_announcement(self, now: float) -> None:
-        """Send the own entry after a random delay: another node seems to lack it."""
-        if self._announcement_at == math.inf:
-            delay_s = share_delay_s(len(self._list), self._rng.random())
-            self._announcement_at = self._brake.at(now + delay_s)
-
-    def cancel_announcement(self) -> None:
-        """Another node shared the whole list."""
-        self._announcement_at = math.inf
-
-    def hear_agreement(self, now: float) -> None:
-        """A settled node has the same list: reset the brake after a while."""
-        self._brake.release(now)
-
     def timer_at(self) -> float:
-        return min(
-            self._heartbeat_at, self._presence_at, self._announcement_at, self.trickle.timer_at()
-        )
+        return min(self._heartbeat_at, self._presence_at, self.trickle.timer_at())
 
     def handle_timer(self, now: float) -> None:
         due = now + TIMER_SLACK_S
-        if self._announcement_at <= due:
-            self._brake.step(now, heartbeat_s(len(self._list)))
-            self.announce(now)
         while self.trickle.timer_at() <= due:
             if self.trickle.expire(now):
                 if self._seems_to_differ():
@@ -185,7 +158,6 @@ class Announcer:
 
     def announce(self, now: float) -> None:
         """Send the own entry, with the digest of the list."""
-        self._announcement_at = math.inf
         self._counters.announcements_sent += 1
         # An entry that fills the largest possible datagram leaves no room for `about`.
         about = self.about
@@ -239,7 +211,7 @@ class Announcer:
     def say_goodbye(self, now: float) -> None:
         """Send the goodbye. There is no timer afterwards."""
         self.trickle.stop()
-        self._heartbeat_at = self._presence_at = self._announcement_at = math.inf
+        self._heartbeat_at = self._presence_at = math.inf
         self.entry = replace(self.entry, version=self.entry.version + 1, left=True)
         self._outbox.put_control(encode_bye(self.entry.version), now)
 

@@ -87,11 +87,12 @@ class Membership:
         self._announcer = Announcer(
             settings, self.list, self.joining, rng, outbox, counters, callbacks.totals
         )
-        self._sharing = Sharing(settings, self.list, self.joining, rng, outbox, counters)
+        self._sharing = Sharing(
+            settings, self.list, self.joining, rng, outbox, counters, self._announcer.announce
+        )
         self._strategy = self._sharing.strategy
         self._liveness = Liveness(settings.node, self.list, rng)
         self._agreement = Agreement(
-            settings.node,
             subscription_list=self.list,
             joining=self.joining,
             announcer=self._announcer,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 from jsonbus.core.counters import Counters
 from jsonbus.core.limits import (
@@ -28,7 +29,7 @@ from jsonbus.core.membership.subscription_list import SubscriptionList
 from jsonbus.core.outbox import Outbox
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.timers import Brake, share_delay_s
-from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS
+from jsonbus.core.wire.frames import ALL_BUCKETS, BUCKETS, bucket_of
 
 
 class Sharing:
@@ -42,6 +43,7 @@ class Sharing:
         rng: random.Random,
         outbox: Outbox,
         counters: Counters,
+        announce: Callable[[float], None],
     ) -> None:
         self.strategy = ShareStrategy(settings)
         self._own_node = settings.node
@@ -49,6 +51,7 @@ class Sharing:
         self._joining = joining
         self._rng = rng
         self._counters = counters
+        self._announce = announce
         self._obligations = Obligations()
         self._sender = ListSender(outbox)
         self._room_bytes = outbox.list_room_bytes(settings.datagram_bytes_max)
@@ -58,8 +61,15 @@ class Sharing:
         self._brake = Brake(SHARE_INTERVAL_MIN_S)
 
     def owe(self, node: str, buckets: int, now: float, *, is_joining: bool) -> None:
-        """The node lacks those buckets: send them, at once or after the strategy's delay."""
-        assert self.strategy.answers
+        """The node lacks those buckets: send them, at once or after the strategy's delay.
+
+        A node that does not answer speaks for itself: it announces its own entry.
+        """
+        if not self.strategy.answers:
+            buckets &= 1 << bucket_of(self._own_node)
+            is_joining = False  # all such nodes speak: a crowd of joiners must not make them rush
+            if not buckets:
+                return
         self._obligations.owe(node, buckets)
         self._obligations.has_settled_debt |= not is_joining
         at = now + self.strategy.draw_delay_s(len(self._list), self._rng)
@@ -126,6 +136,9 @@ class Sharing:
         if self._obligations.has_settled_debt:
             self._brake.step(now, heartbeat_s(len(self._list)))
         buckets = self._obligations.take()
+        if not self.strategy.answers:
+            self._announce(now)
+            return
         if len(self._list) <= WHOLE_LIST_NODES or buckets.bit_count() > BUCKETS // 2:
             buckets = ALL_BUCKETS
         self._send(buckets, now)

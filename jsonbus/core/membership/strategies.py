@@ -26,12 +26,11 @@ class ShareStrategy:
     """The strategy of the mode that a node is set to."""
 
     def __init__(self, settings: NodeSettings) -> None:
-        is_of_masters = settings.mode == "master"
         #: Whether the node sends lists at all, even if only its own entry.
         self.takes_part = settings.mode != "basic"
         #: Whether it answers nodes that lack something.
-        self.answers = settings.is_master if is_of_masters else self.takes_part
-        self._fixed_delay_s = 0.0 if is_of_masters else settings.share_delay_s
+        self.answers = settings.mode == "delayed" or settings.is_master
+        self._fixed_delay_s = 0.0 if settings.is_master else settings.share_delay_s
 
     def draw_delay_s(self, known_nodes: int, rng: random.Random) -> float:
         """Return how long to wait before answering; called once per answer."""

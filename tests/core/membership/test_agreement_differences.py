@@ -13,11 +13,16 @@ from jsonbus.core.limits import (
     DIGESTS_REMEMBERED_S,
 )
 from jsonbus.core.membership.agreement import Differences
-from jsonbus.core.wire.frames import Digest
+from jsonbus.core.wire.frames import ALL_BUCKETS, Digest, Header, ListFrame
 
 NOW = 1000.0
 OLD = Digest(3, 7)
 OTHER = Digest(3, 8)
+HEADER = Header("a", 1, 1, 1, 0)
+
+
+def list_with(digest: Digest) -> ListFrame:
+    return ListFrame(HEADER, [], [], digest, None, ALL_BUCKETS, (0, 1), True)
 
 
 def test_own_digest_of_a_moment_ago_is_recognized_for_a_while() -> None:
@@ -40,26 +45,28 @@ def test_remembered_digests_are_bounded() -> None:
 def test_difference_is_due_after_the_grace() -> None:
     differences = Differences()
     assert differences.timer_at() == math.inf
-    differences.note("a", OTHER, None, True, NOW)
+    frame = list_with(OTHER)
+    differences.note("a", frame, NOW)
     assert differences.timer_at() == pytest.approx(NOW + DIFFERENCE_GRACE_S)
     assert differences.take_due(NOW + DIFFERENCE_GRACE_S / 2) == []
     (difference,) = differences.take_due(NOW + DIFFERENCE_GRACE_S)
-    assert (difference.sender, difference.digest, difference.is_list) == ("a", OTHER, True)
+    assert (difference.sender, difference.frame) == ("a", frame)
     assert differences.timer_at() == math.inf
 
 
 def test_newest_word_of_a_sender_counts_and_the_grace_began_with_its_first() -> None:
     differences = Differences()
-    differences.note("a", OLD, None, True, NOW)
-    differences.note("a", OTHER, 5, False, NOW + 0.09)
+    newest = list_with(OTHER)
+    differences.note("a", list_with(OLD), NOW)
+    differences.note("a", newest, NOW + 0.09)
     (difference,) = differences.take_due(NOW + DIFFERENCE_GRACE_S)
-    assert (difference.digest, difference.sums, difference.is_list) == (OTHER, 5, False)
+    assert difference.frame is newest
 
 
 def test_sender_that_agrees_is_forgotten() -> None:
     differences = Differences()
-    differences.note("a", OTHER, None, True, NOW)
-    differences.note("b", OTHER, None, True, NOW)
+    differences.note("a", list_with(OTHER), NOW)
+    differences.note("b", list_with(OTHER), NOW)
     differences.forget("a")
     differences.forget("nobody")
     assert [d.sender for d in differences.take_due(NOW + 1)] == ["b"]
@@ -68,12 +75,12 @@ def test_sender_that_agrees_is_forgotten() -> None:
 def test_pending_differences_are_bounded() -> None:
     differences = Differences()
     for number in range(DIFFERENCES_PENDING_MAX + 5):
-        differences.note(f"n{number}", OTHER, None, True, NOW)
+        differences.note(f"n{number}", list_with(OTHER), NOW)
     assert len(differences.take_due(NOW + 1)) == DIFFERENCES_PENDING_MAX
 
 
 def test_cleared_differences_want_no_timer() -> None:
     differences = Differences()
-    differences.note("a", OTHER, None, True, NOW)
+    differences.note("a", list_with(OTHER), NOW)
     differences.clear()
     assert differences.timer_at() == math.inf

@@ -42,6 +42,7 @@ class Sharer:
             self.list.put(Entry(f"n{number:04d}", 1, 1, f"node {number}", ("t",)), NOW - 2)
         joining = Joining(lambda: lease_s(nodes))
         joining.settle("sure")
+        self.announced_at: list[float] = []
         self.sharing = Sharing(
             NodeSettings("m", 1, "m", **settings),
             self.list,
@@ -49,6 +50,7 @@ class Sharer:
             random.Random(1),
             self.outbox,
             self.counters,
+            self.announced_at.append,
         )
 
     def owe(self, node: str = "j", buckets: int = ALL_BUCKETS, *, is_joining: bool = True) -> None:
@@ -263,3 +265,30 @@ def test_stopped_sharing_owes_and_sends_nothing() -> None:
     assert sharer.sharing.timer_at() == math.inf
     sharer.run(1)
     assert sharer.take() == []
+
+
+def test_node_that_does_not_answer_announces_itself_instead() -> None:
+    sharer = Sharer(mode="master", share_delay_s=None)
+    own = 1 << bucket_of("m")
+    sharer.owe(buckets=ALL_BUCKETS & ~own)
+    assert sharer.sharing.timer_at() == math.inf  # its own entry is not among what is lacking
+    sharer.owe(buckets=ALL_BUCKETS)
+    sharer.run(1.0)
+    assert len(sharer.announced_at) == 1
+    assert sharer.take() == []
+
+
+def test_node_that_does_not_answer_brakes_for_joiners_too() -> None:
+    sharer = Sharer(mode="master", share_delay_s=None)
+    for number in range(200):
+        sharer.owe(f"joiner {number}")
+        sharer.run(0.05)
+    assert len(sharer.announced_at) <= 10
+
+
+def test_share_of_the_master_spares_the_announcement() -> None:
+    sharer = Sharer(mode="master", share_delay_s=None)
+    sharer.owe()
+    sharer.sharing.hear_identical("master", ALL_BUCKETS)
+    sharer.run(1.0)
+    assert sharer.announced_at == []
