@@ -206,7 +206,7 @@ class BaseSubscription(ABC, Generic[V_co]):
     def _warn_of_overflow(self, lost: int) -> None:
         """Log that messages for the handler are missing, with overflow "error"."""
         error = QueueFullError(self.pattern, lost)
-        self._log.warn_once(("overflow", self.pattern), "%s", error)
+        self._log.warn_program_once(("overflow", self.pattern), "%s", error)
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
@@ -226,7 +226,7 @@ class BaseSubscription(ABC, Generic[V_co]):
     def _drop_excess(self, count: int) -> None:
         if count > 0:
             self._discard(count)
-            self._log.warn_once(
+            self._log.warn_program_once(
                 ("excess", self.pattern),
                 "messages to %r are dropped: this program publishes them without reading them",
                 self.pattern,
@@ -267,7 +267,7 @@ class BaseSubscription(ABC, Generic[V_co]):
         try:
             value = self._convert(message.value)
         except PayloadError as error:
-            self._log.warn_once(
+            self._log.warn_program_once(
                 ("type", self.pattern),
                 "messages to %r of node %s are dropped, they have the wrong type: %s",
                 message.topic,

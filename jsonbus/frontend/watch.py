@@ -188,7 +188,7 @@ class BaseWatch(Generic[E]):
         if not found:
             return
         if self._mailbox.room < len(found):
-            self._log.warn_once(
+            self._log.warn_program_once(
                 self._subject.counter,
                 "a handler of %s is too slow: the oldest events are dropped",
                 self._subject.name,

@@ -273,8 +273,10 @@ class Requests:
         served.is_running = True
         return True
 
-    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
-        """Answer a request; a value that cannot be sent becomes an error that the asker sees.
+    def reply(self, request: Request, value: Any, error: str | None, now: float) -> str | None:
+        """Answer a request; return the error that the asker sees, if there is one.
+
+        A value that cannot be sent becomes such an error.
 
         A second answer, or one so late that the request was forgotten, is ignored. The answer to a
         request that was cancelled meanwhile is kept but not sent: should the request come again,
@@ -283,15 +285,15 @@ class Requests:
         key, own = request.request_key, self._settings
         is_own = key[0] == own.node
         if self._is_closed and not is_own:
-            return
+            return None
         served = self._under_way.pop(key, None)
         if served is None:
-            return
+            return None
         self._counters.requests_served += 1
         payload, error = encode_answer(value, error)
         if is_own:
             self._settle(key[2], codec.loads(payload), own.node, own.name, error)
-            return
+            return error
         self._replies[key] = (payload, error)
         self._replies_bytes += len(payload)
         while len(self._replies) > 1 and (
@@ -301,6 +303,7 @@ class Requests:
             self._replies_bytes -= len(oldest)
         if not served.is_cancelled:
             self._send_reply(key, now)
+        return error
 
     def _accept(self, request: Request, now: float) -> None:
         """Hand a request to the inbox of its topic, unless too many are under way."""
