@@ -130,4 +130,4 @@ class BusLog:
         if cause not in self._warned and len(self._warned) < WARNED_MAX:
             self._warned.add(cause)
             level = logging.WARNING
-        log.log(level, "%s: " + text, self._bus, *arguments)
+        log.log(level, f"%s: {text}", self._bus, *arguments)  # noqa: G004 - a constant text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from jsonbus.core.wire.codec import dumps_plain
+from jsonbus.core.wire.codec import LETTER_OF_NULL, dumps_plain, find_nan
 from jsonbus.frontend.bus import BaseBus
 from jsonbus.frontend.checks import check_seconds
 from jsonbus.frontend.limits import CLOSE_S
@@ -86,6 +86,12 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
             # An invalid topic, or a value that takes more than one try.
             return self._publishing.publish(topic, value)
         if prefix:
+            if (
+                LETTER_OF_NULL in payload
+                and payload.partition(b"null")[1]
+                and find_nan(value) is not None
+            ):
+                return self._publishing.publish(topic, value)
             fast_publish = self._fast_publish
             if (self._queued or fast_publish.is_flood) and len(payload) <= fast_publish.size_max:
                 self._queued.append(prefix + payload)

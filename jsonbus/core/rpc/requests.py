@@ -137,7 +137,7 @@ class Requests:
         """
         self._check_open()
         topic = check_topic(topic)
-        payload = codec.dumps(value)
+        payload = codec.dumps(value, nan_as_null=self._settings.nan_as_null)
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
         self._last_id = request_id = self._last_id + 1
@@ -290,7 +290,7 @@ class Requests:
         if served is None:
             return None
         self._counters.requests_served += 1
-        payload, error = encode_answer(value, error)
+        payload, error = encode_answer(value, error, nan_as_null=own.nan_as_null)
         if is_own:
             self._settle(key[2], codec.loads(payload), own.node, own.name, error)
             return error
@@ -338,11 +338,13 @@ class Requests:
             raise ClosedError("the bus is closed")
 
 
-def encode_answer(value: Any, error: str | None) -> tuple[bytes, str | None]:
+def encode_answer(
+    value: Any, error: str | None, *, nan_as_null: bool = False
+) -> tuple[bytes, str | None]:
     """Return the reply's payload, and the error; a value that cannot be sent becomes an error."""
     if error is None:
         try:
-            payload = codec.dumps(value)
+            payload = codec.dumps(value, nan_as_null=nan_as_null)
         except ValueError as problem:
             error = f"the reply is not JSON: {problem}"
         else:

@@ -61,6 +61,7 @@ class BaseChannel(ABC):
         self._channels = channels  # which keep the bus alive
         self._manager = channels.manager
         self._log = channels.loop.log
+        self._nan_as_null = channels.loop.config.nan_as_null
         self._check_here = channels.loop.check_here  # raises in a wrong process, thread or loop
         self._connection: Connection | None = None
         self._end: ChannelEnd | None = None
@@ -270,7 +271,7 @@ class BaseChannel(ABC):
         if isinstance(value, BINARY):
             kind, body = BYTES, bytes(value)
         else:
-            kind, body = JSON, codec.dumps(value)
+            kind, body = JSON, codec.dumps(value, nan_as_null=self._nan_as_null)
         limit = self._end.send_bytes_max if self._end is not None else self._manager.bytes_max
         if len(body) > limit:
             raise MessageTooLargeError(self.name, self._port, len(body), limit)
