@@ -153,7 +153,7 @@ class Subscription(BaseSubscription[V_co]):
         self._is_scheduled = False
 
     def end(self) -> None:
-        """Drop pending messages and wake all tasks that wait."""
+        """Forget pending messages and wake all tasks that wait."""
         self._end()
         self._wake_readers(len(self._readers))
         self._left.fire()

@@ -222,10 +222,11 @@ class BaseLoop(ABC, Generic[S, C]):
             figures = self.node.view.stats()
             figures |= self._outgoing.figures
             figures["messages_dropped"] = (
-                self.discards.count
+                self.discards.dropped
                 + self._overflowed
                 + sum(subscription.overflowed for subscription in self._subscriptions)
             )
+            figures["messages_unread"] = self.discards.unread
             figures |= self._watches.figures()
             figures |= NO_CHANNELS if self.channels is None else self.channels.manager.figures()
             figures |= self._figures or transport_figures(self.transport)

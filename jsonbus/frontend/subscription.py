@@ -29,16 +29,22 @@ if TYPE_CHECKING:
 
 
 class DiscardCounter:
-    """Counts messages dropped for reasons other than a full mailbox, over all subscriptions."""
+    """Counts messages that no reader got, over all subscriptions. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.count = 0
+        #: Dropped, for reasons other than a full mailbox.
+        self.dropped = 0
+        #: Not read when their subscription was closed.
+        self.unread = 0
 
-    def add(self, count: int) -> None:
-        """Any thread."""
+    def add_dropped(self, count: int) -> None:
         with self._lock:
-            self.count += count
+            self.dropped += count
+
+    def add_unread(self, count: int) -> None:
+        with self._lock:
+            self.unread += count
 
 
 class BaseSubscription(ABC, Generic[V_co]):
@@ -69,7 +75,7 @@ class BaseSubscription(ABC, Generic[V_co]):
             self._convert = make_converter(options.as_type)
         self._is_blocking = options.overflow == "block"
         self._excess: deque[Message] = deque()
-        self._discarded = 0  # pending at the close, or not of the type asked for
+        self._discarded = 0  # not of the type asked for, or beyond EXCESS_MAX
         self._is_closed = False
         self._is_scheduled = False  # messages wait for the handler, or it runs
         # With overflow "block": the receiver reads nothing until this mailbox is half empty. To go
@@ -108,7 +114,7 @@ class BaseSubscription(ABC, Generic[V_co]):
         return self._loop.change_pattern(self, pattern, is_wanted=False)
 
     def close(self) -> None:
-        """Unsubscribe. Pending messages are dropped and counted, waiting readers are woken.
+        """Unsubscribe. Pending messages count as `messages_unread`, waiting readers are woken.
 
         A call of the handler that has begun is not interrupted. Idempotent.
         """
@@ -142,7 +148,7 @@ class BaseSubscription(ABC, Generic[V_co]):
 
     @property
     def dropped(self) -> int:
-        """How many messages were lost here: no room, the wrong type, or pending at the close."""
+        """How many messages were lost here: no room, or the wrong type."""
         return self._mailbox.dropped + self._discarded
 
     @property
@@ -184,7 +190,7 @@ class BaseSubscription(ABC, Generic[V_co]):
 
     @abstractmethod
     def end(self) -> None:
-        """Drop pending messages and wake all callers that wait."""
+        """Forget pending messages and wake all callers that wait."""
 
     def cut_off(self) -> None:
         """Close in a forked child. A thread that does not exist here may hold the lock."""
@@ -210,7 +216,7 @@ class BaseSubscription(ABC, Generic[V_co]):
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
-            self._discard(len(messages))
+            self._discards.add_unread(len(messages))
             return
         if not self._is_blocking:
             self._mailbox.put_many(messages)
@@ -247,15 +253,15 @@ class BaseSubscription(ABC, Generic[V_co]):
         return False
 
     def _end(self) -> None:
-        """Drop pending messages and take no more."""
+        """Forget pending messages and take no more."""
         self._is_closed = True
         self._blocks_receiving = False
-        self._discard(self._mailbox.clear() + len(self._excess))
+        self._discards.add_unread(self._mailbox.clear() + len(self._excess))
         self._excess.clear()
 
     def _discard(self, count: int) -> None:
         self._discarded += count
-        self._discards.add(count)
+        self._discards.add_dropped(count)
 
     def _converted(self, message: Message) -> Message | None:
         """Return the message with its value as the type asked for; None if it does not fit.

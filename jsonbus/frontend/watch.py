@@ -134,7 +134,6 @@ class BaseWatch(Generic[E]):
         self._lock = loop.lock
         self._log = loop.log
         self._mailbox: Mailbox[E] = Mailbox(EVENTS_MAX)
-        self._discarded = 0  # events that were pending at the close
         self._is_scheduled = False
         self._is_closed = False
 
@@ -145,8 +144,8 @@ class BaseWatch(Generic[E]):
 
     @property
     def dropped(self) -> int:
-        """How many events were lost here: no room, or pending at the close."""
-        return self._mailbox.dropped + self._discarded
+        """How many events were lost here because there was no room."""
+        return self._mailbox.dropped
 
     @property
     def is_closed(self) -> bool:
@@ -159,7 +158,7 @@ class BaseWatch(Generic[E]):
         return self._subject.counter
 
     def close(self) -> None:
-        """Stop calling the handler. Pending events are dropped and counted. Idempotent.
+        """Stop calling the handler. Pending events are forgotten. Idempotent.
 
         A call of the handler that has begun is not interrupted.
         """
@@ -204,10 +203,10 @@ class BaseWatch(Generic[E]):
         self._loop.workers.schedule(self)
 
     def end(self) -> None:
-        """Drop pending events and take no more."""
+        """Forget pending events and take no more."""
         with self._lock:
             self._is_closed = True
-            self._discarded += self._mailbox.clear()
+            self._mailbox.clear()
 
     def cut_off(self) -> None:
         """Close in a forked child. A thread that does not exist here may hold the lock."""

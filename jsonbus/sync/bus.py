@@ -148,7 +148,7 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         """Leave the bus and stop all its threads. Takes at most `timeout` + 0.5 seconds.
 
         Sends what was published. Iterations end; `get` and `request` that wait raise ClosedError.
-        Messages that were not read are dropped and counted. Handlers that run have until the
+        Messages that were not read count as `messages_unread`. Handlers that run have until the
         timeout; a handler may call this itself. A second call waits for the first.
         """
         self._loop.close(check_seconds("timeout", timeout))

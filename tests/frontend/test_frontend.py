@@ -277,12 +277,9 @@ def test_a_subscription_that_ended_counts_what_it_had_and_what_comes_late() -> N
     subscription._put(make_messages(0, 1, 2))
     subscription._end()
     subscription._put(make_messages(3))
-    assert (subscription.pending, subscription.dropped, subscription.blocks_receiving) == (
-        0,
-        4,
-        False,
-    )
-    assert (subscription.overflowed, subscription._discards.count) == (0, 4)
+    assert (subscription.pending, subscription.blocks_receiving) == (0, False)
+    assert (subscription.dropped, subscription._discards.dropped) == (0, 0)
+    assert subscription._discards.unread == 4
 
 
 # --- waits ----------------------------------------------------------------------------------------
