@@ -70,6 +70,10 @@ class BusLog:
         """The same, about what the program has to change: seen also if logging is unconfigured."""
         self._log_once(_program_log, cause, text, arguments)
 
+    def warn_program(self, text: str, *arguments: object) -> None:
+        """Log a warning about what the program has to change; the caller bounds how many."""
+        _program_log.warning("%s: " + text, self._bus, *arguments)
+
     def fail(self, text: str, *arguments: object) -> None:
         """Log the current exception with its traceback: a handler failed, or there is a bug.
 

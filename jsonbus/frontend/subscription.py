@@ -15,6 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from jsonbus.core.mailbox import Mailbox
@@ -23,6 +24,7 @@ from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
 from jsonbus.frontend.limits import EXCESS_MAX
 from jsonbus.frontend.options import SubscribeOptions
+from jsonbus.frontend.watch import GapEvent, gaps_of
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop
@@ -76,6 +78,9 @@ class BaseSubscription(ABC, Generic[V_co]):
         self._is_blocking = options.overflow == "block"
         self._excess: deque[Message] = deque()
         self._discarded = 0  # not of the type asked for, or beyond EXCESS_MAX
+        self._watches = loop.watches
+        self._gaps: deque[GapEvent] = deque()  # made by dropping, to be told
+        self._is_slow = False  # it dropped messages, and that was told
         self._is_closed = False
         self._is_scheduled = False  # messages wait for the handler, or it runs
         # With overflow "block": the receiver reads nothing until this mailbox is half empty. To go
@@ -219,6 +224,8 @@ class BaseSubscription(ABC, Generic[V_co]):
             self._discards.add_unread(len(messages))
             return
         if not self._is_blocking:
+            if len(messages) > self._mailbox.room and self._watches.want_gaps:
+                self._gaps += gaps_of(self._mailbox.losing(messages))
             self._mailbox.put_many(messages)
             return
         kept = 0 if self._excess else self._mailbox.put_many(messages)
@@ -228,6 +235,25 @@ class BaseSubscription(ABC, Generic[V_co]):
             self._drop_excess(len(messages) - kept - room)
         if not self._mailbox.room:
             self._blocks_receiving = True
+
+    def _tell_of_drops(self) -> None:
+        """After messages were dropped: warn the first time, and tell of gaps. No lock held."""
+        if self._gaps:
+            gaps: list[GapEvent] = []
+            with suppress(IndexError):  # another thread may take them, too
+                while True:
+                    gaps.append(self._gaps.popleft())
+            self._watches.put_gaps(gaps)
+        # With "error", the reader gets an error, and a handler's subscription warns by itself.
+        if not self._is_slow and self._mailbox.overflow != "error":
+            self._is_slow = True
+            self._log.warn_program(
+                "messages to %r are dropped, because %d wait already: read faster, for example "
+                "many at once (get_many, in_batches), or subscribe with a larger maxsize or "
+                'overflow="block"; `dropped` of the subscription counts them',
+                self.pattern,
+                self._mailbox.maxsize,
+            )
 
     def _drop_excess(self, count: int) -> None:
         if count > 0:
@@ -281,4 +307,7 @@ class BaseSubscription(ABC, Generic[V_co]):
                 error,
             )
             return None
-        return make_message(message.topic, value, message.sequence, message.origin)
+        converted = make_message(message.topic, value, message.sequence, message.origin)
+        if message.position is not None:
+            converted.in_stream(message.position)
+        return converted

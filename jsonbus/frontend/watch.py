@@ -14,11 +14,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from jsonbus.core.events import Event, GapFound, NodeJoined, NodeLeft
 from jsonbus.core.mailbox import Mailbox
+from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.frontend.limits import EVENTS_MAX
 
@@ -51,7 +52,8 @@ class NodeEvent:
 class GapEvent:
     """Messages of a reliable topic are lost for good; what a handler of `on_gap` gets.
 
-    They were requested again in vain. Subscriptions go on with the messages that follow. `first`
+    They were requested again in vain, or a subscription of this bus had no room for them: `reason`
+    tells. Subscriptions go on with the messages that follow. `first`
     and `last` are sequences of the topic: they count, from 1, what this node published reliably to
     it. They are not `Message.sequence`, which counts all messages of a node.
     """
@@ -64,11 +66,32 @@ class GapEvent:
     last: int
     #: When they were given up, in seconds since 1970.
     at: float
+    #: "lost" if they never arrived; "dropped" if the reader of a subscription was too slow.
+    reason: Literal["lost", "dropped"] = "lost"
 
     @property
     def count(self) -> int:
         """How many messages are missing."""
         return self.last - self.first + 1
+
+
+def gaps_of(dropped: Iterable[Message]) -> list[GapEvent]:
+    """Return the gaps that dropped messages leave, each as long as it can be."""
+    gaps: list[GapEvent] = []
+    ends: dict[tuple[str, int, str], int] = {}  # of each stream, the index of its last gap
+    for message in dropped:
+        position = message.position
+        if position is None:
+            continue
+        stream = (message.node, message.incarnation, message.topic)
+        index = ends.get(stream)
+        if index is not None and gaps[index].last + 1 == position:
+            gaps[index] = replace(gaps[index], last=position)
+            continue
+        ends[stream] = len(gaps)
+        where = (message.node, message.name, message.topic)
+        gaps.append(GapEvent(*where, position, position, time.time(), "dropped"))
+    return gaps
 
 
 class Subject(NamedTuple, Generic[E]):
@@ -184,8 +207,11 @@ class BaseWatch(Generic[E]):
         """Add the events of this subject. Lock held."""
         read, at = self._subject.read, time.time()
         found = [each for event in events if (each := read(event, at)) is not None]
-        if not found:
-            return
+        if found:
+            self.add(found)
+
+    def add(self, found: list[E]) -> None:
+        """Add events of this subject. Lock held."""
         if self._mailbox.room < len(found):
             self._log.warn_program_once(
                 self._subject.counter,
@@ -233,6 +259,19 @@ class Watches:
         """Give the node's events to all watches. Lock held."""
         for watch in self._all:
             watch.put(events)
+
+    @property
+    def want_gaps(self) -> bool:
+        """Whether there is a handler of gaps."""
+        return any(watch.counter == GAPS.counter for watch in self._all)
+
+    def put_gaps(self, gaps: list[GapEvent]) -> None:
+        """Give gaps that a subscription made to the watches of gaps. Lock not held."""
+        with self._lock:
+            for watch in self._all:
+                if watch.counter == GAPS.counter:
+                    watch.add(gaps)
+        self.schedule()
 
     def schedule(self) -> None:
         """Have handlers run, after `put`. Lock not held."""

@@ -108,6 +108,8 @@ class Subscription(BaseSubscription[V_co]):
             if is_due:
                 self._is_scheduled = True
             has_room = not self._blocks_receiving
+        if self._mailbox.dropped:
+            self._tell_of_drops()
         if is_due:
             self._schedule(self)
         return has_room

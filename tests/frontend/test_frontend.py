@@ -49,6 +49,7 @@ from jsonbus.frontend.requests import (
     read_answer,
 )
 from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
+from jsonbus.frontend.watch import Watches
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
 
@@ -243,7 +244,12 @@ class PlainSubscription(BaseSubscription):
 
 
 def make_subscription(maxsize: int, overflow: Overflow) -> BaseSubscription:
-    loop: Any = SimpleNamespace(log=BusLog("kitchen"), discards=DiscardCounter(), wake=lambda: None)
+    loop: Any = SimpleNamespace(
+        log=BusLog("kitchen"),
+        discards=DiscardCounter(),
+        watches=Watches(nullcontext()),
+        wake=lambda: None,
+    )
     return PlainSubscription(SubscribeOptions("x", None, maxsize, overflow), loop, None)
 
 
