@@ -36,40 +36,108 @@ import logging
 from typing import TYPE_CHECKING
 
 from . import errors
+from .errors import (
+    BacklogFullError,
+    ChannelClosedError,
+    ChannelError,
+    ChannelRefusedError,
+    ChannelTimeoutError,
+    ClosedError,
+    ConfigError,
+    DatagramError,
+    ForkedError,
+    InvalidTopicError,
+    JsonBusError,
+    LocalError,
+    MessageTooLargeError,
+    NobodyServesError,
+    PayloadError,
+    PayloadTooLargeError,
+    QueueFullError,
+    RecordingError,
+    RemoteError,
+    RequestFailedError,
+    RequestTimeoutError,
+    StoreError,
+    TransportError,
+)
 from .version import __version__
 
 if TYPE_CHECKING:
     from .aio.bus import AsyncBus
     from .aio.channel import Channel as AsyncChannel
-    from .config import BusConfig
+    from .aio.channels import Binding as AsyncBinding
+    from .aio.subscription import Subscription as AsyncSubscription
+    from .aio.watch import Watch as AsyncWatch
+    from .config import BusConfig, BusSettings, Mode
+    from .core.mailbox import Overflow
     from .core.message import Message, Origin
     from .core.routing.matching import topic_matches
+    from .core.rpc.requests import Request
     from .core.views import Explanation, NodeInfo
     from .core.wire.frames import Totals
     from .core.wire.topics import check_pattern, check_topic
+    from .frontend.requests import Pong
     from .frontend.watch import GapEvent, NodeEvent
     from .queues.tasks import AsyncTopicQueue
     from .queues.threads import TopicQueue
     from .subscription_store import SubscriptionStore
     from .sync.bus import Bus
     from .sync.channel import Channel
+    from .sync.channels import Binding
+    from .sync.subscription import Subscription
+    from .sync.watch import Watch
 
 __all__ = [
+    "AsyncBinding",
     "AsyncBus",
     "AsyncChannel",
+    "AsyncSubscription",
     "AsyncTopicQueue",
+    "AsyncWatch",
+    "BacklogFullError",
+    "Binding",
     "Bus",
     "BusConfig",
+    "BusSettings",
     "Channel",
+    "ChannelClosedError",
+    "ChannelError",
+    "ChannelRefusedError",
+    "ChannelTimeoutError",
+    "ClosedError",
+    "ConfigError",
+    "DatagramError",
     "Explanation",
+    "ForkedError",
     "GapEvent",
+    "InvalidTopicError",
+    "JsonBusError",
+    "LocalError",
     "Message",
+    "MessageTooLargeError",
+    "Mode",
+    "NobodyServesError",
     "NodeEvent",
     "NodeInfo",
     "Origin",
+    "Overflow",
+    "PayloadError",
+    "PayloadTooLargeError",
+    "Pong",
+    "QueueFullError",
+    "RecordingError",
+    "RemoteError",
+    "Request",
+    "RequestFailedError",
+    "RequestTimeoutError",
+    "StoreError",
+    "Subscription",
     "SubscriptionStore",
     "TopicQueue",
     "Totals",
+    "TransportError",
+    "Watch",
     "__version__",
     "check_pattern",
     "check_topic",
@@ -79,21 +147,32 @@ __all__ = [
 
 #: A public name -> its module, and what it is called there, if not the same.
 _HOMES = {
+    "AsyncBinding": ".aio.channels:Binding",
     "AsyncBus": ".aio.bus",
     "AsyncChannel": ".aio.channel:Channel",
+    "AsyncSubscription": ".aio.subscription:Subscription",
     "AsyncTopicQueue": ".queues.tasks",
+    "AsyncWatch": ".aio.watch:Watch",
+    "Binding": ".sync.channels",
     "Bus": ".sync.bus",
     "BusConfig": ".config",
+    "BusSettings": ".config",
     "Channel": ".sync.channel",
     "Explanation": ".core.views",
     "GapEvent": ".frontend.watch",
     "Message": ".core.message",
+    "Mode": ".config",
     "NodeEvent": ".frontend.watch",
     "NodeInfo": ".core.views",
     "Origin": ".core.message",
+    "Overflow": ".core.mailbox",
+    "Pong": ".frontend.requests",
+    "Request": ".core.rpc.requests",
+    "Subscription": ".sync.subscription",
     "SubscriptionStore": ".subscription_store",
     "TopicQueue": ".queues.threads",
     "Totals": ".core.wire.frames",
+    "Watch": ".sync.watch",
     "check_pattern": ".core.wire.topics",
     "check_topic": ".core.wire.topics",
     "topic_matches": ".core.routing.matching",

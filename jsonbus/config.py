@@ -53,6 +53,7 @@ class BusSettings(TypedDict, total=False):
     workers: int | None
     datagram_bytes_max: int | None
     value_bytes_max: int | None
+    nan_as_null: bool | None
     receive_buffer_bytes: int | None
     batching: bool | None
     rate_limit: float | str | None
@@ -87,6 +88,8 @@ class BusConfig:
     datagram_bytes_max: int | None = None
     #: The largest value, as JSON. One that is larger than a datagram travels in several.
     value_bytes_max: int = 16 * 1024 * 1024
+    #: Whether NaN and the infinities, which JSON lacks, are sent as null; else they are refused.
+    nan_as_null: bool = False
     #: The receive buffer to ask the kernel for; `stats` shows how much it gave.
     receive_buffer_bytes: int = 4 * 1024 * 1024
     #: Whether several messages may share a datagram.
@@ -114,6 +117,7 @@ class BusConfig:
             # Less could not hold the sums of a subscription list; more, UDP cannot carry.
             _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)
         _check_whole("value_bytes_max", self.value_bytes_max, 1_000, 1 << 26)
+        _check_flag("nan_as_null", self.nan_as_null)
         _check_whole("receive_buffer_bytes", self.receive_buffer_bytes, 65_536, 1 << 30)
         _check_flag("batching", self.batching)
         if self.rate_limit is not None:
@@ -224,6 +228,7 @@ _READERS: Final[dict[str, tuple[Callable[[str], object], str]]] = {
     "workers": (int, _WHOLE),
     "datagram_bytes_max": (int, _WHOLE),
     "value_bytes_max": (int, _WHOLE),
+    "nan_as_null": (_read_flag, _FLAG),
     "receive_buffer_bytes": (int, _WHOLE),
     "batching": (_read_flag, _FLAG),
     "rate_limit": (read_bytes, _RATE_TEXT),

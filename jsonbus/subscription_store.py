@@ -69,7 +69,7 @@ class SubscriptionStore(subscriptions.SubscriptionStore[S]):
         with self._lock:
             return super().patterns_of(subscriber)
 
-    def patterns(self) -> list[str]:
+    def patterns(self) -> tuple[str, ...]:
         """Return all patterns that have a subscriber, oldest first."""
         with self._lock:
             return super().patterns()

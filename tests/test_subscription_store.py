@@ -103,7 +103,7 @@ def test_what_publishers_find_is_what_holds_at_one_moment_while_others_come_and_
 
 def assert_empty(store: jsonbus.SubscriptionStore[Any]) -> None:
     assert len(store) == 0
-    assert store.patterns() == []
+    assert store.patterns() == ()
     assert store.subscribers_of("a/b") == ()
     assert not store._patterns_of
     map_ = store._subscribers

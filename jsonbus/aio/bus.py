@@ -10,7 +10,7 @@ from jsonbus.aio.loop import Loop
 from jsonbus.aio.publishing import PUBLISHED_MAX
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.watch import Watch
-from jsonbus.core.wire.codec import dumps_plain
+from jsonbus.core.wire.codec import LETTER_OF_NULL, dumps_plain, find_nan
 from jsonbus.errors import LocalError
 from jsonbus.frontend.bus import BaseBus
 from jsonbus.frontend.checks import check_seconds
@@ -92,6 +92,12 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
                 prefix = self._prefix_of(topic)
                 if prefix:
                     payload = dumps_plain(value)
+                    if (
+                        LETTER_OF_NULL in payload
+                        and payload.partition(b"null")[1]
+                        and find_nan(value) is not None
+                    ):
+                        prefix = None
             except TypeError:
                 prefix = None  # an invalid topic, or a value that takes more than one try
         limit = fast_publish.limit
@@ -168,7 +174,7 @@ class AsyncBus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Ch
         """Leave the bus and stop all its tasks. Takes at most `timeout` + 0.5 seconds.
 
         Sends what was published. Iterations end; `get` and `request` that wait raise ClosedError.
-        Messages that were not read are dropped and counted. Handlers that run have until the
+        Messages that were not read count as `messages_unread`. Handlers that run have until the
         timeout, then they are cancelled; a handler may call this itself. A second call waits for
         the first.
         """

@@ -94,6 +94,8 @@ class Subscription(BaseSubscription[V_co]):
     def deliver(self, messages: Sequence[Message]) -> bool:
         """Put messages into the mailbox; False if there is no room for more (overflow="block")."""
         self._put(messages)
+        if self._mailbox.dropped:
+            self._tell_of_drops()
         if self._readers:
             self._wake_readers(len(messages))
         if self._handler is not None and not self._is_scheduled and not self._is_closed:
@@ -153,7 +155,7 @@ class Subscription(BaseSubscription[V_co]):
         self._is_scheduled = False
 
     def end(self) -> None:
-        """Drop pending messages and wake all tasks that wait."""
+        """Forget pending messages and wake all tasks that wait."""
         self._end()
         self._wake_readers(len(self._readers))
         self._left.fire()

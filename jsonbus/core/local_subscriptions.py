@@ -82,8 +82,8 @@ class LocalSubscriptions:
     def announce(self, now: float) -> None:
         """Tell the other nodes what this one wants and serves now."""
         self._router.forget()
-        patterns = self._router.local.patterns() + self._served()
-        self._membership.set_patterns(tuple(sorted(patterns)), now)
+        patterns = sorted((*self._router.local.patterns(), *self._served()))
+        self._membership.set_patterns(tuple(patterns), now)
 
     def check_room(self, patterns: tuple[str, ...]) -> None:
         """Raise LocalError if these patterns would make the entry too large to be announced."""

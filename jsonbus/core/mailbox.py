@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Generic, Literal, TypeVar, get_args
 
 from jsonbus.errors import ConfigError
@@ -79,6 +80,15 @@ class Mailbox(Generic[M]):
         kept = len(messages) - excess
         self._messages.extend(messages[:kept])
         return kept
+
+    def losing(self, messages: Sequence[M]) -> list[M]:
+        """Return what `put_many` would drop to add these."""
+        excess = max(0, len(messages) - self.room)
+        if self.overflow == "block" or not excess:
+            return []
+        if self.overflow == "drop_oldest":
+            return list(islice(chain(self._messages, messages), excess))
+        return list(messages[len(messages) - excess :])
 
     def take(self) -> M:
         """Return the oldest message and remove it; raise IndexError if none is pending."""

@@ -42,7 +42,8 @@ class Message(Generic[V_co]):
     # One instance is made for every message received. So it has few attributes, reads the rest from
     # `origin`, and has no `__init__`, whose call would double the cost: see `make_message`.
 
-    __slots__ = ("origin", "sequence", "topic", "value")
+    # `_position` stays unset except where the message is of a reliable topic.
+    __slots__ = ("_position", "origin", "sequence", "topic", "value")
 
     #: The topic it was published to.
     topic: str
@@ -53,6 +54,7 @@ class Message(Generic[V_co]):
     sequence: int | None
     #: What all messages of its datagram have in common; the same object for all of them.
     origin: Origin
+    _position: int
 
     @property
     def node(self) -> str:
@@ -86,6 +88,15 @@ class Message(Generic[V_co]):
     def retained(self) -> bool:
         """True for a retained value that was published before this subscription began."""
         return self.origin.is_retained
+
+    def in_stream(self, position: int) -> None:
+        """Note its number among the reliable messages of its node and topic."""
+        self._position = position
+
+    @property
+    def position(self) -> int | None:
+        """Its number among the reliable messages of its node and topic; None for others."""
+        return getattr(self, "_position", None)
 
     def __repr__(self) -> str:
         return f"Message(topic={self.topic!r}, value={self.value!r}, node={self.node!r})"

@@ -24,6 +24,10 @@ from jsonbus.errors import ClosedError, PayloadTooLargeError
 
 Held = tuple[str, bytes, bool, bool]  # topic, payload, whether to be reliable, and retained
 
+#: A retained value with this text ends the one before. What is compared is what others receive: the
+#: value of an enum may be None, too.
+END_OF_RETAINED = b"null"
+
 
 class Publisher:
     """Decides by route and state what becomes of a message."""
@@ -79,16 +83,16 @@ class Publisher:
         is_kept = is_reliable and not (is_sent or is_held) and self._reliable.has_begun(route.topic)
         if not (is_sent or is_held or is_kept or route.subscribers or is_retained):
             return self._suppress(route)
-        payload = codec.dumps(value)
+        payload = codec.dumps(value, nan_as_null=self._settings.nan_as_null)
         if len(payload) > self._settings.value_bytes_max:
             raise PayloadTooLargeError(route.topic, len(payload), self._settings.value_bytes_max)
-        if is_retained and value is not None:
+        if is_retained and payload != END_OF_RETAINED:
             self._retained.check_room(route.topic, len(payload))
         number = self._put(route, payload, now, is_reliable, is_retained) if is_sent else 0
         if is_kept:
             self._reliable.keep_unsent(route, payload, now, is_retained=is_retained)
         if is_retained:
-            self._retain(route, value, payload, number, now)
+            self._retain(route, payload, number, now)
         # Passive subscriptions see only what is sent.
         inboxes = route.inboxes if is_sent else route.subscribers
         if inboxes:
@@ -162,9 +166,9 @@ class Publisher:
             return self._reliable.publish(route, payload, now, is_retained=is_retained)
         return self._outbox.put_message(route.prefix, payload, now, is_retained=is_retained)
 
-    def _retain(self, route: Route, value: Any, payload: bytes, number: int, now: float) -> None:
-        """Keep the value for nodes that want it later; None ends that."""
-        if value is None:
+    def _retain(self, route: Route, payload: bytes, number: int, now: float) -> None:
+        """Keep the value for nodes that want it later; null ends that."""
+        if payload == END_OF_RETAINED:
             self._retained.end(route.topic)
         else:
             sent_us = int((now + self._outbox.wall_offset_s) * 1_000_000)

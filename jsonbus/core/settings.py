@@ -20,5 +20,6 @@ class NodeSettings(NamedTuple):
     datagram_bytes_max: int = 1400
     value_bytes_max: int = VALUE_BYTES_MAX
     batching: bool = True
+    nan_as_null: bool = False
     receive_buffer_bytes: int | None = None  # as the kernel counts; None: unknown
     about: About = ABOUT_UNKNOWN  # its host, software and channel port

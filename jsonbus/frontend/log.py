@@ -1,4 +1,8 @@
-"""The log of a bus: what happens on it, in one line each."""
+"""The log of a bus: what happens on it, in one line each.
+
+What the program itself did wrong, a handler that failed or a reader that was too slow, has a logger
+of its own: a program that never configured logging has to see it, too. All else is silent then.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,35 @@ from jsonbus.core.events import (
 )
 
 _log = logging.getLogger("jsonbus.bus")
+_program_log = logging.getLogger("jsonbus.bus.program")
 
 #: Causes that were warned about. Beyond this number, new causes are logged at debug level only: a
 #: user with that many different problems has read enough warnings.
 WARNED_MAX = 1024
+
+
+class _LastResort(logging.Handler):
+    """Writes to standard error, as Python's own last resort does, if nothing else handles a record.
+
+    Python's is not used below `jsonbus`, because the NullHandler there counts as a handler.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        last_resort = logging.lastResort
+        if last_resort is not None and not self._is_handled_elsewhere():
+            last_resort.handle(record)
+
+    def _is_handled_elsewhere(self) -> bool:
+        logger: logging.Logger | None = _program_log
+        while logger is not None:
+            for handler in logger.handlers:
+                if handler is not self and not isinstance(handler, logging.NullHandler):
+                    return True
+            logger = logger.parent if logger.propagate else None
+        return False
+
+
+_program_log.addHandler(_LastResort(logging.WARNING))
 
 
 class BusLog:
@@ -35,15 +64,26 @@ class BusLog:
 
     def warn_once(self, cause: Hashable, text: str, *arguments: object) -> None:
         """Log a warning the first time for each cause, then at debug level."""
-        level = logging.DEBUG
-        if cause not in self._warned and len(self._warned) < WARNED_MAX:
-            self._warned.add(cause)
-            level = logging.WARNING
-        _log.log(level, "%s: " + text, self._bus, *arguments)
+        self._log_once(_log, cause, text, arguments)
+
+    def warn_program_once(self, cause: Hashable, text: str, *arguments: object) -> None:
+        """The same, about what the program has to change: seen also if logging is unconfigured."""
+        self._log_once(_program_log, cause, text, arguments)
+
+    def warn_program(self, text: str, *arguments: object) -> None:
+        """Log a warning about what the program has to change; the caller bounds how many."""
+        _program_log.warning("%s: " + text, self._bus, *arguments)
 
     def fail(self, text: str, *arguments: object) -> None:
-        """Log the current exception with its traceback: a handler failed, or there is a bug."""
-        _log.exception("%s: " + text, self._bus, *arguments)
+        """Log the current exception with its traceback: a handler failed, or there is a bug.
+
+        Seen also if logging is unconfigured.
+        """
+        _program_log.exception("%s: " + text, self._bus, *arguments)
+
+    def fail_to_reply(self, topic: str, error: str) -> None:
+        """Log that what a handler returned cannot be sent."""
+        _program_log.error("%s: a request to %r failed here: %s", self._bus, topic, error)
 
     def report(self, event: Event) -> None:
         """Log one line for an event of the core that concerns people."""
@@ -86,3 +126,12 @@ class BusLog:
                 )
             case _:
                 pass
+
+    def _log_once(
+        self, log: logging.Logger, cause: Hashable, text: str, arguments: tuple[object, ...]
+    ) -> None:
+        level = logging.DEBUG
+        if cause not in self._warned and len(self._warned) < WARNED_MAX:
+            self._warned.add(cause)
+            level = logging.WARNING
+        log.log(level, f"%s: {text}", self._bus, *arguments)  # noqa: G004 - a constant text

@@ -88,7 +88,7 @@ class BaseLoop(ABC, Generic[S, C]):
         self._channels_lock = channels_lock
         self._takes_channels = True
         self._subscriptions: set[S] = set()
-        self._watches = Watches(lock)
+        self.watches = Watches(lock)
         self._overflowed = 0  # messages for which subscriptions that are closed had no room
         self._figures: dict[str, int] | None = None  # the transport's, once it is closed
         self._looks_at = monotonic() + INTERFACES_S  # for interfaces that came or went
@@ -205,7 +205,7 @@ class BaseLoop(ABC, Generic[S, C]):
             # Events that were not reported yet happened before: they are for earlier watches.
             events = self._take_events()
             watch.begin(self.node, monotonic())
-            self._watches.add(watch)
+            self.watches.add(watch)
         watch.schedule()
         self._report(events)
 
@@ -213,7 +213,7 @@ class BaseLoop(ABC, Generic[S, C]):
         """Give a watch no more events. Idempotent."""
         if not (watch.is_closed or self._is_cut_off):
             self.check_here()
-            self._watches.end(watch)
+            self.watches.end(watch)
 
     def stats(self) -> dict[str, int]:
         """Return the counters of node, transport, mailboxes, watches and channels."""
@@ -222,11 +222,12 @@ class BaseLoop(ABC, Generic[S, C]):
             figures = self.node.view.stats()
             figures |= self._outgoing.figures
             figures["messages_dropped"] = (
-                self.discards.count
+                self.discards.dropped
                 + self._overflowed
                 + sum(subscription.overflowed for subscription in self._subscriptions)
             )
-            figures |= self._watches.figures()
+            figures["messages_unread"] = self.discards.unread
+            figures |= self.watches.figures()
             figures |= NO_CHANNELS if self.channels is None else self.channels.manager.figures()
             figures |= self._figures or transport_figures(self.transport)
             return figures
@@ -258,7 +259,7 @@ class BaseLoop(ABC, Generic[S, C]):
         self.node.fast_publish.forget()
         for subscription in tuple(self._subscriptions):
             subscription.cut_off()
-        self._watches.cut_off()
+        self.watches.cut_off()
         if self.channels is not None:
             self.channels.cut_off()
         self.transport.close()
@@ -272,14 +273,14 @@ class BaseLoop(ABC, Generic[S, C]):
         events = self.node.take_events()
         if events:
             self._notify()
-            self._watches.put(events)
+            self.watches.put(events)
         return events
 
     def _report(self, events: list[Event]) -> None:
         """Run watches, hand out answers and log. Lock not held: logging may block."""
         if not events:
             return
-        self._watches.schedule()
+        self.watches.schedule()
         if self.channels is not None:
             self.channels.manager.look()
         for event in events:
@@ -323,6 +324,6 @@ class BaseLoop(ABC, Generic[S, C]):
             subscriptions, self._subscriptions = self._subscriptions, set()
         for subscription in subscriptions:
             self._end_subscription(subscription)
-        self._watches.end_all()
+        self.watches.end_all()
         self.requests.give_up()
         self.workers.request_stop()

@@ -51,6 +51,7 @@ def make_node(config: BusConfig, receive_buffer_bytes: int | None = None) -> Nod
         datagram_bytes_max=config.datagram_bytes_max or DATAGRAM_BYTES_DEFAULT,
         value_bytes_max=config.value_bytes_max,
         batching=config.batching,
+        nan_as_null=config.nan_as_null,
         receive_buffer_bytes=receive_buffer_bytes,
         about=About(make_host(host), __version__),
     )

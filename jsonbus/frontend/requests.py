@@ -97,8 +97,11 @@ class BaseRequests:
         """Send the result of a service's handler, unless the bus is closed."""
         assert isinstance(request, Request)
         failure = None if error is None else describe_failure(error)
-        if not self._loop.is_closed:
-            self._loop.call(lambda node, now: node.requests.reply(request, value, failure, now))
+        if self._loop.is_closed:
+            return
+        told = self._loop.call(lambda node, now: node.requests.reply(request, value, failure, now))
+        if told is not None and error is None:
+            self._loop.log.fail_to_reply(request.topic, told)
 
     def _ask(
         self, topic: str, value: Any, timeout_s: float, give: Callable[[Answer], None]

@@ -15,6 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from jsonbus.core.mailbox import Mailbox
@@ -23,22 +24,29 @@ from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
 from jsonbus.frontend.limits import EXCESS_MAX
 from jsonbus.frontend.options import SubscribeOptions
+from jsonbus.frontend.watch import GapEvent, gaps_of
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop
 
 
 class DiscardCounter:
-    """Counts messages dropped for reasons other than a full mailbox, over all subscriptions."""
+    """Counts messages that no reader got, over all subscriptions. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.count = 0
+        #: Dropped, for reasons other than a full mailbox.
+        self.dropped = 0
+        #: Not read when their subscription was closed.
+        self.unread = 0
 
-    def add(self, count: int) -> None:
-        """Any thread."""
+    def add_dropped(self, count: int) -> None:
         with self._lock:
-            self.count += count
+            self.dropped += count
+
+    def add_unread(self, count: int) -> None:
+        with self._lock:
+            self.unread += count
 
 
 class BaseSubscription(ABC, Generic[V_co]):
@@ -69,7 +77,10 @@ class BaseSubscription(ABC, Generic[V_co]):
             self._convert = make_converter(options.as_type)
         self._is_blocking = options.overflow == "block"
         self._excess: deque[Message] = deque()
-        self._discarded = 0  # pending at the close, or not of the type asked for
+        self._discarded = 0  # not of the type asked for, or beyond EXCESS_MAX
+        self._watches = loop.watches
+        self._gaps: deque[GapEvent] = deque()  # made by dropping, to be told
+        self._is_slow = False  # it dropped messages, and that was told
         self._is_closed = False
         self._is_scheduled = False  # messages wait for the handler, or it runs
         # With overflow "block": the receiver reads nothing until this mailbox is half empty. To go
@@ -108,7 +119,7 @@ class BaseSubscription(ABC, Generic[V_co]):
         return self._loop.change_pattern(self, pattern, is_wanted=False)
 
     def close(self) -> None:
-        """Unsubscribe. Pending messages are dropped and counted, waiting readers are woken.
+        """Unsubscribe. Pending messages count as `messages_unread`, waiting readers are woken.
 
         A call of the handler that has begun is not interrupted. Idempotent.
         """
@@ -142,7 +153,7 @@ class BaseSubscription(ABC, Generic[V_co]):
 
     @property
     def dropped(self) -> int:
-        """How many messages were lost here: no room, the wrong type, or pending at the close."""
+        """How many messages were lost here: no room, or the wrong type."""
         return self._mailbox.dropped + self._discarded
 
     @property
@@ -184,7 +195,7 @@ class BaseSubscription(ABC, Generic[V_co]):
 
     @abstractmethod
     def end(self) -> None:
-        """Drop pending messages and wake all callers that wait."""
+        """Forget pending messages and wake all callers that wait."""
 
     def cut_off(self) -> None:
         """Close in a forked child. A thread that does not exist here may hold the lock."""
@@ -206,13 +217,15 @@ class BaseSubscription(ABC, Generic[V_co]):
     def _warn_of_overflow(self, lost: int) -> None:
         """Log that messages for the handler are missing, with overflow "error"."""
         error = QueueFullError(self.pattern, lost)
-        self._log.warn_once(("overflow", self.pattern), "%s", error)
+        self._log.warn_program_once(("overflow", self.pattern), "%s", error)
 
     def _put(self, messages: Sequence[Message]) -> None:
         if self._is_closed:
-            self._discard(len(messages))
+            self._discards.add_unread(len(messages))
             return
         if not self._is_blocking:
+            if len(messages) > self._mailbox.room and self._watches.want_gaps:
+                self._gaps += gaps_of(self._mailbox.losing(messages))
             self._mailbox.put_many(messages)
             return
         kept = 0 if self._excess else self._mailbox.put_many(messages)
@@ -223,10 +236,29 @@ class BaseSubscription(ABC, Generic[V_co]):
         if not self._mailbox.room:
             self._blocks_receiving = True
 
+    def _tell_of_drops(self) -> None:
+        """After messages were dropped: warn the first time, and tell of gaps. No lock held."""
+        if self._gaps:
+            gaps: list[GapEvent] = []
+            with suppress(IndexError):  # another thread may take them, too
+                while True:
+                    gaps.append(self._gaps.popleft())
+            self._watches.put_gaps(gaps)
+        # With "error", the reader gets an error, and a handler's subscription warns by itself.
+        if not self._is_slow and self._mailbox.overflow != "error":
+            self._is_slow = True
+            self._log.warn_program(
+                "messages to %r are dropped, because %d wait already: read faster, for example "
+                "many at once (get_many, in_batches), or subscribe with a larger maxsize or "
+                'overflow="block"; `dropped` of the subscription counts them',
+                self.pattern,
+                self._mailbox.maxsize,
+            )
+
     def _drop_excess(self, count: int) -> None:
         if count > 0:
             self._discard(count)
-            self._log.warn_once(
+            self._log.warn_program_once(
                 ("excess", self.pattern),
                 "messages to %r are dropped: this program publishes them without reading them",
                 self.pattern,
@@ -247,15 +279,15 @@ class BaseSubscription(ABC, Generic[V_co]):
         return False
 
     def _end(self) -> None:
-        """Drop pending messages and take no more."""
+        """Forget pending messages and take no more."""
         self._is_closed = True
         self._blocks_receiving = False
-        self._discard(self._mailbox.clear() + len(self._excess))
+        self._discards.add_unread(self._mailbox.clear() + len(self._excess))
         self._excess.clear()
 
     def _discard(self, count: int) -> None:
         self._discarded += count
-        self._discards.add(count)
+        self._discards.add_dropped(count)
 
     def _converted(self, message: Message) -> Message | None:
         """Return the message with its value as the type asked for; None if it does not fit.
@@ -267,7 +299,7 @@ class BaseSubscription(ABC, Generic[V_co]):
         try:
             value = self._convert(message.value)
         except PayloadError as error:
-            self._log.warn_once(
+            self._log.warn_program_once(
                 ("type", self.pattern),
                 "messages to %r of node %s are dropped, they have the wrong type: %s",
                 message.topic,
@@ -275,4 +307,7 @@ class BaseSubscription(ABC, Generic[V_co]):
                 error,
             )
             return None
-        return make_message(message.topic, value, message.sequence, message.origin)
+        converted = make_message(message.topic, value, message.sequence, message.origin)
+        if message.position is not None:
+            converted.in_stream(message.position)
+        return converted

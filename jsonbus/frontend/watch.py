@@ -14,11 +14,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from jsonbus.core.events import Event, GapFound, NodeJoined, NodeLeft
 from jsonbus.core.mailbox import Mailbox
+from jsonbus.core.message import Message
 from jsonbus.core.node import Node
 from jsonbus.frontend.limits import EVENTS_MAX
 
@@ -51,7 +52,8 @@ class NodeEvent:
 class GapEvent:
     """Messages of a reliable topic are lost for good; what a handler of `on_gap` gets.
 
-    They were requested again in vain. Subscriptions go on with the messages that follow. `first`
+    They were requested again in vain, or a subscription of this bus had no room for them: `reason`
+    tells. Subscriptions go on with the messages that follow. `first`
     and `last` are sequences of the topic: they count, from 1, what this node published reliably to
     it. They are not `Message.sequence`, which counts all messages of a node.
     """
@@ -64,11 +66,32 @@ class GapEvent:
     last: int
     #: When they were given up, in seconds since 1970.
     at: float
+    #: "lost" if they never arrived; "dropped" if the reader of a subscription was too slow.
+    reason: Literal["lost", "dropped"] = "lost"
 
     @property
     def count(self) -> int:
         """How many messages are missing."""
         return self.last - self.first + 1
+
+
+def gaps_of(dropped: Iterable[Message]) -> list[GapEvent]:
+    """Return the gaps that dropped messages leave, each as long as it can be."""
+    gaps: list[GapEvent] = []
+    ends: dict[tuple[str, int, str], int] = {}  # of each stream, the index of its last gap
+    for message in dropped:
+        position = message.position
+        if position is None:
+            continue
+        stream = (message.node, message.incarnation, message.topic)
+        index = ends.get(stream)
+        if index is not None and gaps[index].last + 1 == position:
+            gaps[index] = replace(gaps[index], last=position)
+            continue
+        ends[stream] = len(gaps)
+        where = (message.node, message.name, message.topic)
+        gaps.append(GapEvent(*where, position, position, time.time(), "dropped"))
+    return gaps
 
 
 class Subject(NamedTuple, Generic[E]):
@@ -134,7 +157,6 @@ class BaseWatch(Generic[E]):
         self._lock = loop.lock
         self._log = loop.log
         self._mailbox: Mailbox[E] = Mailbox(EVENTS_MAX)
-        self._discarded = 0  # events that were pending at the close
         self._is_scheduled = False
         self._is_closed = False
 
@@ -145,8 +167,8 @@ class BaseWatch(Generic[E]):
 
     @property
     def dropped(self) -> int:
-        """How many events were lost here: no room, or pending at the close."""
-        return self._mailbox.dropped + self._discarded
+        """How many events were lost here because there was no room."""
+        return self._mailbox.dropped
 
     @property
     def is_closed(self) -> bool:
@@ -159,7 +181,7 @@ class BaseWatch(Generic[E]):
         return self._subject.counter
 
     def close(self) -> None:
-        """Stop calling the handler. Pending events are dropped and counted. Idempotent.
+        """Stop calling the handler. Pending events are forgotten. Idempotent.
 
         A call of the handler that has begun is not interrupted.
         """
@@ -185,10 +207,13 @@ class BaseWatch(Generic[E]):
         """Add the events of this subject. Lock held."""
         read, at = self._subject.read, time.time()
         found = [each for event in events if (each := read(event, at)) is not None]
-        if not found:
-            return
+        if found:
+            self.add(found)
+
+    def add(self, found: list[E]) -> None:
+        """Add events of this subject. Lock held."""
         if self._mailbox.room < len(found):
-            self._log.warn_once(
+            self._log.warn_program_once(
                 self._subject.counter,
                 "a handler of %s is too slow: the oldest events are dropped",
                 self._subject.name,
@@ -204,10 +229,10 @@ class BaseWatch(Generic[E]):
         self._loop.workers.schedule(self)
 
     def end(self) -> None:
-        """Drop pending events and take no more."""
+        """Forget pending events and take no more."""
         with self._lock:
             self._is_closed = True
-            self._discarded += self._mailbox.clear()
+            self._mailbox.clear()
 
     def cut_off(self) -> None:
         """Close in a forked child. A thread that does not exist here may hold the lock."""
@@ -234,6 +259,19 @@ class Watches:
         """Give the node's events to all watches. Lock held."""
         for watch in self._all:
             watch.put(events)
+
+    @property
+    def want_gaps(self) -> bool:
+        """Whether there is a handler of gaps."""
+        return any(watch.counter == GAPS.counter for watch in self._all)
+
+    def put_gaps(self, gaps: list[GapEvent]) -> None:
+        """Give gaps that a subscription made to the watches of gaps. Lock not held."""
+        with self._lock:
+            for watch in self._all:
+                if watch.counter == GAPS.counter:
+                    watch.add(gaps)
+        self.schedule()
 
     def schedule(self) -> None:
         """Have handlers run, after `put`. Lock not held."""

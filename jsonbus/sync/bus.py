@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from jsonbus.core.wire.codec import dumps_plain
+from jsonbus.core.wire.codec import LETTER_OF_NULL, dumps_plain, find_nan
 from jsonbus.frontend.bus import BaseBus
 from jsonbus.frontend.checks import check_seconds
 from jsonbus.frontend.limits import CLOSE_S
@@ -86,6 +86,12 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
             # An invalid topic, or a value that takes more than one try.
             return self._publishing.publish(topic, value)
         if prefix:
+            if (
+                LETTER_OF_NULL in payload
+                and payload.partition(b"null")[1]
+                and find_nan(value) is not None
+            ):
+                return self._publishing.publish(topic, value)
             fast_publish = self._fast_publish
             if (self._queued or fast_publish.is_flood) and len(payload) <= fast_publish.size_max:
                 self._queued.append(prefix + payload)
@@ -142,7 +148,7 @@ class Bus(BaseBus[Subscription[Any], Watch[NodeEvent], Watch[GapEvent], "Channel
         """Leave the bus and stop all its threads. Takes at most `timeout` + 0.5 seconds.
 
         Sends what was published. Iterations end; `get` and `request` that wait raise ClosedError.
-        Messages that were not read are dropped and counted. Handlers that run have until the
+        Messages that were not read count as `messages_unread`. Handlers that run have until the
         timeout; a handler may call this itself. A second call waits for the first.
         """
         self._loop.close(check_seconds("timeout", timeout))

@@ -108,6 +108,8 @@ class Subscription(BaseSubscription[V_co]):
             if is_due:
                 self._is_scheduled = True
             has_room = not self._blocks_receiving
+        if self._mailbox.dropped:
+            self._tell_of_drops()
         if is_due:
             self._schedule(self)
         return has_room
@@ -174,7 +176,7 @@ class Subscription(BaseSubscription[V_co]):
         return batch
 
     def end(self) -> None:
-        """Drop pending messages and wake all threads that wait."""
+        """Forget pending messages and wake all threads that wait."""
         with self._lock:
             self._end()
             self._arrived.notify_all()
@@ -231,7 +233,7 @@ class Subscription(BaseSubscription[V_co]):
             try:
                 for message in messages:
                     if self._is_closed:
-                        self._discard_taken(1 + len(list(messages)))
+                        self._discards.add_unread(1 + len(list(messages)))
                         return
                     wanted = self._as_wanted(message) if has_type else message
                     if wanted is not None:
@@ -246,7 +248,7 @@ class Subscription(BaseSubscription[V_co]):
         handler = self._handler
         assert handler is not None
         if self._is_closed:
-            self._discard_taken(len(batch))
+            self._discards.add_unread(len(batch))
             return
         if self._convert is not None:
             batch = [each for each in map(self._as_wanted, batch) if each is not None]
@@ -263,9 +265,6 @@ class Subscription(BaseSubscription[V_co]):
             return message
         converted = self._converted(message)
         if converted is None:
-            self._discard_taken(1)
+            with self._lock:
+                self._discard(1)
         return converted
-
-    def _discard_taken(self, count: int) -> None:
-        with self._lock:
-            self._discard(count)

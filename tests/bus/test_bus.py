@@ -138,6 +138,7 @@ def test_figures_are_flat_numbers_of_node_transport_and_mailboxes(open_bus: Open
         "send_failures",
         "datagrams_unsent",
         "messages_dropped",
+        "messages_unread",
         "messages_published",
     } <= figures.keys()
 

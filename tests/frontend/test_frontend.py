@@ -49,6 +49,7 @@ from jsonbus.frontend.requests import (
     read_answer,
 )
 from jsonbus.frontend.subscription import BaseSubscription, DiscardCounter
+from jsonbus.frontend.watch import Watches
 
 ORIGIN = Origin("node", "name", 1, 2.0, 3.0)
 
@@ -243,7 +244,12 @@ class PlainSubscription(BaseSubscription):
 
 
 def make_subscription(maxsize: int, overflow: Overflow) -> BaseSubscription:
-    loop: Any = SimpleNamespace(log=BusLog("kitchen"), discards=DiscardCounter(), wake=lambda: None)
+    loop: Any = SimpleNamespace(
+        log=BusLog("kitchen"),
+        discards=DiscardCounter(),
+        watches=Watches(nullcontext()),
+        wake=lambda: None,
+    )
     return PlainSubscription(SubscribeOptions("x", None, maxsize, overflow), loop, None)
 
 
@@ -277,12 +283,9 @@ def test_a_subscription_that_ended_counts_what_it_had_and_what_comes_late() -> N
     subscription._put(make_messages(0, 1, 2))
     subscription._end()
     subscription._put(make_messages(3))
-    assert (subscription.pending, subscription.dropped, subscription.blocks_receiving) == (
-        0,
-        4,
-        False,
-    )
-    assert (subscription.overflowed, subscription._discards.count) == (0, 4)
+    assert (subscription.pending, subscription.blocks_receiving) == (0, False)
+    assert (subscription.dropped, subscription._discards.dropped) == (0, 0)
+    assert subscription._discards.unread == 4
 
 
 # --- waits ----------------------------------------------------------------------------------------

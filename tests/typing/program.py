@@ -74,3 +74,21 @@ async def queues_and_stores() -> None:
     store: jsonbus.SubscriptionStore[str] = jsonbus.SubscriptionStore()
     assert_type(store.subscribers_of("a"), tuple[str, ...])
     store.subscribe("a", 7)  # wrong: subscribers are text
+
+
+def keep(
+    bus: jsonbus.Bus, tasks: jsonbus.AsyncBus, overflow: jsonbus.Overflow
+) -> tuple[jsonbus.Subscription[Reading], jsonbus.AsyncSubscription[Reading]]:
+    watches: tuple[jsonbus.Watch[jsonbus.NodeEvent], jsonbus.AsyncWatch[jsonbus.GapEvent]]
+    watches = (bus.on_node(print), tasks.on_gap(print))
+    bindings: tuple[jsonbus.Binding, jsonbus.AsyncBinding] = (bus.bind("a"), tasks.bind("a"))
+    pongs: list[jsonbus.Pong] = bus.ping()
+    assert watches and bindings and pongs
+    return (
+        bus.subscribe("a", as_type=Reading, overflow=overflow),
+        tasks.subscribe("a", as_type=Reading),
+    )
+
+
+def answer(request: jsonbus.Request) -> object:
+    return request.value

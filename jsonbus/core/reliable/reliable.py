@@ -225,6 +225,7 @@ class Reliable:
         stream = streams.by_key.get(key) or self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
+        message.in_stream(sequence)
         number = message.sequence or after
         is_wanted = number >= stream.floor or (after and sequence >= stream.known_from)
         item = message if is_wanted else None

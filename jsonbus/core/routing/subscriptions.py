@@ -79,9 +79,9 @@ class SubscriptionStore(Generic[S]):
         """Return the patterns of one subscriber, oldest first. Call it only where writers may."""
         return tuple(self._patterns_of.get(subscriber, ()))
 
-    def patterns(self) -> list[str]:
+    def patterns(self) -> tuple[str, ...]:
         """Return all patterns with a subscriber, oldest first. Call it only where writers may."""
-        return self._subscribers.patterns()
+        return tuple(self._subscribers.patterns())
 
 
 class Interest:

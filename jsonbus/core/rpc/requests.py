@@ -137,7 +137,7 @@ class Requests:
         """
         self._check_open()
         topic = check_topic(topic)
-        payload = codec.dumps(value)
+        payload = codec.dumps(value, nan_as_null=self._settings.nan_as_null)
         if len(payload) > REQUEST_BYTES_MAX:
             raise PayloadTooLargeError(topic, len(payload), REQUEST_BYTES_MAX)
         self._last_id = request_id = self._last_id + 1
@@ -273,8 +273,10 @@ class Requests:
         served.is_running = True
         return True
 
-    def reply(self, request: Request, value: Any, error: str | None, now: float) -> None:
-        """Answer a request; a value that cannot be sent becomes an error that the asker sees.
+    def reply(self, request: Request, value: Any, error: str | None, now: float) -> str | None:
+        """Answer a request; return the error that the asker sees, if there is one.
+
+        A value that cannot be sent becomes such an error.
 
         A second answer, or one so late that the request was forgotten, is ignored. The answer to a
         request that was cancelled meanwhile is kept but not sent: should the request come again,
@@ -283,15 +285,15 @@ class Requests:
         key, own = request.request_key, self._settings
         is_own = key[0] == own.node
         if self._is_closed and not is_own:
-            return
+            return None
         served = self._under_way.pop(key, None)
         if served is None:
-            return
+            return None
         self._counters.requests_served += 1
-        payload, error = encode_answer(value, error)
+        payload, error = encode_answer(value, error, nan_as_null=own.nan_as_null)
         if is_own:
             self._settle(key[2], codec.loads(payload), own.node, own.name, error)
-            return
+            return error
         self._replies[key] = (payload, error)
         self._replies_bytes += len(payload)
         while len(self._replies) > 1 and (
@@ -301,6 +303,7 @@ class Requests:
             self._replies_bytes -= len(oldest)
         if not served.is_cancelled:
             self._send_reply(key, now)
+        return error
 
     def _accept(self, request: Request, now: float) -> None:
         """Hand a request to the inbox of its topic, unless too many are under way."""
@@ -335,11 +338,13 @@ class Requests:
             raise ClosedError("the bus is closed")
 
 
-def encode_answer(value: Any, error: str | None) -> tuple[bytes, str | None]:
+def encode_answer(
+    value: Any, error: str | None, *, nan_as_null: bool = False
+) -> tuple[bytes, str | None]:
     """Return the reply's payload, and the error; a value that cannot be sent becomes an error."""
     if error is None:
         try:
-            payload = codec.dumps(value)
+            payload = codec.dumps(value, nan_as_null=nan_as_null)
         except ValueError as problem:
             error = f"the reply is not JSON: {problem}"
         else:

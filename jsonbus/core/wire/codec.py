@@ -1,12 +1,27 @@
 """Values to JSON text and back: the only module of the core that imports orjson.
 
-A value can be published if orjson writes it: the JSON types, dataclasses, datetimes (ISO 8601),
-enums (their value) and UUIDs. NaN and the infinities, which JSON lacks, are written as null.
+What orjson writes by itself takes one call: the JSON types, dataclasses, datetimes (ISO 8601),
+enums (their value) and UUIDs. Whatever else has a form in JSON takes a second try, which would be
+too slow for every message:
+
+- keys of dicts that are not strings, as their text;
+- a Decimal, as a number with all its digits;
+- a namedtuple or another kind of tuple, as an array: `as_type` reads a NamedTuple from one, too;
+- scalars and arrays of NumPy.
+
+JSON lacks NaN and the infinities. orjson writes them as null, but null means something else: no
+value, or, with retain, that a value ends. So they are refused, unless `nan_as_null` asks for null.
+Only values whose text has a null are searched for them; `may_hide_nan` tells how that is seen.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import math
 from collections.abc import Callable
+from dataclasses import fields
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -19,11 +34,25 @@ from jsonbus.errors import PayloadError
 # a number beyond 64 bits becomes a float; at most 1,024 levels.
 loads: Callable[[bytes | str], Any] = orjson.loads
 
-# A value to JSON text; raises TypeError. Callers then try `dumps`.
+# A value to JSON text; raises TypeError. Callers then try `dumps`. They also have to check the text
+# as `may_hide_nan` does.
 dumps_plain: Callable[[Any], bytes] = orjson.dumps
 
 
-def dumps(value: object) -> bytes:
+#: A letter of null. Searching one byte is some five times as fast as searching four.
+LETTER_OF_NULL = ord("l")
+
+
+def may_hide_nan(text: bytes) -> bool:
+    """Return whether JSON text has a null, so that the value may have a number that JSON lacks.
+
+    `Bus.publish` has a copy of this line: a call would cost more than the search.
+    """
+    # `in` takes three times as long as `partition`: it tries the four bytes as a number first.
+    return LETTER_OF_NULL in text and bool(text.partition(b"null")[1])
+
+
+def dumps(value: object, *, nan_as_null: bool = False) -> bytes:
     """Return the value as compact UTF-8 JSON; raise PayloadError, with a remedy, if it has none.
 
     Keys that are not strings (integers, enums, datetimes, None, …) are written as their text. Two
@@ -31,11 +60,26 @@ def dumps(value: object) -> bytes:
     then see the later one.
     """
     try:
-        return orjson.dumps(value)
+        text = orjson.dumps(value)
     except TypeError:
-        # Most likely a key that is not a string. The option that allows those makes each dict half
-        # as slow again, so it is tried only now.
-        return _dumps_any_key(value)
+        text = _dumps_slowly(value)
+    if may_hide_nan(text) and not nan_as_null:
+        found = find_nan(value)
+        if found is not None:
+            raise PayloadError(
+                f"{found}, and JSON has no such number: publish None or leave it out, or open the "
+                "bus with nan_as_null=True"
+            )
+    return text
+
+
+def find_nan(value: Any) -> str | None:
+    """Return where a value has a number that JSON lacks, as in `value.rooms[3].temp is nan`.
+
+    Only for values that orjson has written: it finds those that contain themselves.
+    """
+    found = _find_nan(value)
+    return None if found is None else f"value{found}"
 
 
 def nests_too_deeply(value: object) -> bool:
@@ -51,11 +95,68 @@ def nests_too_deeply(value: object) -> bool:
     return False
 
 
-def _dumps_any_key(value: object) -> bytes:
+def _find_nan(value: Any) -> str | None:
+    """Return the rest of the path, and what is there."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is float and not math.isfinite(key):
+                return f" has the key {key}"
+            found = None if type(item) in _PLAIN_TYPES else _find_nan(item)
+            if found is not None:
+                is_name = isinstance(key, str) and key.isidentifier()
+                return f".{key}{found}" if is_name else f"[{key!r}]{found}"
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            found = None if type(item) in _PLAIN_TYPES else _find_nan(item)
+            if found is not None:
+                return f"[{index}]{found}"
+    elif isinstance(value, enum.Enum):
+        return _find_nan(value.value)
+    elif dataclasses.is_dataclass(value):
+        # As orjson does; a class with slots has no dictionary.
+        names = getattr(value, "__dict__", None) or (each.name for each in fields(value))
+        return _find_nan({name: getattr(value, name) for name in names if name[0] != "_"})
+    elif _is_numpy(value):
+        return _find_nan(value.tolist())
+    elif isinstance(value, float | Decimal) and not math.isfinite(value):
+        return f" is {value}"
+    return None
+
+
+#: Looked at without a call. Most items of most values are of these types.
+_PLAIN_TYPES = frozenset((str, int, bool, type(None)))
+
+
+def _dumps_slowly(value: object) -> bytes:
+    # The option that allows other keys makes each dict half as slow again.
+    option = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
-        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(value, default=_replace, option=option)
     except TypeError as error:
+        if isinstance(error.__cause__, PayloadError):
+            raise error.__cause__ from None
         raise PayloadError(_explain(str(error))) from error
+
+
+def _replace(value: Any) -> Any:
+    """Return what to write for an object that orjson does not know."""
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            return None  # and found afterwards
+        if math.isinf(float(value)):
+            raise PayloadError(
+                f"{value} is beyond what a number of JSON may be: publish it as a string"
+            )
+        return orjson.Fragment(str(value))
+    if _is_numpy(value):  # an array that is not contiguous, for one
+        return value.tolist()
+    raise TypeError
+
+
+def _is_numpy(value: object) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "tolist")
 
 
 def _explain(reason: str) -> str:
@@ -67,7 +168,7 @@ def _explain(reason: str) -> str:
     if type_name:
         return (
             f"a value of type {type_name} has no JSON form: publish numbers, strings, booleans, "
-            "None, lists, dicts, dataclasses, enums, UUIDs or datetimes"
+            "None, lists, tuples, dicts, dataclasses, enums, UUIDs, datetimes or NumPy arrays"
         )
     return f"the value cannot be written as JSON ({reason}): publish plain JSON types"
 

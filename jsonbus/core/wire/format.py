@@ -86,9 +86,8 @@ own list is just that, without `jb`. In ours, `jb` adds:
 Numbers are integers from 0 to 2**53. Keys that are not known are ignored, and so are further
 items at the end of the arrays in `jb`: later versions grow there.
 
-Values are what JSON has. NaN and the infinities, which it has not, are published as null. Integers
-have at most 64 bits, strings no lone surrogates, and arrays and objects at most 254 levels inside
-each other.
+Values are what JSON has, so there is no NaN and no infinity. Integers have at most 64 bits, strings
+no lone surrogates, and arrays and objects at most 254 levels inside each other.
 
 A datagram that breaks these rules is refused whole, with one of CAUSES in decode.py.
 """

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,6 +62,7 @@ class BaseChannel(ABC):
         self._channels = channels  # which keep the bus alive
         self._manager = channels.manager
         self._log = channels.loop.log
+        self._dumps = partial(codec.dumps, nan_as_null=channels.loop.config.nan_as_null)
         self._check_here = channels.loop.check_here  # raises in a wrong process, thread or loop
         self._connection: Connection | None = None
         self._end: ChannelEnd | None = None
@@ -267,10 +269,8 @@ class BaseChannel(ABC):
 
     def _encode(self, value: Any) -> FrameItem:
         """Encode a message. Lock not held. Raises PayloadError, MessageTooLargeError."""
-        if isinstance(value, BINARY):
-            kind, body = BYTES, bytes(value)
-        else:
-            kind, body = JSON, codec.dumps(value)
+        is_binary = isinstance(value, BINARY)
+        kind, body = (BYTES, bytes(value)) if is_binary else (JSON, self._dumps(value))
         limit = self._end.send_bytes_max if self._end is not None else self._manager.bytes_max
         if len(body) > limit:
             raise MessageTooLargeError(self.name, self._port, len(body), limit)

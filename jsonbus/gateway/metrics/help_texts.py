@@ -121,6 +121,7 @@ bus
     messages_malformed  items of batches that were not messages
     messages_incomplete  large messages of which a part never came
     messages_dropped  messages that came faster than this node's subscriptions took them
+    messages_unread  messages that were not read when their subscription was closed
     messages_repaired  messages sent again for nodes that had missed them
     messages_given_up  messages of reliable topics that could not be repaired
     messages_kept_for_repair  messages kept to be sent again to nodes that missed them

@@ -104,7 +104,7 @@ class WebhookLedger:
 
     def patterns(self) -> list[str]:
         """Return all patterns that webhooks want, each once."""
-        return self._wanted.patterns()
+        return list(self._wanted.patterns())
 
     async def subscribe(self, name: str, pattern: str, url: str) -> Subscribed:
         """Subscribe a name and url to a pattern; on disk when this returns.

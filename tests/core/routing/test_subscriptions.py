@@ -66,10 +66,10 @@ def test_a_pattern_goes_with_its_last_subscriber() -> None:
     store.subscribe("a", "bob")
     store.unsubscribe("a", "ann")
     assert "a" in store
-    assert store.patterns() == ["a"]
+    assert store.patterns() == ("a",)
     store.unsubscribe("a", "bob")
     assert "a" not in store
-    assert store.patterns() == []
+    assert store.patterns() == ()
     assert len(store) == 0
 
 
@@ -81,7 +81,7 @@ def test_removing_a_subscriber_ends_all_its_subscriptions_and_only_those() -> No
     generation = store.generation
     assert store.remove("ann") == ("a", "b/*", "**")
     assert store.generation > generation
-    assert store.patterns() == ["a"]
+    assert store.patterns() == ("a",)
     assert store.subscribers_of("a") == ("bob",)
     assert store.patterns_of("ann") == ()
 

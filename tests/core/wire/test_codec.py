@@ -5,8 +5,10 @@ import datetime
 import enum
 import math
 import uuid
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
+import numpy
 import pytest
 from hypothesis import given
 
@@ -53,9 +55,72 @@ def test_values_are_written_as_compact_utf8(value: object, text: bytes) -> None:
     assert codec.dumps(value) == text
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_json_has_no_number_for_is_written_as_null(value: float) -> None:
-    assert codec.dumps([value]) == b"[null]"
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    level: float
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
+class Odd(enum.Enum):
+    NAN = math.nan
+    NONE = None
+
+
+@pytest.mark.parametrize(
+    ("value", "where"),
+    [
+        (math.nan, "value is nan"),
+        (-math.inf, "value is -inf"),
+        ([None, 1.5, math.inf], "value[2] is inf"),
+        ({"readings": [0, {"temp": math.nan}]}, "value.readings[1].temp is nan"),
+        ({"a b": {7: (math.nan,)}}, "value['a b'][7][0] is nan"),
+        (Reading("door", math.nan), "value.value is nan"),
+        ([Slotted(math.nan)], "value[0].level is nan"),
+        (Point(1.0, math.nan), "value[1] is nan"),
+        ([Odd.NONE, Odd.NAN], "value[1] is nan"),
+        ({math.nan: 1}, "value has the key nan"),
+        ([Decimal("NaN")], "value[0] is NaN"),
+        ({"a": numpy.float32("nan")}, "value.a is nan"),
+        (numpy.array([[1.0, 2.0], [3.0, math.inf]]), "value[1][1] is inf"),
+    ],
+)
+def test_a_number_that_json_lacks_is_refused_with_its_path(value: object, where: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        codec.dumps(value)
+    assert str(caught.value).startswith(f"{where}, and JSON has no such number")
+    assert b"null" in codec.dumps(value, nan_as_null=True)
+
+
+@pytest.mark.parametrize("value", [None, [None, 1.5], {"null": "nullable"}, Odd.NONE, {None: 1}])
+def test_a_null_that_was_meant_is_written(value: object) -> None:
+    assert b"null" in codec.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Decimal("21.50"), b"21.50"),
+        (Decimal("0.1234567890123456789012"), b"0.1234567890123456789012"),
+        (Decimal("1E+5"), b"1E+5"),
+        ([Point(1.5, 2.0)], b"[[1.5,2.0]]"),
+        (numpy.float64(1.5), b"1.5"),
+        ({"a": numpy.int32(3), "b": numpy.bool_(True)}, b'{"a":3,"b":true}'),
+        (numpy.array([[1, 2], [3, 4]]), b"[[1,2],[3,4]]"),
+        (numpy.array([[1, 2], [3, 4]]).T, b"[[1,3],[2,4]]"),
+    ],
+)
+def test_what_takes_a_second_try_is_written_without_loss(value: object, text: bytes) -> None:
+    assert codec.dumps(value) == text
+    codec.loads(text)
+
+
+def test_a_decimal_that_no_reader_could_read_is_refused() -> None:
+    with pytest.raises(PayloadError, match="is beyond what a number of JSON may be"):
+        codec.dumps([Decimal("1E+400")])
 
 
 @pytest.mark.parametrize(

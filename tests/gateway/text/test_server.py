@@ -251,7 +251,7 @@ def test_disconnect_ends_subscriptions_also_of_a_command_that_still_runs() -> No
             await until(lambda: not hub.waiting)
             await until(lambda: len(server._clients) == 1)
             assert hub.wanted == {"a": 1}
-            assert server._store.patterns() == ["a"]
+            assert server._store.patterns() == ("a",)
             other.close()
             await until(lambda: hub.wanted == {})
 

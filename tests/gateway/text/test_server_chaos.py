@@ -75,7 +75,7 @@ def test_whatever_clients_do_nothing_of_them_is_left(seed: int) -> None:
             hub.gate.set()
             await until(lambda: len(server._clients) == 1)
             assert hub.wanted == {"witness": 1}
-            assert server._store.patterns() == ["witness"]
+            assert server._store.patterns() == ("witness",)
             stats = server.stats()
             assert stats["commands_waiting"] == 0
             assert server._buffer.held_most <= buffer
