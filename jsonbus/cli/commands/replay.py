@@ -20,8 +20,9 @@ from jsonbus.recording.reader import Timed
 
 from .. import signals
 from ..command import BusCommand, note, wait_until_sure
-from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.parameters import flag, option, repeated
+from ..lib.staying import stay_if_asked
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 from ..lib.values import printable
 
@@ -148,8 +149,7 @@ def command(
         end=end_at,
         is_from_beginning=(is_start_counted, is_end_counted),
     )
-    is_usual_end = loop
-    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
+    with signals.until_interrupted(is_usual=loop) as ending, jsonbus.Bus(**settings) as bus:
         player = Player(
             bus.publish,
             speed=speed,
@@ -163,12 +163,7 @@ def command(
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
         replay.play(bus, player, itertools.count() if loop else range(times or 1))
-        if stay:
-            is_usual_end = True
-            note(f"{bus.name} stays; Ctrl-C ends")
-            signals.stay()
-    if ending.was_interrupted and not is_usual_end:
-        raise click.exceptions.Exit(INTERRUPTED)
+        stay_if_asked(bus, ending, stay=stay)
     if replay.troubles:
         raise click.exceptions.Exit(FAILED)
 

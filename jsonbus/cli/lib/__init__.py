@@ -7,6 +7,7 @@ observer.py          joins the bus to look on: top, hz, bw, record --passive
 measurement.py       the loop of hz and bw: a line per topic and interval
 message_printer.py   prints the messages of a subscription: sub, node --sub
 channel_copy.py      copies standard input to a channel, and the channel to standard output
+staying.py           stays for retained values: pub, replay
 copy_progress.py     progress of a channel's bytes
 traffic_progress.py  progress of a recording or a replay
 output.py            standard output: JSON lines in a pipe, tables on a terminal

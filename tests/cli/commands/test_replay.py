@@ -148,6 +148,13 @@ def test_bad_records_are_told_once_and_counted_in_each_pass(
 
 
 @pytest.mark.slow
+def test_values_that_are_retained_only_by_the_replay_are_told(run: Run, tmp_path: Path) -> None:
+    result = run("replay", "--retain", str(write(tmp_path / "run.jsonl", 4)))
+    assert result.exit_code == 0
+    assert "2 retained values end with this command: add --stay" in result.stderr
+
+
+@pytest.mark.slow
 def test_a_torn_end_is_a_note(run: Run, subscription: Subscription, tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", 3)
     path.write_bytes(path.read_bytes()[:-5])
