@@ -35,8 +35,8 @@ class BusCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for names, help, more in _SHARED_OPTIONS:
-            self.params.append(SharedOption(names.split(), help=help, **more))
+        for options in BUS_OPTIONS.values():
+            self.params += map(_make, options)
 
     def invoke(self, ctx: click.Context) -> Any:
         shared = {
@@ -57,18 +57,20 @@ class BusCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own: list[tuple[str, str]] = []
-        shared: list[tuple[str, str]] = []
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                (shared if isinstance(param, SharedOption) else own).append(record)
+        """Explain the command's own options, and only name those that all commands have."""
+        own = (
+            param.get_help_record(ctx)
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not isinstance(param, SharedOption)
+        )
         with formatter.section("Options"):
-            formatter.write_dl(own)
-        with formatter.section(
-            "Bus options (each also as an environment variable: JSONBUS_GROUP, …)"
-        ):
-            formatter.write_dl(shared)
+            formatter.write_dl([record for record in own if record is not None])
+        named = {
+            purpose: ", ".join(names for names, _, _ in options)
+            for purpose, options in BUS_OPTIONS.items()
+        }
+        with formatter.section("Bus options, explained by jsonbus help bus"):
+            formatter.write_dl(list(named.items()))
 
 
 class ValueCommand(BusCommand):
@@ -140,30 +142,52 @@ def warn_unless_sure(bus: jsonbus.Bus) -> None:
         note(f"this node is {bus.state}: there may be nodes that it does not know yet")
 
 
-#: The options of every command that joins the bus: names, help, and the rest.
-_SHARED_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("--group", "Multicast group [239.255.24.16].", {"metavar": "ADDRESS"}),
-    ("--port", "UDP port of the group [2416].", {"type": int}),
-    ("--interface", "Network interface, by name or address; may be repeated [auto].",
-     {"multiple": True, "metavar": "NAME"}),
-    ("--ttl", "Number of routers a datagram may pass, plus one [1].", {"type": int}),
-    ("--mode", "How nodes share their subscription lists [delayed].",
-     {"type": click.Choice(MODES)}),
-    ("--master", "Answer late joiners; implies mode master.", {"is_flag": True}),
-    ("--subs-share-delay",
-     "Answer late joiners after this fixed delay; implies mode delayed [random].",
-     {"type": float, "metavar": "MS"}),
-    ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
-     {"metavar": "RATE"}),
-    ("--reliable", "Repair lost messages and keep their order, for what this node publishes.",
-     {"is_flag": True}),
-    ("--name", "Name of this node [host and process].", {}),
-    ("--classic", "Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
-     {"is_flag": True}),
-    ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
-     {"count": True, "envvar": "JSONBUS_VERBOSE"}),
-    ("-q --quiet", "Print results and errors only.", {"count": True, "envvar": "JSONBUS_QUIET"}),
-)  # fmt: skip
+#: The options of every command that joins the bus, by purpose: names, help, and the rest.
+BUS_OPTIONS: dict[str, tuple[tuple[str, str, dict[str, Any]], ...]] = {
+    "Network": (
+        ("--interface", "Network interface, by name or address; may be repeated [auto].",
+         {"multiple": True, "metavar": "NAME"}),
+        ("--group", "Multicast group [239.255.24.16].", {"metavar": "ADDRESS"}),
+        ("--port", "UDP port of the group [2416].", {"type": int}),
+        ("--ttl", "Number of routers a datagram may pass, plus one [1].", {"type": int}),
+        ("--classic", "Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
+         {"is_flag": True}),
+    ),
+    "Node": (
+        ("--name", "Name of this node [host and process].", {}),
+        ("--reliable", "Repair lost messages and keep their order, for what this node publishes.",
+         {"is_flag": True}),
+        ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
+         {"metavar": "RATE"}),
+    ),
+    "Sharing": (
+        ("--mode", "How nodes share their subscription lists [delayed].",
+         {"type": click.Choice(MODES)}),
+        ("--master", "Answer late joiners; implies mode master.", {"is_flag": True}),
+        ("--subs-share-delay",
+         "Answer late joiners after this fixed delay; implies mode delayed [random].",
+         {"type": float, "metavar": "MS"}),
+    ),
+    "Log": (
+        ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
+         {"count": True, "envvar": "JSONBUS_VERBOSE"}),
+        ("-q --quiet", "Print results and errors only.",
+         {"count": True, "envvar": "JSONBUS_QUIET"}),
+    ),
+}  # fmt: skip
+
+
+def write_bus_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Explain each of them, for `jsonbus help bus`."""
+    for purpose, options in BUS_OPTIONS.items():
+        records = (_make(each).get_help_record(ctx) for each in options)
+        with formatter.section(purpose):
+            formatter.write_dl([record for record in records if record is not None])
+
+
+def _make(option: tuple[str, str, dict[str, Any]]) -> SharedOption:
+    names, help, more = option
+    return SharedOption(names.split(), help=help, **more)
 
 
 def _start_log(ctx: click.Context, level: int) -> None:

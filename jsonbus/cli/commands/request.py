@@ -31,7 +31,7 @@ Examples:
 def command(
     settings: BusSettings, topic: str, value: str | None, timeout: float, is_text: bool
 ) -> None:
-    """Send a request to a node that serves a topic, and print the reply.
+    """Ask a node that serves a topic, and print its reply.
 
     Exit code 1 as soon as it is known that nobody serves TOPIC, or if the serving node reports an
     error.
