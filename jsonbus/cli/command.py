@@ -19,12 +19,13 @@ import jsonbus
 from jsonbus.config import MODES, BusSettings
 
 from . import signals
+from .lib.names import Name
 
 logger = logging.getLogger("jsonbus.cli")
 
 
 class SharedOption(click.Option):
-    """An option of every command; the help shows it below the command's own options."""
+    """An option of every command that joins the bus; `jsonbus help bus` explains it."""
 
 
 class BusCommand(click.Command):
@@ -54,7 +55,16 @@ class BusCommand(click.Command):
         ctx.params["settings"] = cast(BusSettings, given)
         _ = jsonbus.Bus  # imports everything while a signal may still end the process at once
         signals.raise_interrupt()
+        self._hint(ctx)
         return super().invoke(ctx)
+
+    def _hint(self, ctx: click.Context) -> None:
+        """Say so if a topic or pattern looks like one of another system."""
+        for param in self.params:
+            if isinstance(param.type, Name) and (given := ctx.params[param.name or ""]):
+                for each in (given,) if isinstance(given, str) else given:
+                    if hint := param.type.hint(each):
+                        note(hint)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Explain the command's own options, and only name those that all commands have."""
@@ -76,8 +86,13 @@ class BusCommand(click.Command):
 class ValueCommand(BusCommand):
     """A command whose last argument is a JSON value, possibly a negative number."""
 
+    allow_extra_args = True  # refused below, with the likely cause
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._put_negative_number_last(args))
+        rest = super().parse_args(ctx, self._put_negative_number_last(args))
+        if rest and not ctx.resilient_parsing:
+            ctx.fail(f"VALUE is one argument: put quotes around it; {rest[0]!r} is too much")
+        return rest
 
     def _put_negative_number_last(self, args: list[str]) -> list[str]:
         """Turn `x -5 --count 2` into `x --count 2 -- -5`; click would take -5 for an option."""
@@ -91,7 +106,7 @@ class ValueCommand(BusCommand):
         for index, arg in enumerate(args):
             if arg == "--":
                 break
-            if re.match(r"-\d", arg) and previous not in expects_value:
+            if re.match(r"-(\.?\d|Infinity$)", arg) and previous not in expects_value:
                 return [*args[:index], *args[index + 1 :], "--", arg]
             previous = arg
         return args

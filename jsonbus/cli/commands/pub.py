@@ -14,6 +14,7 @@ from .. import signals
 from ..command import ValueCommand, note, wait_until_sure
 from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.input_lines import LineReader, Pair
+from ..lib.names import TOPIC
 from ..lib.parameters import flag, option
 from ..lib.staying import stay_if_asked
 from ..lib.values import parse_argument
@@ -41,7 +42,7 @@ Examples:
   jsonbus sub '**' | jsonbus pub --port 2417   copy everything to another bus
 """,
 )
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, type=TOPIC)
 @click.argument("value", required=False)
 @option("-c --count N", "Publish VALUE N times, or N lines.")
 @option(
@@ -87,7 +88,7 @@ def command(
         pairs: Iterator[Pair] = itertools.islice(lines, count)
     else:
         assert topic is not None  # click fills TOPIC first
-        pair = (topic, parse_argument(value, is_text))
+        pair = (topic, parse_argument(value, is_text=is_text))
         is_endless = count is None and rate is not None
         pairs = itertools.repeat(pair) if is_endless else itertools.repeat(pair, count or 1)
 

@@ -17,6 +17,7 @@ from jsonbus.recording.formats import FORMATS
 from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import TIMED_OUT
+from ..lib.names import PATTERN
 from ..lib.observer import observer_settings
 from ..lib.parameters import Figure, flag, option
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
@@ -45,7 +46,7 @@ Examples:
 """,
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", type=PATTERN)
 @option("--format", "Format to write, whatever the name of FILE.", type=click.Choice(FORMATS))
 @flag("--force", "Overwrite FILE if it exists.")
 @flag("--passive", "Record only what is sent for others anyway.")

@@ -8,6 +8,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 
 from ..command import ValueCommand
+from ..lib.names import TOPIC
 from ..lib.output import Output
 from ..lib.parameters import flag, option
 from ..lib.values import parse_argument, to_readable_json
@@ -24,7 +25,7 @@ Examples:
   jsonbus request slow --timeout 30
 """,
 )
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("value", required=False)
 @option("-t --timeout SECONDS", "Wait this long for the reply; exit code 3 if none comes.", 1.0)
 @flag("--text is_text", "The value is text, not JSON.")
@@ -38,7 +39,7 @@ def command(
     """
     if value == "-":
         value = sys.stdin.buffer.read().decode(errors="replace").strip()
-    asked = None if value is None else parse_argument(value, is_text)
+    asked = None if value is None else parse_argument(value, is_text=is_text)
     output = Output()
     with jsonbus.Bus(**settings) as bus:
         reply = bus.request(topic, asked, timeout=timeout)

@@ -9,6 +9,7 @@ from .. import signals
 from ..command import BusCommand, note
 from ..exit_codes import TIMED_OUT
 from ..lib.message_printer import MessagePrinter
+from ..lib.names import PATTERN
 from ..lib.output import Output
 from ..lib.parameters import flag, option
 
@@ -26,13 +27,12 @@ Examples:
   jsonbus sub '**' > messages.jsonl            keep them; publish again: pub < messages.jsonl
 """,
 )
-@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...", type=PATTERN)
 @option("-c --count N", "End after N messages.")
 @flag("--once", "End after one message; the same as --count 1.")
 @option(
     "-t --timeout SECONDS",
     "End after this time; exit code 3 if no message, or fewer than --count, came.",
-    type=click.FloatRange(min=0),
 )
 @flag("--value value_only", "Print values only, not whole messages.")
 def command(

@@ -12,6 +12,8 @@ import click
 
 from jsonbus.config import read_bytes
 
+from .names import PATTERN, TOPIC
+
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
@@ -45,9 +47,11 @@ TYPES: dict[str, Any] = {
     "SECONDS": Figure(min=0),
     "MS": Figure(min=0),
     "HOURS": Figure(min=0),
-    "PER_SECOND": click.FloatRange(min=0, min_open=True),
+    "PER_SECOND": Figure(min=0, min_open=True),
     "SIZE": read_size,
     "PORT": click.IntRange(0, 65_535),
+    "PATTERN": PATTERN,
+    "LEVELS": TOPIC,
     "FILE": click.Path(dir_okay=False, path_type=Path),
     "FOLDER": click.Path(file_okay=False, path_type=Path),
 }
