@@ -20,6 +20,7 @@ from jsonbus.config import MODES, BusSettings
 
 from . import signals
 from .lib.names import Name
+from .lib.parameters import Whole
 
 logger = logging.getLogger("jsonbus.cli")
 
@@ -185,9 +186,9 @@ BUS_OPTIONS: dict[str, tuple[tuple[str, str, dict[str, Any]], ...]] = {
     ),
     "Log": (
         ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
-         {"count": True, "envvar": "JSONBUS_VERBOSE"}),
+         {"count": True, "type": Whole(min=0), "envvar": "JSONBUS_VERBOSE"}),
         ("-q --quiet", "Print results and errors only.",
-         {"count": True, "envvar": "JSONBUS_QUIET"}),
+         {"count": True, "type": Whole(min=0), "envvar": "JSONBUS_QUIET"}),
     ),
 }  # fmt: skip
 

@@ -76,12 +76,21 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            if option in (word for each in BusCommand("").params for word in each.opts):
+                ctx.fail(f"{option} belongs behind the command, as in jsonbus sub {option} …")
+            raise
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         is_option = args[0].startswith("-")
         if not (is_option or ctx.resilient_parsing or self.get_command(ctx, args[0])):
-            raise no_such_command(ctx, args[0], self.list_commands(ctx))
+            raise no_such_command(ctx, args[0], [*self.list_commands(ctx), "--version"])
         name, command, rest = super().resolve_command(ctx, args)
         # These have more to import and do it themselves; so do the commands of a group.
         if not isinstance(command, BusCommand | click.Group):

@@ -43,6 +43,19 @@ def test_the_help_of_the_program_imports_no_command_and_no_bus() -> None:
         assert any(name in line and text in line for line in result.stdout.splitlines())
 
 
+@pytest.mark.parametrize("option", ["-v", "--mode", "--interface"])
+def test_an_option_of_the_bus_before_the_command_is_told_its_place(option: str) -> None:
+    result = make_runner().invoke(cli, [option, "sub", "x"])
+    assert result.exit_code == WRONG_USAGE
+    assert f"{option} belongs behind the command" in result.stderr
+
+
+def test_an_option_that_no_command_has_is_just_unknown() -> None:
+    result = make_runner().invoke(cli, ["--nosuch", "sub", "x"])
+    assert result.exit_code == WRONG_USAGE
+    assert "o such option" in result.stderr and "behind" not in result.stderr
+
+
 def test_the_version_is_told() -> None:
     result = make_runner().invoke(cli, ["--version"])
     assert result.stdout == f"jsonbus {jsonbus.__version__}\n"
@@ -62,6 +75,7 @@ def test_an_unknown_command_is_wrong_usage() -> None:
         ("rec", "record"),
         ("node-s", "node"),
         ("gatway", "gateway"),
+        ("version", "--version"),
     ],
 )
 def test_a_command_that_is_misspelt_gets_a_suggestion(typed: str, meant: str) -> None:

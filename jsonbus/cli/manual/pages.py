@@ -25,7 +25,7 @@ def page_of(root: click.Context, words: Sequence[str]) -> str:
         group = ctx.command
         known = group.list_commands(ctx) if isinstance(group, click.Group) else []
         if word not in known:
-            raise no_such_command(ctx, word, [*known, BUS] if ctx is root else known)
+            raise no_such_command(ctx, word, [*known, BUS] if len(words) == 1 else known)
         ctx = _below(ctx, word)
     return ctx.get_help()
 

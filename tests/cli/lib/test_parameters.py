@@ -7,6 +7,7 @@ import pytest
 
 from jsonbus.cli.command import SharedOption
 from jsonbus.cli.group import COMMANDS, load_command
+from tests.cli.running import Run
 
 
 def figures_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Parameter]]:
@@ -24,6 +25,28 @@ FIGURES = dict(each for name in COMMANDS for each in figures_of(name, load_comma
 
 def test_the_figures_of_commands_were_found() -> None:
     assert {"doctor timeout", "sub timeout", "channel open timeout", "pub rate"} <= FIGURES.keys()
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--count=nine", "'nine' is not a valid whole number"),
+        ("--timeout=nine", "'nine' is not a valid number"),
+    ],
+)
+def test_a_figure_that_is_none_is_told_in_words(run: Run, option: str, told: str) -> None:
+    result = run("sub", "x", option)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_variable_that_is_no_figure_is_told_in_words(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JSONBUS_QUIET", "yes")
+    result = run("nodes")
+    assert result.exit_code == 2
+    assert "'yes' is not a valid whole number" in result.stderr
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-1"])

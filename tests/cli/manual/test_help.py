@@ -39,6 +39,7 @@ def test_all_help_is_one_page() -> None:
         (("chanel",), "No such command 'chanel'. Did you mean channel"),
         (("channel", "opne"), "No such command 'opne'. Did you mean open?"),
         (("pub", "x"), "No such command 'x'."),
+        (("bus", "x"), "No such command 'bus'.\n"),
         (("pub", "--all"), "one of them"),
     ],
 )
