@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 #: Programs that tests use as people do, and the Debian packages that have them.
-PACKAGES = {"curl": "curl", "nc": "netcat-openbsd"}
+PACKAGES = {"curl": "curl", "groff": "groff-base", "nc": "netcat-openbsd"}
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:

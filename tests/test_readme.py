@@ -20,7 +20,7 @@ import jsonbus
 from jsonbus import errors
 from jsonbus.cli import exit_codes
 from jsonbus.cli.command import SharedOption
-from jsonbus.cli.group import COMMANDS
+from jsonbus.cli.group import COMMANDS, load_command
 from jsonbus.config import BusSettings, environment_variable
 from jsonbus.core.limits import VALUE_BYTES_MAX
 from jsonbus.core.wire.decode import decode
@@ -165,7 +165,7 @@ def options_of(command: click.Command, *, shared: bool) -> set[str]:
 def all_commands() -> Iterator[tuple[str, click.Command]]:
     """Those of groups, too, each with all that it is called by."""
     for name in COMMANDS:
-        command = importlib.import_module(f"jsonbus.cli.commands.{name}").command
+        command = load_command(name)
         if isinstance(command, click.Group):
             yield from ((f"{name} {each}", inner) for each, inner in command.commands.items())
         else:

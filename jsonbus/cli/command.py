@@ -19,12 +19,14 @@ import jsonbus
 from jsonbus.config import MODES, BusSettings
 
 from . import signals
+from .lib.names import Name
+from .lib.parameters import Whole
 
 logger = logging.getLogger("jsonbus.cli")
 
 
 class SharedOption(click.Option):
-    """An option of every command; the help shows it below the command's own options."""
+    """An option of every command that joins the bus; `jsonbus help bus` explains it."""
 
 
 class BusCommand(click.Command):
@@ -35,8 +37,8 @@ class BusCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for names, help, more in _SHARED_OPTIONS:
-            self.params.append(SharedOption(names.split(), help=help, **more))
+        for options in BUS_OPTIONS.values():
+            self.params += map(_make, options)
 
     def invoke(self, ctx: click.Context) -> Any:
         shared = {
@@ -54,28 +56,44 @@ class BusCommand(click.Command):
         ctx.params["settings"] = cast(BusSettings, given)
         _ = jsonbus.Bus  # imports everything while a signal may still end the process at once
         signals.raise_interrupt()
+        self._hint(ctx)
         return super().invoke(ctx)
 
+    def _hint(self, ctx: click.Context) -> None:
+        """Say so if a topic or pattern looks like one of another system."""
+        for param in self.params:
+            if isinstance(param.type, Name) and (given := ctx.params[param.name or ""]):
+                for each in (given,) if isinstance(given, str) else given:
+                    if hint := param.type.hint(each):
+                        note(hint)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own: list[tuple[str, str]] = []
-        shared: list[tuple[str, str]] = []
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                (shared if isinstance(param, SharedOption) else own).append(record)
+        """Explain the command's own options, and only name those that all commands have."""
+        own = (
+            param.get_help_record(ctx)
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not isinstance(param, SharedOption)
+        )
         with formatter.section("Options"):
-            formatter.write_dl(own)
-        with formatter.section(
-            "Bus options (each also as an environment variable: JSONBUS_GROUP, …)"
-        ):
-            formatter.write_dl(shared)
+            formatter.write_dl([record for record in own if record is not None])
+        named = {
+            purpose: ", ".join(names for names, _, _ in options)
+            for purpose, options in BUS_OPTIONS.items()
+        }
+        with formatter.section("Bus options, explained by jsonbus help bus"):
+            formatter.write_dl(list(named.items()))
 
 
 class ValueCommand(BusCommand):
     """A command whose last argument is a JSON value, possibly a negative number."""
 
+    allow_extra_args = True  # refused below, with the likely cause
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._put_negative_number_last(args))
+        rest = super().parse_args(ctx, self._put_negative_number_last(args))
+        if rest and not ctx.resilient_parsing:
+            ctx.fail(f"VALUE is one argument: put quotes around it; {rest[0]!r} is too much")
+        return rest
 
     def _put_negative_number_last(self, args: list[str]) -> list[str]:
         """Turn `x -5 --count 2` into `x --count 2 -- -5`; click would take -5 for an option."""
@@ -89,7 +107,7 @@ class ValueCommand(BusCommand):
         for index, arg in enumerate(args):
             if arg == "--":
                 break
-            if re.match(r"-\d", arg) and previous not in expects_value:
+            if re.match(r"-(\.?\d|Infinity$)", arg) and previous not in expects_value:
                 return [*args[:index], *args[index + 1 :], "--", arg]
             previous = arg
         return args
@@ -140,30 +158,52 @@ def warn_unless_sure(bus: jsonbus.Bus) -> None:
         note(f"this node is {bus.state}: there may be nodes that it does not know yet")
 
 
-#: The options of every command that joins the bus: names, help, and the rest.
-_SHARED_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("--group", "Multicast group [239.255.24.16].", {"metavar": "ADDRESS"}),
-    ("--port", "UDP port of the group [2416].", {"type": int}),
-    ("--interface", "Network interface, by name or address; may be repeated [auto].",
-     {"multiple": True, "metavar": "NAME"}),
-    ("--ttl", "Number of routers a datagram may pass, plus one [1].", {"type": int}),
-    ("--mode", "How nodes share their subscription lists [delayed].",
-     {"type": click.Choice(MODES)}),
-    ("--master", "Answer late joiners; implies mode master.", {"is_flag": True}),
-    ("--subs-share-delay",
-     "Answer late joiners after this fixed delay; implies mode delayed [random].",
-     {"type": float, "metavar": "MS"}),
-    ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
-     {"metavar": "RATE"}),
-    ("--reliable", "Repair lost messages and keep their order, for what this node publishes.",
-     {"is_flag": True}),
-    ("--name", "Name of this node [host and process].", {}),
-    ("--classic", "Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
-     {"is_flag": True}),
-    ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
-     {"count": True, "envvar": "JSONBUS_VERBOSE"}),
-    ("-q --quiet", "Print results and errors only.", {"count": True, "envvar": "JSONBUS_QUIET"}),
-)  # fmt: skip
+#: The options of every command that joins the bus, by purpose: names, help, and the rest.
+BUS_OPTIONS: dict[str, tuple[tuple[str, str, dict[str, Any]], ...]] = {
+    "Network": (
+        ("--interface", "Network interface, by name or address; may be repeated [auto].",
+         {"multiple": True, "metavar": "NAME"}),
+        ("--group", "Multicast group [239.255.24.16].", {"metavar": "ADDRESS"}),
+        ("--port", "UDP port of the group [2416].", {"type": int}),
+        ("--ttl", "Number of routers a datagram may pass, plus one [1].", {"type": int}),
+        ("--classic", "Defaults of the first implementation: group 224.1.2.3, TTL 10, no batching.",
+         {"is_flag": True}),
+    ),
+    "Node": (
+        ("--name", "Name of this node [host and process].", {}),
+        ("--reliable", "Repair lost messages and keep their order, for what this node publishes.",
+         {"is_flag": True}),
+        ("--rate-limit", "Send at most this many bytes per second (k, M, G) [unlimited].",
+         {"metavar": "RATE"}),
+    ),
+    "Sharing": (
+        ("--mode", "How nodes share their subscription lists [delayed].",
+         {"type": click.Choice(MODES)}),
+        ("--master", "Answer late joiners; implies mode master.", {"is_flag": True}),
+        ("--subs-share-delay",
+         "Answer late joiners after this fixed delay; implies mode delayed [random].",
+         {"type": float, "metavar": "MS"}),
+    ),
+    "Log": (
+        ("-v --verbose", "Log who joins and leaves; twice: also state changes and tracebacks.",
+         {"count": True, "type": Whole(min=0), "envvar": "JSONBUS_VERBOSE"}),
+        ("-q --quiet", "Print results and errors only.",
+         {"count": True, "type": Whole(min=0), "envvar": "JSONBUS_QUIET"}),
+    ),
+}  # fmt: skip
+
+
+def write_bus_options(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Explain each of them, for `jsonbus help bus`."""
+    for purpose, options in BUS_OPTIONS.items():
+        records = (_make(each).get_help_record(ctx) for each in options)
+        with formatter.section(purpose):
+            formatter.write_dl([record for record in records if record is not None])
+
+
+def _make(option: tuple[str, str, dict[str, Any]]) -> SharedOption:
+    names, help, more = option
+    return SharedOption(names.split(), help=help, **more)
 
 
 def _start_log(ctx: click.Context, level: int) -> None:

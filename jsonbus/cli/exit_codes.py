@@ -5,4 +5,4 @@ from __future__ import annotations
 FAILED = 1
 WRONG_USAGE = 2
 TIMED_OUT = 3
-INTERRUPTED = 130  # what shells show for a program that Ctrl-C ended
+INTERRUPTED = 130  # before it was done; what shells show for a program that Ctrl-C ended

@@ -6,8 +6,9 @@ all commands alike, an error of the bus becomes one line on standard error and a
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +32,7 @@ COMMANDS = {
     "hz": "Measure how often messages come, and how regularly.",
     "bw": "Measure how much data flows, and how large values are.",
     "explain": "Explain why a value would be sent, held or not sent.",
-    "request": "Send a request to a node that serves a topic, and print the reply.",
+    "request": "Ask a node that serves a topic, and print its reply.",
     "serve": "Answer requests.",
     "channel": "Connect standard input and output to another node.",
     "ping": "Measure the round trip to every node.",
@@ -41,7 +42,29 @@ COMMANDS = {
     "bridge": "Record the bus, and serve it to Spark.",
     "doctor": "Find out why nothing arrives, and what to do.",
     "demo": "Watch sensors, bus, bridge and Spark at work on this machine.",
+    "completion": "Print how to complete commands and options in your shell.",
+    "help": "Explain a command, all commands, or the options of the bus.",
 }
+
+#: The commands about the command line itself; all others are in commands/.
+IN_MANUAL = ("completion", "help")
+
+
+def load_command(name: str) -> click.Command:
+    """Import the module of a command and return the command."""
+    folder = "manual" if name in IN_MANUAL else "commands"
+    command = importlib.import_module(f"{__package__}.{folder}.{name}").command
+    assert isinstance(command, click.Command)
+    return command
+
+
+def no_such_command(ctx: click.Context, name: str, known: Iterable[str]) -> click.UsageError:
+    """Return an error that suggests what was meant: `publish` and `pbu` are close to `pub`."""
+    known = list(known)
+    meant = [each for each in known if name.startswith(each) or each.startswith(name)]
+    meant = meant or difflib.get_close_matches(name, known, 2)
+    hint = f" Did you mean {' or '.join(meant)}?" if meant and name else ""
+    return click.UsageError(f"No such command {name!r}.{hint}", ctx)
 
 
 class CommandGroup(click.Group):
@@ -51,15 +74,23 @@ class CommandGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"{__package__}.commands.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        return command
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            if option in (word for each in BusCommand("").params for word in each.opts):
+                ctx.fail(f"{option} belongs behind the command, as in jsonbus sub {option} …")
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        is_option = args[0].startswith("-")
+        if not (is_option or ctx.resilient_parsing or self.get_command(ctx, args[0])):
+            raise no_such_command(ctx, args[0], [*self.list_commands(ctx), "--version"])
         name, command, rest = super().resolve_command(ctx, args)
         # These have more to import and do it themselves; so do the commands of a group.
         if not isinstance(command, BusCommand | click.Group):
@@ -112,11 +143,13 @@ Two terminals are enough to try it:
 
 \b
 Results go to standard output: readable on a terminal, one JSON object a line in a pipe.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted before
+it was done. Ctrl-C is the usual end of a command that has no other: 0.
 
 \b
-Completion of commands and options, in ~/.bashrc (or zsh, fish):
-  eval "$(_JSONBUS_COMPLETE=bash_source jsonbus)"
+  jsonbus help COMMAND     explains it; so does jsonbus COMMAND --help
+  jsonbus help --all       all commands on one page
+  jsonbus completion       how your shell completes commands and options
 """,
 )
 @click.version_option(jsonbus.__version__, prog_name="jsonbus", message="%(prog)s %(version)s")

@@ -1,6 +1,6 @@
 """The entry point. It imports very little, so that Ctrl-C is caught as early as possible.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 timed out, 130 interrupted before it was done.
 """
 
 from __future__ import annotations

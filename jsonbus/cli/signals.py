@@ -60,25 +60,28 @@ def pause(seconds: float) -> None:
 
 
 class Ending:
-    """How the block of `until_interrupted` ended."""
+    """What an interrupt means for the block of `until_interrupted`; the block may change it."""
 
-    was_interrupted = False
+    def __init__(self, *, is_usual: bool) -> None:
+        self.is_usual = is_usual
 
 
 @contextmanager
-def until_interrupted() -> Iterator[Ending]:
-    """Take the first interrupt as the usual end of the block.
+def until_interrupted(*, is_usual: bool = True) -> Iterator[Ending]:
+    """End the block at an interrupt: quietly if that is its usual end.
+
+    This is the one rule for exit codes: a command that has no other end than Ctrl-C ends with 0; a
+    command that would have ended by itself was interrupted before it was done, and ends with 130.
 
     Enter it before the command joins the bus: who sees a node there may interrupt it at once. A
     second interrupt, which comes while the first one is cleaned up after, passes through.
     """
-    ending = Ending()
+    ending = Ending(is_usual=is_usual)
     try:
         yield ending
     except KeyboardInterrupt:
-        if _interrupts > 1:
+        if _interrupts > 1 or not ending.is_usual:
             raise
-        ending.was_interrupted = True
 
 
 def stay() -> NoReturn:

@@ -205,7 +205,7 @@ def show_bus(
 ) -> None:
     """Show the modes one after the other, then compare them; Ctrl-C leads to the comparison.
 
-    Raises DemoError if a process fails.
+    Raises DemoError if a process fails, and KeyboardInterrupt after that comparison.
     """
     view.print(INTRODUCTION)
     tallies: list[Tally] = []
@@ -220,6 +220,8 @@ def show_bus(
                 tallies.append(scene.tally())
     except KeyboardInterrupt:
         view.print("interrupted: these are the figures so far")
+        summarize(tallies, view)
+        raise
     summarize(tallies, view)
 
 

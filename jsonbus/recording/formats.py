@@ -36,7 +36,7 @@ def format_of(path: Path, wanted: str | None = None) -> str:
             return name
     raise ConfigError(
         f"the name {path.name!r} does not say the format: it has to end in {_listed(SUFFIXES)}, "
-        "or choose the format"
+        "or choose the format (--format, format=)"
     )
 
 

@@ -38,7 +38,7 @@ class OutputFile:
             descriptor = os.open(self.path, flags if force else flags | os.O_EXCL, 0o666)
         except FileExistsError:
             raise LocalError(
-                f"{self.path} exists: choose another name, or force it to be overwritten"
+                f"{self.path} exists: choose another name, or overwrite it (--force, force=True)"
             ) from None
         except OSError as error:
             raise self._error(error) from error

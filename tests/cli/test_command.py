@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import click
 import pytest
@@ -104,6 +105,8 @@ def test_an_interface_that_is_not_there_is_a_failure(run: Run) -> None:
         (["--count", "2", "x", "-1.5e3"], ("x", "-1.5e3", 2)),
         (["-v", "x", "-5"], ("x", "-5", None)),
         (["x", "--", "-5"], ("x", "-5", None)),
+        (["x", "-.5"], ("x", "-.5", None)),
+        (["x", "-Infinity"], ("x", "-Infinity", None)),  # to be refused as what it is
     ],
 )
 def test_a_negative_number_is_a_value(args: list[str], expected: tuple[object, ...]) -> None:
@@ -188,9 +191,22 @@ def test_notes_are_for_those_who_did_not_ask_for_quiet() -> None:
 
 def test_the_help_shows_the_bus_options_apart(run: Run) -> None:
     text = run("sub", "--help").stdout
-    own, _, shared = text.partition("\nBus options")
+    own, _, shared = text.partition("\nBus options, explained by jsonbus help bus:\n")
     assert "  -c, --count N " in own
-    assert "  -c, --count N " not in shared
-    assert "  --group ADDRESS " in shared
-    assert "  --subs-share-delay MS " in shared
-    assert "  --rate-limit RATE " in shared
+    assert "--interface" not in own
+    names = shared.partition("\n\n")[0]
+    assert "  Network  --interface, --group, --port, --ttl, --classic\n" in names
+    told = set(re.findall(r"-[-a-z]+", names))
+    assert told == {
+        name
+        for param in BusCommand("x").params
+        if isinstance(param, SharedOption)
+        for name in param.opts
+    }
+
+
+@pytest.mark.parametrize("word", ["it is open", "it"])
+def test_a_value_of_several_words_needs_quotes(run: Run, word: str) -> None:
+    result = run("pub", "--text", "door", *word.split(), "today")
+    assert result.exit_code == 2
+    assert "VALUE is one argument: put quotes around it" in result.stderr

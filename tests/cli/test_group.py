@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from click.testing import Result
 import jsonbus
 from jsonbus import errors
 from jsonbus.cli.exit_codes import FAILED, INTERRUPTED, TIMED_OUT, WRONG_USAGE
-from jsonbus.cli.group import COMMANDS, CommandGroup, cli
+from jsonbus.cli.group import COMMANDS, CommandGroup, cli, load_command
 from tests.cli.running import make_runner
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +22,7 @@ def test_every_command_has_help_that_begins_as_the_list_says(name: str) -> None:
     result = make_runner().invoke(cli, [name, "--help"], prog_name="jsonbus")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: jsonbus {name} ")
-    command = importlib.import_module(f"jsonbus.cli.commands.{name}").command
-    assert command.help.startswith(COMMANDS[name])
+    assert (load_command(name).help or "").startswith(COMMANDS[name])
 
 
 def test_the_help_of_the_program_imports_no_command_and_no_bus() -> None:
@@ -32,7 +30,8 @@ def test_the_help_of_the_program_imports_no_command_and_no_bus() -> None:
         "import sys\n"
         "from jsonbus.cli.group import cli, COMMANDS\n"
         "cli.main(['--help'], standalone_mode=False)\n"
-        "modules = [f'jsonbus.cli.{each}' for each in COMMANDS]\n"
+        "modules = [f'jsonbus.cli.{folder}.{each}' for each in COMMANDS"
+        " for folder in ('commands', 'manual')]\n"
         "print('imported:', [each for each in (*modules, 'jsonbus.sync', 'rich', 'asyncio')"
         " if each in sys.modules])\n"
     )
@@ -44,15 +43,45 @@ def test_the_help_of_the_program_imports_no_command_and_no_bus() -> None:
         assert any(name in line and text in line for line in result.stdout.splitlines())
 
 
+@pytest.mark.parametrize("option", ["-v", "--mode", "--interface"])
+def test_an_option_of_the_bus_before_the_command_is_told_its_place(option: str) -> None:
+    result = make_runner().invoke(cli, [option, "sub", "x"])
+    assert result.exit_code == WRONG_USAGE
+    assert f"{option} belongs behind the command" in result.stderr
+
+
+def test_an_option_that_no_command_has_is_just_unknown() -> None:
+    result = make_runner().invoke(cli, ["--nosuch", "sub", "x"])
+    assert result.exit_code == WRONG_USAGE
+    assert "o such option" in result.stderr and "behind" not in result.stderr
+
+
 def test_the_version_is_told() -> None:
     result = make_runner().invoke(cli, ["--version"])
     assert result.stdout == f"jsonbus {jsonbus.__version__}\n"
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:
-    result = make_runner().invoke(cli, ["publish"])
+    result = make_runner().invoke(cli, ["frobnicate"])
     assert result.exit_code == WRONG_USAGE
-    assert "No such command 'publish'" in result.stderr
+    assert result.stderr.endswith("Error: No such command 'frobnicate'.\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("publish", "pub"),
+        ("sbu", "sub"),
+        ("rec", "record"),
+        ("node-s", "node"),
+        ("gatway", "gateway"),
+        ("version", "--version"),
+    ],
+)
+def test_a_command_that_is_misspelt_gets_a_suggestion(typed: str, meant: str) -> None:
+    result = make_runner().invoke(cli, [typed, "x"])
+    assert result.exit_code == WRONG_USAGE
+    assert result.stderr.endswith(f"Error: No such command {typed!r}. Did you mean {meant}?\n")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_demo_interrupted_while_its_processes_start_ends_them() -> None:
     with running_demo("--mode", "master") as demo:
         demo.wait_for(" start\n")
         demo.process.send_signal(signal.SIGINT)
-        assert demo.wait_for_end() == 0
+        assert demo.wait_for_end() == 130
         assert_all_end(pids_in(demo.text))
 
 

@@ -98,8 +98,25 @@ def test_ctrl_c_cancels_a_request_that_waits_for_its_handler(desk: Desk) -> None
     assert_no_traceback(interrupted)
 
 
-def test_ctrl_c_before_the_count_is_full_is_told_by_the_exit_code(desk: Desk) -> None:
-    process = desk.subscribe("--count", "5", "x")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sub", "x", "--count", "5"),
+        ("sub", "x", "--timeout", "600"),
+        ("hz", "--count", "5"),
+        ("bw", "--duration", "600"),
+        ("top", "--duration", "600"),
+        ("top", "--once", "--duration", "600"),
+        ("ping", "--count", "600"),
+        ("channel", "listen", "port"),
+        ("channel", "listen", "port", "--keep", "--timeout", "600"),
+    ],
+)
+def test_ctrl_c_before_a_command_is_done_is_told_by_the_exit_code(
+    desk: Desk, arguments: tuple[str, ...]
+) -> None:
+    process = desk.start(*arguments, "--name", "staying")
+    desk.wait_until(lambda: "staying" in desk.names())
     process.send_signal(signal.SIGINT)
     process.expect_exit(130)
     assert_no_traceback(process)

@@ -11,6 +11,7 @@ from jsonbus.config import BusSettings
 
 from .. import signals
 from ..command import NodeCommand, need_modules, note
+from ..lib.names import PATTERN
 from ..lib.output import Output
 from ..lib.parameters import is_loopback, option, show_address
 from ..lib.values import printable
@@ -59,7 +60,7 @@ In PySpark:
   spark.readStream.format("jsonbus").option("topics", "sensors/**").load()
 """,
 )
-@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1, type=PATTERN)
 @option(
     "--listen HOST:PORT",
     "Where Spark connects; port 0: any free port.",

@@ -13,7 +13,7 @@ from jsonbus.errors import ChannelRefusedError, ChannelTimeoutError, JsonBusErro
 
 from .. import signals
 from ..command import BusCommand, is_quiet, note
-from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.channel_copy import ChannelFailed, Copier, Input, Meter, NoInput
 from ..lib.output import Output
 from ..lib.parameters import Function, flag, option
@@ -79,9 +79,11 @@ def listen(
     """
     _check_progress(progress, is_raw)
     output = Output()
-    is_usual_end = keep
     taken = failed = 0
-    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
+    with (
+        signals.until_interrupted(is_usual=keep and timeout is None) as ending,
+        jsonbus.Bus(**settings) as bus,
+    ):
         binding = bus.bind(port_name, exclusive=True)
         what = "channels" if keep else "a channel"
         note(f"{bus.name} takes {what} to {printable(port_name)}; Ctrl-C ends")
@@ -91,22 +93,20 @@ def listen(
             _copy(channel, source, output, progress, is_raw=is_raw, closing=binding.close)
             return
         while True:
-            is_usual_end = True
+            ending.is_usual = timeout is None
             try:
                 channel = _wait(binding.accept, timeout)
             except ChannelTimeoutError:
                 if not taken:
                     raise
                 break
-            is_usual_end = False
+            ending.is_usual = False
             taken += 1
             try:
                 _copy(channel, NoInput(), output, progress, is_raw=is_raw)
             except (ChannelFailed, JsonBusError) as error:
                 note(str(error))  # the next one may succeed
                 failed += 1
-    if ending.was_interrupted and not is_usual_end:
-        raise click.exceptions.Exit(INTERRUPTED)
     if failed:
         raise click.exceptions.Exit(FAILED)
 

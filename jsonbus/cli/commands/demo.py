@@ -11,7 +11,7 @@ from jsonbus.config import MODES
 
 from .. import signals
 from ..command import note
-from ..exit_codes import FAILED, INTERRUPTED
+from ..exit_codes import FAILED
 from ..lib.parameters import flag, option
 
 #: With Spark's start and the end of everything, less than two minutes.
@@ -85,10 +85,11 @@ def command(
     from jsonbus.demo.processes import DemoError
 
     try:
-        if is_bus:
-            _show_bus(seconds or SECONDS_PER_MODE, modes, is_forever)
-        else:
-            _show_pipeline(seconds or SECONDS, rate or RATE_PER_S, is_forever, keep)
+        with signals.until_interrupted(is_usual=is_forever):
+            if is_bus:
+                _show_bus(seconds or SECONDS_PER_MODE, modes, is_forever)
+            else:
+                _show_pipeline(seconds or SECONDS, rate or RATE_PER_S, is_forever, keep)
     except DemoError as error:
         raise click.ClickException(str(error)) from error
 
@@ -122,7 +123,7 @@ def _show_pipeline(seconds: float, rate: float, is_forever: bool, keep: Path | N
         )
     except KeyboardInterrupt:
         note("interrupted: all processes have ended; the counts were not compared")
-        raise click.exceptions.Exit(0 if is_forever else INTERRUPTED) from None
+        raise
     if keep is not None:
         note(f"{keep} has the log of the bridge, the Parquet files and the checkpoints")
     if not is_equal:

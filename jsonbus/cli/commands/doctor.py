@@ -15,7 +15,7 @@ from .. import signals
 from ..command import BusCommand, logger, note
 from ..exit_codes import FAILED
 from ..lib.output import Output
-from ..lib.parameters import flag, option
+from ..lib.parameters import Figure, flag, option
 from ..lib.values import printable
 
 #: Longer than anybody waits for a diagnosis.
@@ -40,7 +40,7 @@ Examples:
     "-t --timeout SECONDS",
     "Listen and measure this long.",
     3.0,
-    type=click.FloatRange(min=0, min_open=True, max=TIMEOUT_S_MAX),
+    type=Figure(min=0, min_open=True, max=TIMEOUT_S_MAX),
 )
 @flag("--json as_json", "Print JSON on a terminal, too.")
 @click.pass_context

@@ -8,6 +8,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 
 from ..command import BusCommand, wait_until_sure
+from ..lib.names import TOPIC
 from ..lib.output import Output
 from ..lib.values import printable
 
@@ -21,7 +22,7 @@ Examples:
   jsonbus explain sensors/kitchen | jq -r .verdict
 """,
 )
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 def command(settings: BusSettings, topic: str) -> None:
     """Explain why a value would be sent, held or not sent.
 

@@ -15,7 +15,7 @@ from jsonbus.config import BusSettings
 from .. import signals
 from ..command import NodeCommand, need_modules
 from ..lib.log_file import Tell, log_to
-from ..lib.parameters import flag, option, repeated, show_address
+from ..lib.parameters import Whole, flag, option, repeated, show_address
 
 if TYPE_CHECKING:
     from jsonbus.gateway.gateway import Gateway
@@ -50,7 +50,7 @@ A token is SECRET, or RIGHTS=SECRET with publish, subscribe or admin (all), join
   --token publish=aZ09 --token publish+subscribe=bY18
 """,
 )
-@click.argument("http_port", metavar="[PORT]", type=click.IntRange(0, 65_535), default=HTTP_PORT)
+@click.argument("http_port", metavar="[PORT]", type=Whole(0, 65_535), default=HTTP_PORT)
 @option(
     "--listen ADDRESS host",
     "Address to listen on; 0.0.0.0: reachable from everywhere.",

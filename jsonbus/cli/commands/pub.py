@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
-from typing import NoReturn
 
 import click
 
@@ -13,9 +12,11 @@ from jsonbus.errors import LocalError
 
 from .. import signals
 from ..command import ValueCommand, note, wait_until_sure
-from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.input_lines import LineReader, Pair
+from ..lib.names import TOPIC
 from ..lib.parameters import flag, option
+from ..lib.staying import stay_if_asked
 from ..lib.values import parse_argument
 
 #: Topics named when values were not sent; `jsonbus explain` says more.
@@ -41,7 +42,7 @@ Examples:
   jsonbus sub '**' | jsonbus pub --port 2417   copy everything to another bus
 """,
 )
-@click.argument("topic", required=False)
+@click.argument("topic", required=False, type=TOPIC)
 @click.argument("value", required=False)
 @option("-c --count N", "Publish VALUE N times, or N lines.")
 @option(
@@ -87,25 +88,21 @@ def command(
         pairs: Iterator[Pair] = itertools.islice(lines, count)
     else:
         assert topic is not None  # click fills TOPIC first
-        pair = (topic, parse_argument(value, is_text))
+        pair = (topic, parse_argument(value, is_text=is_text))
         is_endless = count is None and rate is not None
         pairs = itertools.repeat(pair) if is_endless else itertools.repeat(pair, count or 1)
 
     publisher = _Publisher(wait, lines, retain=retain)
-    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
+    with signals.until_interrupted(is_usual=is_endless) as ending, jsonbus.Bus(**settings) as bus:
         wait_until_sure(bus)
         try:
             for each_topic, each_value in _paced(pairs, rate):
                 publisher.publish(bus, each_topic, each_value)
             if not bus.flush():
                 raise click.ClickException("the network did not accept everything in time")
-            if stay:
-                is_endless = True  # Ctrl-C is the usual end
-                _stay(bus)
+            stay_if_asked(bus, ending, stay=stay)
         finally:
             publisher.report()
-    if ending.was_interrupted and not is_endless:
-        raise click.exceptions.Exit(INTERRUPTED)
     if publisher.has_no_subscriber:
         raise click.exceptions.Exit(TIMED_OUT)
     if lines is not None and lines.refused:
@@ -166,14 +163,6 @@ class _Publisher:
         if not bus.wait_for_subscribers(topic, timeout=wait_s):
             self.has_no_subscriber = True
             note(f"nobody subscribed to {topic} within {wait_s:g} s")
-
-
-def _stay(bus: jsonbus.Bus) -> NoReturn:
-    """Stay for retained values and repairs. Raises KeyboardInterrupt."""
-    count = bus.stats()["values_retained"]
-    values = "1 value" if count == 1 else f"{count:,} values"
-    note(f"{bus.name} retains {values}; Ctrl-C ends")
-    signals.stay()
 
 
 def _paced(pairs: Iterable[Pair], rate: float | None) -> Iterator[Pair]:

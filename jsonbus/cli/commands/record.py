@@ -16,7 +16,8 @@ from jsonbus.recording.formats import FORMATS
 
 from .. import signals
 from ..command import BusCommand, note
-from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..exit_codes import TIMED_OUT
+from ..lib.names import PATTERN
 from ..lib.observer import observer_settings
 from ..lib.parameters import Figure, flag, option
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
@@ -45,7 +46,7 @@ Examples:
 """,
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", type=PATTERN)
 @option("--format", "Format to write, whatever the name of FILE.", type=click.Choice(FORMATS))
 @flag("--force", "Overwrite FILE if it exists.")
 @flag("--passive", "Record only what is sent for others anyway.")
@@ -89,8 +90,9 @@ def command(
     limits = (count, duration, bytes_max)
     if passive:
         settings = observer_settings(settings, "leave --passive out")
+    is_endless = all(each is None for each in limits)
     with (
-        signals.until_interrupted() as ending,
+        signals.until_interrupted(is_usual=is_endless),
         jsonbus.Bus(**settings) as bus,
         RecordingWriter(file, count_max=count, bytes_max=bytes_max, **options) as writer,
     ):
@@ -106,9 +108,7 @@ def command(
                 writer.close()
             finally:
                 recorder.report()
-    if ending.was_interrupted and any(each is not None for each in limits):
-        raise click.exceptions.Exit(INTERRUPTED)
-    if count is not None and not ending.was_interrupted and writer.messages < count:
+    if count is not None and writer.messages < count:
         raise click.exceptions.Exit(TIMED_OUT)
 
 

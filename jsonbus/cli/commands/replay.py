@@ -20,8 +20,9 @@ from jsonbus.recording.reader import Timed
 
 from .. import signals
 from ..command import BusCommand, note, wait_until_sure
-from ..exit_codes import FAILED, INTERRUPTED, TIMED_OUT
+from ..exit_codes import FAILED, TIMED_OUT
 from ..lib.parameters import flag, option, repeated
+from ..lib.staying import stay_if_asked
 from ..lib.traffic_progress import Figures, TrafficProgress, show_seconds
 from ..lib.values import printable
 
@@ -44,7 +45,7 @@ LAG_TOLD_S = 0.05
 
 def read_speed(text: str | float) -> float:
     """Return the factor of the recorded speed; infinity is as fast as possible."""
-    if text in ("max", "0"):
+    if text == "max":
         return math.inf
     try:
         speed = float(text)
@@ -98,13 +99,12 @@ Examples:
 @option("--end WHEN", "Leave out messages from this moment on.", type=read_moment)
 @flag("--loop", "Repeat until Ctrl-C.")
 @option("--times N", "Replay N times.")
-@click.option("--topic-prefix", default="", metavar="LEVELS", help="Put this before all topics.")
+@option("--topic-prefix LEVELS", "Put this before all topics.", "", show_default=False)
 @flag("--retain", "Retain all values while this command runs, not only those that were retained.")
 @flag("--stay", "Stay on the bus afterwards, until Ctrl-C, for retained values and repairs.")
 @option(
     "-w --wait SECONDS",
     "Wait this long for a subscriber first; exit code 3 if none comes.",
-    type=click.FloatRange(min=0),
 )
 def command(
     settings: BusSettings,
@@ -148,8 +148,7 @@ def command(
         end=end_at,
         is_from_beginning=(is_start_counted, is_end_counted),
     )
-    is_usual_end = loop
-    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
+    with signals.until_interrupted(is_usual=loop) as ending, jsonbus.Bus(**settings) as bus:
         player = Player(
             bus.publish,
             speed=speed,
@@ -163,12 +162,7 @@ def command(
             note(f"nobody subscribed to any of it within {wait:g} s")
             raise click.exceptions.Exit(TIMED_OUT)
         replay.play(bus, player, itertools.count() if loop else range(times or 1))
-        if stay:
-            is_usual_end = True
-            note(f"{bus.name} stays; Ctrl-C ends")
-            signals.stay()
-    if ending.was_interrupted and not is_usual_end:
-        raise click.exceptions.Exit(INTERRUPTED)
+        stay_if_asked(bus, ending, stay=stay)
     if replay.troubles:
         raise click.exceptions.Exit(FAILED)
 
@@ -202,6 +196,7 @@ class _Replay:
     def play(self, bus: jsonbus.Bus, player: Player, passes: Iterable[int]) -> None:
         """Play the recording once per pass, and report."""
         began_at = monotonic()
+        is_over = False
         sys.setswitchinterval(SWITCH_S)
         try:
             with TrafficProgress("replaying", lambda: self._figures(player)):
@@ -213,8 +208,10 @@ class _Replay:
                         break  # nothing to play: it would loop for ever
                 if not bus.flush():
                     raise click.ClickException("the network did not accept everything in time")
+            is_over = True
         finally:
-            self._report(player, monotonic() - began_at)
+            if is_over or player.played:  # else an error says why nothing was
+                self._report(player, monotonic() - began_at)
 
     def refuse(self, message: jsonbus.Message, error: LocalError) -> None:
         self._tell(f"a message of {message.received_at:.6f} is not published: {error}")

@@ -12,7 +12,8 @@ from jsonbus.config import BusSettings
 
 from .. import signals
 from ..command import BusCommand, logger, note
-from ..lib.parameters import option
+from ..lib.names import TOPIC
+from ..lib.parameters import Figure, option
 from ..lib.values import parse_argument, parse_json, shorten, to_json
 
 
@@ -27,7 +28,7 @@ Examples:
   jsonbus serve time --exec 'date +%s'
 """,
 )
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @option("--value JSON", "Reply with this value.")
 @option(
     "--exec COMMAND shell_command",
@@ -37,7 +38,7 @@ Examples:
     "-t --timeout SECONDS",
     "End a command of --exec that takes longer; the request then fails.",
     10.0,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Figure(min=0, min_open=True),
 )
 def command(
     settings: BusSettings,
@@ -54,7 +55,7 @@ def command(
     """
     if value is not None and shell_command is not None:
         raise click.UsageError("--value and --exec exclude each other: leave out one")
-    fixed = None if value is None else parse_argument(value)
+    fixed = None if value is None else parse_argument(value, name="--value")
     shell = None if shell_command is None else Shell(shell_command, timeout)
 
     def answer(message: jsonbus.Message) -> object:

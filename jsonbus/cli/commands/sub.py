@@ -7,8 +7,9 @@ from jsonbus.config import BusSettings
 
 from .. import signals
 from ..command import BusCommand, note
-from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..exit_codes import TIMED_OUT
 from ..lib.message_printer import MessagePrinter
+from ..lib.names import PATTERN
 from ..lib.output import Output
 from ..lib.parameters import flag, option
 
@@ -26,13 +27,12 @@ Examples:
   jsonbus sub '**' > messages.jsonl            keep them; publish again: pub < messages.jsonl
 """,
 )
-@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...", type=PATTERN)
 @option("-c --count N", "End after N messages.")
 @flag("--once", "End after one message; the same as --count 1.")
 @option(
     "-t --timeout SECONDS",
     "End after this time; exit code 3 if no message, or fewer than --count, came.",
-    type=click.FloatRange(min=0),
 )
 @flag("--value value_only", "Print values only, not whole messages.")
 def command(
@@ -55,13 +55,12 @@ def command(
     if once:
         count = 1
     output = Output()
-    with signals.until_interrupted() as ending, jsonbus.Bus(**settings) as bus:
+    is_endless = count is None and timeout is None
+    with signals.until_interrupted(is_usual=is_endless), jsonbus.Bus(**settings) as bus:
         printer = MessagePrinter(bus, patterns, output, value_only=value_only)
         if output.is_terminal:
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
         printer.run(count, timeout)
-    if ending.was_interrupted:
-        raise click.exceptions.Exit(0 if count is None else INTERRUPTED)
     if timeout is not None and printer.printed < (count or 1) and output.has_reader():
         note(f"{printer.printed} messages within {timeout:g} s")
         raise click.exceptions.Exit(TIMED_OUT)

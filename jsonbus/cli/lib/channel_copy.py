@@ -3,7 +3,8 @@
 **How it ends.** A side whose input has ended sends an empty message of bytes, END; no line of JSON
 and no piece of a file is empty. A side that has sent and received END closes the channel. A side
 that fails or is interrupted aborts the channel instead. So if the other side closes after its END,
-it got everything.
+it got everything. A side that refused lines of its input says so before END, by the object
+{"jsonbus.incomplete": NUMBER}: what it did send arrives, and yet both commands fail.
 
 **Threads.** The main thread copies to standard output, because Ctrl-C interrupts it even while it
 waits for a full pipe. Standard input has its own thread, which nobody waits for: it may be blocked
@@ -40,6 +41,10 @@ from .values import printable, to_json
 
 #: Sent by a side when its input has ended.
 END = b""
+
+#: The only key of the object before END by which a side says how many lines it could not send.
+#: Not bytes: with --raw, any bytes may be a piece of a file.
+INCOMPLETE_KEY = "jsonbus.incomplete"
 
 #: A piece of raw bytes: large enough to cost little, and the usual capacity of a pipe.
 CHUNK_BYTES = 64 << 10
@@ -82,7 +87,12 @@ class Input:
         self._lines = (
             None
             if is_raw
-            else ValueReader(self._stream, done="sent", line_bytes_max=LINE_BYTES_MAX)
+            else ValueReader(
+                self._stream,
+                done="sent",
+                remedy="--raw sends bytes as they are",
+                line_bytes_max=LINE_BYTES_MAX,
+            )
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -165,6 +175,8 @@ class Sender:
         """Send END, even if more input could come."""
         with self._lock:
             if not self.has_sent_end:
+                if self._source.refused:
+                    self._channel.send({INCOMPLETE_KEY: self._source.refused})
                 self._channel.send(END)
                 self.has_sent_end = True
 
@@ -220,10 +232,14 @@ class Copier:
         self._is_raw = is_raw
         self._closing = closing
         self._has_other_ended = False
+        self._is_incomplete = False
         self._sender = Sender(channel, source, meter, self._input_ended)
 
     def run(self) -> None:
-        """Copy. Raises ChannelFailed or ChannelClosedError unless everything arrived, both ways."""
+        """Copy. Raises ChannelFailed or ChannelClosedError unless everything arrived, both ways.
+
+        Lines that were refused here are in `refused` of the input.
+        """
         try:
             self._sender.start()
             try:
@@ -237,6 +253,8 @@ class Copier:
             if isinstance(error, KeyboardInterrupt):
                 self._output.let_go()
             raise
+        if self._is_incomplete:
+            raise ChannelFailed(f"{self._name} could not send all of its input: see there")
 
     def _input_ended(self) -> None:
         """Close the channel if the other input has ended, too. Runs in the sender's thread."""
@@ -274,6 +292,8 @@ class Copier:
         if self._is_raw:
             self._output.write_bytes(message)
             self._meter.add_received(len(message))
+        elif isinstance(message, dict) and message.keys() == {INCOMPLETE_KEY}:
+            self._is_incomplete = True
         else:
             text = to_json(message)
             self._output.write_line(printable(text) if self._output.is_terminal else text)

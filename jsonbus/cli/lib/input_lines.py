@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from ..command import note
-from .values import LOSSES_KEY, is_printed_message, parse_json, shorten
+from .values import LOSSES_KEY, is_printed_message, parse_json
 
 #: A topic and the value to publish to it.
 Pair = tuple[str, Any]
@@ -28,7 +28,8 @@ _LOSSES = f'{{"{LOSSES_KEY}":'.encode()
 class ValueReader:
     """Reads JSON values. Lines that are not JSON are reported and skipped.
 
-    `done` says what is done with a value, for the report of a line that is refused.
+    `done` says what is done with a value, for the report of a line that is refused; `remedy` is
+    for the first line that is not JSON.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class ValueReader:
         stream: IO[bytes] | None = None,
         *,
         done: str = "published",
+        remedy: str = "",
         line_bytes_max: int | None = None,
     ) -> None:
         #: Number of lines that were refused.
         self.refused = 0
         self._stream = stream
         self._done = done
+        self._remedy = remedy
         self._line_bytes_max = line_bytes_max or LINE_BYTES_MAX
         self._number = 0
 
@@ -50,7 +53,7 @@ class ValueReader:
             note("one value a line; Ctrl-D ends")
         for line in self._lines(self._stream or sys.stdin.buffer):
             try:
-                yield self._read(line.decode())
+                yield self._read(self._decode(line))
             except ValueError as error:
                 self.refuse(str(error))
         if self.refused > REFUSALS_TOLD_MAX:
@@ -67,7 +70,18 @@ class ValueReader:
         try:
             return parse_json(line)
         except ValueError as error:
-            raise ValueError(f"{shorten(line)} is not JSON: {error}") from None
+            raise self._with_remedy(str(error)) from None
+
+    def _decode(self, line: bytes) -> str:
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            raise self._with_remedy("it is not UTF-8") from None
+
+    def _with_remedy(self, reason: str) -> ValueError:
+        """Return the error, which has the remedy only the first time."""
+        remedy, self._remedy = self._remedy, ""
+        return ValueError(f"{reason}; {remedy}" if remedy else reason)
 
     def _lines(self, stream: IO[bytes]) -> Iterator[bytes]:
         """Yield lines without their line end; skip empty ones, refuse those that are too long."""
@@ -101,7 +115,8 @@ class LineReader(ValueReader):
     def __init__(self, topic: str | None, *, is_text: bool = False) -> None:
         if is_text and topic is None:
             raise click.UsageError("--text needs a TOPIC: lines of text have none")
-        super().__init__()
+        is_possible = not is_text and topic is not None
+        super().__init__(remedy="--text publishes lines as text" if is_possible else "")
         self._topic = topic
         self._is_text = is_text
 

@@ -19,7 +19,7 @@ from jsonbus.survey import IntervalTable, IntervalView
 
 from .. import signals
 from ..command import note
-from ..exit_codes import INTERRUPTED, TIMED_OUT
+from ..exit_codes import TIMED_OUT
 from .escaping import clean, fit
 from .numbers import percent
 from .observer import SILENCE_S, Observer, observer_options, open_observer
@@ -107,15 +107,17 @@ class Measurement:
 
     def run(self) -> None:
         """Print lines until there were enough messages, time is up, or nobody reads."""
-        with signals.until_interrupted() as ending, self._observe() as observer:
+        is_endless = self._count is None and self._duration_s is None
+        with signals.until_interrupted(is_usual=is_endless), self._observe() as observer:
             try:
                 self._print_lines(observer)
             except KeyboardInterrupt:
-                ending.was_interrupted = True
                 self._output.let_go()
-            self._report(observer)
-        if ending.was_interrupted:
-            raise click.exceptions.Exit(0 if self._count is None else INTERRUPTED)
+                raise
+            finally:
+                self._report(observer)
+        if self._duration_s is None:
+            return
         if self._topics.taken < (self._count or 1) and self._output.has_reader():
             note(f"{self._topics.taken} messages within {self._duration_s:g} s")
             raise click.exceptions.Exit(TIMED_OUT)

@@ -18,6 +18,7 @@ from jsonbus import config
 from jsonbus.config import BusSettings
 
 from ..command import note
+from .names import PATTERN
 from .parameters import Function, flag, show_address
 
 #: Messages queued while a screen is drawn: a second of the fastest bus.
@@ -42,7 +43,7 @@ def observer_options(function: Function) -> Function:
         "Subscribe, so that topics nobody else wants are sent, too, and lost messages of "
         "reliable topics are sent again.",
     )(function)
-    return click.argument("patterns", nargs=-1, metavar="[PATTERN]...")(function)
+    return click.argument("patterns", nargs=-1, metavar="[PATTERN]...", type=PATTERN)(function)
 
 
 class Observer:

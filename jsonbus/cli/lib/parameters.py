@@ -12,12 +12,16 @@ import click
 
 from jsonbus.config import read_bytes
 
+from .names import PATTERN, TOPIC
+
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
 
 class Figure(click.FloatRange):
     """A finite number in a range; "nan" and "inf" are refused."""
+
+    name = "number"  # click says "is not a valid float range"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -26,6 +30,12 @@ class Figure(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
+
+
+class Whole(click.IntRange):
+    """A whole number in a range."""
+
+    name = "whole number"
 
 
 def read_size(text: str) -> int:
@@ -41,13 +51,15 @@ def read_size(text: str) -> int:
 
 #: Word that stands for the value in the help -> the type of such values.
 TYPES: dict[str, Any] = {
-    "N": click.IntRange(min=1),
+    "N": Whole(min=1),
     "SECONDS": Figure(min=0),
     "MS": Figure(min=0),
     "HOURS": Figure(min=0),
-    "PER_SECOND": click.FloatRange(min=0, min_open=True),
+    "PER_SECOND": Figure(min=0, min_open=True),
     "SIZE": read_size,
-    "PORT": click.IntRange(0, 65_535),
+    "PORT": Whole(0, 65_535),
+    "PATTERN": PATTERN,
+    "LEVELS": TOPIC,
     "FILE": click.Path(dir_okay=False, path_type=Path),
     "FOLDER": click.Path(file_okay=False, path_type=Path),
 }

@@ -30,7 +30,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises ValueError with the reason in a few words.
+    """Return the value of a JSON text. Raises ValueError with one sentence that says why not.
 
     Stricter than Python: NaN and Infinity are not JSON, and a number too large for a float would
     become one of them.
@@ -38,22 +38,27 @@ def parse_json(text: str) -> Any:
     try:
         return _decode(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} (column {error.colno})") from None
+        reason = f": {error.msg} (column {error.colno})"
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        reason = ": nested too deeply"
+    except _NotFinite as error:
+        reason = f", which has only finite numbers: {error}"
+    raise ValueError(f"{shorten(text) or 'an empty value'} is not JSON{reason}")
 
 
-def parse_argument(text: str, is_text: bool = False) -> Any:
-    """Return the value of an argument VALUE. Raises a usage error that shows how to write it."""
+def parse_argument(text: str, *, is_text: bool | None = None, name: str = "VALUE") -> Any:
+    """Return the value of an argument. Raises a usage error that shows how to write it.
+
+    `is_text` is the option --text of the command; None if it has none.
+    """
     if is_text:
         return text
     try:
         return parse_json(text)
     except ValueError as error:
+        way = "with" if is_text is None else "with --text, or with"
         raise click.BadParameter(
-            f"{shorten(text)} is not JSON: {error}. Write a text with quotes inside "
-            f"quotes: '\"hello\"'",
-            param_hint="VALUE",
+            f"{error}. Write a text {way} quotes inside quotes: '\"hello\"'", param_hint=name
         ) from None
 
 
@@ -102,14 +107,18 @@ def shorten(text: str, length_max: int = 60) -> str:
     return text if len(text) <= length_max else text[: length_max - 1] + "…"
 
 
+class _NotFinite(ValueError):
+    """A number that JSON cannot have; the text says what to do."""
+
+
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
+    raise _NotFinite("use null")
 
 
 def _read_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{shorten(text)} is too large a number")
+        raise _NotFinite(f"{shorten(text)} is too large")
     return number
 
 

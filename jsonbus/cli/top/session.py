@@ -64,7 +64,7 @@ class Session:
         if has_screen:
             from .screen import show_screen  # before joining: an interrupt of an import is lost
 
-        with signals.until_interrupted(), self._open() as observer:
+        with signals.until_interrupted(is_usual=self._duration_s is None), self._open() as observer:
             if has_screen:
                 look = partial(self._look, observer)
                 show_screen(observer, self._state, look, interval_s or SCREEN_S, self._duration_s)

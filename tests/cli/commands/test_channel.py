@@ -220,7 +220,35 @@ def test_lines_that_cannot_be_sent_are_told_and_the_rest_is_sent(
     assert result.exit_code == 1
     assert result.stdout == "1\n"
     assert "line 1 is not sent: hello is not JSON" in result.stderr
+    assert "--raw sends bytes as they are" in result.stderr
     assert "line 2 is not sent" in result.stderr
+
+
+def test_a_program_is_told_how_many_lines_could_not_be_sent(run: Run, bus: jsonbus.Bus) -> None:
+    got: list[object] = []
+
+    def keep(channel: jsonbus.Channel) -> None:
+        got.extend(channel.receive(timeout=60) for _ in range(3))
+
+    serve(bus, keep)
+    assert run("channel", "open", "other", "port", input="hello\n1\nworld\n").exit_code == 1
+    assert got == [1, {"jsonbus.incomplete": 2}, b""]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--raw",)])
+def test_what_the_other_side_could_not_send_is_a_failure(
+    run: Run, bus: jsonbus.Bus, arguments: tuple[str, ...]
+) -> None:
+    def send(channel: jsonbus.Channel) -> None:
+        channel.send({"jsonbus.incomplete": 2})
+        channel.send(b"")
+        list(channel)
+
+    serve(bus, send)
+    result = run("channel", "open", "other", "port", *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    told = "other sent JSON, not bytes" if arguments else "other could not send all of its input"
+    assert told in result.stderr
 
 
 def test_a_program_that_just_closes_has_ended_its_input(run: Run, bus: jsonbus.Bus) -> None:

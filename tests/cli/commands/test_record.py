@@ -180,7 +180,7 @@ def test_a_file_that_exists_is_kept_unless_forced(run: Run, tmp_path: Path) -> N
     path.write_text("precious")
     result = run("record", "-d", "0", str(path))
     assert (result.exit_code, path.read_text()) == (2, "precious")
-    assert "exists: choose another name, or force it" in result.stderr
+    assert "exists: choose another name, or overwrite it (--force" in result.stderr
     assert run("record", "-d", "0", "--force", str(path)).exit_code == 0
     assert path.read_text() == ""
 

@@ -70,7 +70,7 @@ def test_a_part_of_it_is_played_as_fast_as_possible_under_other_topics(
 def test_a_part_is_named_by_dates_too(run: Run, subscription: Subscription, tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", 5, distance_s=60.0)  # 2026-11-16T15:51:10Z
     moments = ("--start", "2026-11-16T15:52:00+00:00", "--end", "2026-11-16T15:53:30Z")
-    assert run("replay", "--speed", "0", *moments, str(path)).exit_code == 0
+    assert run("replay", "--speed", "max", *moments, str(path)).exit_code == 0
     assert [each.value for each in take(subscription, 2)] == [1, 2]
 
 
@@ -147,6 +147,21 @@ def test_bad_records_are_told_once_and_counted_in_each_pass(
     assert "4 records could not be replayed" in result.stderr
 
 
+def test_what_is_no_recording_has_one_error_and_no_summary(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("nonsense\n")
+    result = run("replay", str(path))
+    assert result.exit_code == 1
+    assert [line.partition(": ")[0] for line in result.stderr.splitlines()] == ["Error"]
+
+
+@pytest.mark.slow
+def test_values_that_are_retained_only_by_the_replay_are_told(run: Run, tmp_path: Path) -> None:
+    result = run("replay", "--retain", str(write(tmp_path / "run.jsonl", 4)))
+    assert result.exit_code == 0
+    assert "2 retained values end with this command: add --stay" in result.stderr
+
+
 @pytest.mark.slow
 def test_a_torn_end_is_a_note(run: Run, subscription: Subscription, tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", 3)
@@ -205,6 +220,7 @@ def test_what_is_no_recording_fails_with_the_place(run: Run, tmp_path: Path) -> 
     [
         (("--speed", "fast"), "'fast' is not a speed"),
         (("--speed=-1",), "is not a speed"),
+        (("--speed", "0"), "'0' is not a speed"),
         (("--speed", "inf"), "is not a speed"),
         (("--start", "yesterday"), "'yesterday' is not a time"),
         (("--end", "nan"), "is not a time"),

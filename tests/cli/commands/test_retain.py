@@ -62,10 +62,17 @@ def test_the_flag_holds_for_every_line_and_null_ends_it(
 @pytest.mark.slow
 def test_without_staying_the_value_ends_with_the_command(run: Run, bus: jsonbus.Bus) -> None:
     result = run("pub", "--retain", "door", "1")
-    assert (result.exit_code, result.output) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    told = "1 retained value ends with this command: add --stay to retain until Ctrl-C\n"
+    assert result.stderr == told
     subscription = bus.subscribe("door")
     with pytest.raises(TimeoutError):
         subscription.get(timeout=0)
+
+
+def test_a_retained_value_that_was_ended_needs_no_word(run: Run) -> None:
+    result = run("pub", "--retain", "door", input="1\nnull\n")
+    assert (result.exit_code, "retained" in result.stderr) == (0, False)
 
 
 @pytest.mark.slow

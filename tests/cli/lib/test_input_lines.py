@@ -67,7 +67,8 @@ def test_lines_that_are_not_json_are_told_and_passed_over(
     assert reader.refused == 2
     told = capsys.readouterr().err
     assert "line 2 is not published: hello is not JSON" in told
-    assert "line 3 is not published" in told
+    assert "line 3 is not published: it is not UTF-8" in told
+    assert told.count("; --text publishes lines as text\n") == 1
 
 
 def test_a_flood_of_bad_lines_is_counted_instead_of_told_one_by_one(

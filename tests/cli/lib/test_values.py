@@ -31,9 +31,19 @@ def test_what_is_not_json_is_refused_with_a_reason(text: str) -> None:
         parse_json(text)
 
 
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", '{"a": NaN}', "1e999"])
+def test_a_number_that_is_not_finite_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_json(text)
+    assert str(caught.value).startswith(f"{text} is not JSON, which has only finite numbers: ")
+    assert str(caught.value).count("JSON") == 1
+
+
 def test_an_argument_that_is_not_json_tells_how_to_write_a_text() -> None:
-    with pytest.raises(click.BadParameter, match="hello is not JSON.*quotes"):
-        parse_argument("hello")
+    with pytest.raises(click.BadParameter, match="hello is not JSON.* --text, or with quotes"):
+        parse_argument("hello", is_text=False)
+    with pytest.raises(click.BadParameter, match="hello is not JSON.*Write a text with quotes"):
+        parse_argument("hello")  # of a command that has no --text
 
 
 def test_an_argument_may_be_declared_text() -> None:

@@ -48,6 +48,18 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def test_a_file_that_is_not_json_fails_on_both_sides(desk: Desk, tmp_path: Path) -> None:
+    picture, copy = tmp_path / "picture", tmp_path / "copy"
+    picture.write_bytes(b"\xff\xd8\n12345\n" + os.urandom(3_000_000))
+    listener = listen(desk, f"< /dev/null > {copy}")
+    caller = open_(desk, f"< {picture}")  # without --raw
+    caller.expect_exit(1)
+    listener.expect_exit(1)
+    assert copy.read_text().startswith("12345\n")  # the one line that is JSON
+    assert "line 1 is not sent: it is not UTF-8; --raw sends bytes as they are" in caller.complaints
+    assert_last_words(listener, "could not send all of its input")
+
+
 def test_files_cross_both_ways_at_once_and_arrive_as_they_were(desk: Desk, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("there", "back", "there.copy", "back.copy")]
     there, back, there_copy, back_copy = files
