@@ -20,6 +20,7 @@ examples/      sensors for other machines and languages
 Used by the scripts:
 
 _setup.py          `.venv`, and what is installed into it
+_interpreters.py   other versions of Python on this machine
 _browser.py        Chromium, for the tests of the dashboard
 _import_rules.py   which way imports point
 _tree_rules.py     small folders and files, complete maps
