@@ -15,7 +15,7 @@ Packages, run as modules from the project's folder:
 bench/         `python3 -m tools.bench bus --quick`
 lab/           `python3 -m tools.lab`: a network of hosts inside this machine
 pictures/      the pictures of the READMEs, and a Grafana dashboard
-examples/      sensors for other machines and languages
+examples/      sensors for other machines and languages, containers
 
 Used by the scripts:
 
