@@ -24,7 +24,8 @@ The Spark half runs where the bus is not installed:
 
 source/       `format("jsonbus")`: source and sink
 spark/        sessions, Java, supervisor
-pipeline/     a ready-made streaming job
+pipeline/     a ready-made streaming job; pipeline_program.py is its command, which says so where
+              Spark is missing
 
 What the halves have to agree on is written down in `wire.py` and `log/block.py`.
 """

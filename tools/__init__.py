@@ -15,11 +15,12 @@ Packages, run as modules from the project's folder:
 bench/         `python3 -m tools.bench bus --quick`
 lab/           `python3 -m tools.lab`: a network of hosts inside this machine
 pictures/      the pictures of the READMEs, and a Grafana dashboard
-examples/      sensors for other machines and languages
+examples/      sensors for other machines and languages, containers
 
 Used by the scripts:
 
 _setup.py          `.venv`, and what is installed into it
+_interpreters.py   other versions of Python on this machine
 _browser.py        Chromium, for the tests of the dashboard
 _import_rules.py   which way imports point
 _tree_rules.py     small folders and files, complete maps

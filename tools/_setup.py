@@ -16,7 +16,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-STAMP = VENV / "installed.json"
 PYTHON_LEAST = (3, 11)
 
 #: Modules that the command line needs.
@@ -26,27 +25,28 @@ NEEDS = ("click", "netifaces", "orjson", "rich")
 LARGE = {"spark": ("pyspark", "Apache Spark with pyarrow and a Java: about 550 MB to download")}
 
 
-def set_up(extras: tuple[str, ...] = ()) -> Path:
+def set_up(extras: tuple[str, ...] = (), venv: Path = VENV, maker: str = sys.executable) -> Path:
     """Return the Python of a `.venv` that has the project and these extras; exit if that fails.
 
-    Extras that an earlier run installed stay installed.
+    Extras that an earlier run installed stay installed. Another Python than this one makes a folder
+    of its own, such as `.venv-3.13`.
     """
     if sys.version_info < PYTHON_LEAST:
         sys.exit(
             f"jsonbus needs Python {PYTHON_LEAST[0]}.{PYTHON_LEAST[1]} or newer; "
             f"this is {sys.version.split()[0]} ({sys.executable})"
         )
-    python = venv_python()
-    installed = _read_stamp() if _runs(python) else None
+    python, stamp = venv_python(venv), venv / "installed.json"
+    installed = _read_stamp(stamp) if _runs(python) else None
     if installed is None:
-        _make_venv()
+        _make_venv(venv, maker)
         installed = {"project": None, "extras": []}
     wanted = sorted({*installed["extras"], *extras})
     fingerprint = _fingerprint()
     if installed["project"] != fingerprint or installed["extras"] != wanted:
-        STAMP.unlink(missing_ok=True)  # an install that is cut short starts over
-        _install(python, wanted)
-        STAMP.write_text(json.dumps({"project": fingerprint, "extras": wanted}) + "\n")
+        stamp.unlink(missing_ok=True)  # an install that is cut short starts over
+        _install(python, wanted, venv)
+        stamp.write_text(json.dumps({"project": fingerprint, "extras": wanted}) + "\n")
     return python
 
 
@@ -57,26 +57,26 @@ def find_python() -> str:
     return str(set_up())
 
 
-def venv_python() -> Path:
+def venv_python(venv: Path = VENV) -> Path:
     """Return the path of the interpreter in `.venv`, whether or not it exists."""
     if sys.platform == "win32":
-        return VENV / "Scripts" / "python.exe"
-    return VENV / "bin" / "python"
+        return venv / "Scripts" / "python.exe"
+    return venv / "bin" / "python"
 
 
-def _make_venv() -> None:
-    say(f"making {VENV} with Python {sys.version.split()[0]}")
-    result = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)])
+def _make_venv(venv: Path, maker: str) -> None:
+    say(f"making {venv} with {maker}")
+    result = subprocess.run([maker, "-m", "venv", "--clear", str(venv)])
     if result.returncode != 0:
         sys.exit(
-            "could not make .venv: this Python lacks venv or ensurepip "
+            f"could not make {venv.name}: this Python lacks venv or ensurepip "
             "(on Debian and Ubuntu: apt install python3-venv)"
         )
 
 
-def _install(python: Path, extras: list[str]) -> None:
+def _install(python: Path, extras: list[str], venv: Path) -> None:
     chosen = f"[{','.join(extras)}]" if extras else ""
-    say(f"installing jsonbus{chosen} into .venv")
+    say(f"installing jsonbus{chosen} into {venv.name}")
     for extra, (module, size) in LARGE.items():
         if extra in extras and not _runs(python, f"import {module}"):
             say(f"{size}, once; that takes some minutes")
@@ -87,9 +87,9 @@ def _install(python: Path, extras: list[str]) -> None:
     say(f"installed in {time.monotonic() - started_at:.0f} s; the next run skips this")
 
 
-def _read_stamp() -> dict[str, object] | None:
+def _read_stamp(path: Path) -> dict[str, object] | None:
     try:
-        stamp = json.loads(STAMP.read_text())
+        stamp = json.loads(path.read_text())
         return stamp if {"project", "extras"} <= stamp.keys() else None
     except (OSError, ValueError):
         return None

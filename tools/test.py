@@ -2,6 +2,7 @@
 
 python3 tools/test.py                       all checks, all tests
 python3 tools/test.py --quick               the quick tests: no privileges, no Spark, no browser
+python3 tools/test.py --python 3.13         the quick tests with another Python, in .venv-3.13
 python3 tools/test.py tests/core -k topics  all checks, some tests: arguments go to pytest
 
 Without a path the tests run as several processes side by side: most of them wait, for starting
@@ -17,10 +18,12 @@ import tempfile
 import time
 import zlib
 from contextlib import ExitStack
+from pathlib import Path
 from typing import IO
 
 from _browser import need_browser
-from _setup import ROOT, say, set_up
+from _interpreters import find_interpreter
+from _setup import ROOT, VENV, say, set_up
 
 #: Folders whose tests run beside the others, each group in a process.
 GROUPS = (
@@ -33,6 +36,8 @@ QUICK_GROUPS = (
     ("tests/gateway", "tests/cli", "tests/spark_bridge"),
 )
 
+QUICK_EXTRAS = ("dev", "web", "mcap", "bridge")
+
 EXPLORE_S = 60
 
 
@@ -42,7 +47,9 @@ def main() -> int:
         print(__doc__)
         return 0
     if given == ["--quick"]:
-        return _run_quick()
+        return _run_quick(set_up(extras=QUICK_EXTRAS))
+    if given[:1] == ["--python"]:
+        return _run_with_another_python(given[1:])
     python = str(set_up(extras=("dev", "web", "mcap", "spark")))
     checks = subprocess.run([python, "tools/check.py"], cwd=ROOT).returncode
     command = [python, "-m", "pytest", "--durations=10", "--all"]
@@ -61,10 +68,22 @@ def main() -> int:
     return 1 if checks or tests else 0
 
 
-def _run_quick() -> int:
-    python = str(set_up(extras=("dev", "web", "mcap", "bridge")))
+def _run_with_another_python(given: list[str]) -> int:
+    """Run the quick tests, or those that pytest is told to run, with the version given first."""
+    if not given:
+        sys.exit("--python needs a version: python3 tools/test.py --python 3.13")
+    version, *chosen = given
+    maker = find_interpreter(version)
+    python = set_up(QUICK_EXTRAS, VENV.with_name(f"{VENV.name}-{version}"), maker)
+    if chosen in ([], ["--quick"]):
+        return _run_quick(python)
+    return subprocess.run([str(python), "-m", "pytest", *chosen], cwd=ROOT).returncode
+
+
+def _run_quick(python: Path) -> int:
     began_at = time.monotonic()
-    tests = _run_side_by_side([python, "-m", "pytest", "-q", "--quick"], QUICK_GROUPS)
+    command = [str(python), "-m", "pytest", "-q", "--quick"]
+    tests = _run_side_by_side(command, QUICK_GROUPS)
     took_s = time.monotonic() - began_at
     say(f"quick tests {'passed' if tests == 0 else 'FAILED'} in {took_s:.0f} s")
     return tests

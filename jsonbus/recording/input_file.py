@@ -27,6 +27,7 @@ class InputFile(io.RawIOBase):
         try:
             self._file = io.FileIO(path)
         except OSError as error:
+            super().close()  # or else Python calls close() below, which needs the file
             raise RecordingError(str(path), f"cannot be read: {error.strerror}") from error
         status = os.fstat(self._file.fileno())
         self._is_bounded = stat.S_ISREG(status.st_mode)
