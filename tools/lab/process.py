@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,15 +21,27 @@ class Process:
     """A running command.
 
     Its output goes to files, so it never blocks for lack of a reader, and nothing is lost when it
-    dies. The files have no names, so there is nothing to remove.
+    dies. The files have no names, so there is nothing to remove. Its input is empty, or with
+    `is_fed` what `feed` writes.
     """
 
-    def __init__(self, label: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        label: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_fed: bool = False,
+    ) -> None:
         self.label = label
         self._out = tempfile.TemporaryFile()
         self._err = tempfile.TemporaryFile()
         self._popen = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=environment
+            argv,
+            stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            env=environment,
         )
 
     @property
@@ -64,9 +77,19 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
+    def feed(self, line: str) -> None:
+        """Write a line to its input; raises BrokenPipeError if it has ended."""
+        assert self._popen.stdin is not None, "start it with is_fed=True"
+        self._popen.stdin.write(line.encode() + b"\n")
+        self._popen.stdin.flush()
+
     def interrupt(self) -> None:
         """Send SIGINT, as Ctrl-C does."""
         self._popen.send_signal(signal.SIGINT)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, as a service manager does."""
+        self._popen.terminate()
 
     def kill(self) -> None:
         """Send SIGKILL: the node says no goodbye."""
@@ -87,6 +110,9 @@ class Process:
         """Kill it if it still runs, and close its output files."""
         if self.returncode is None:
             self.kill()
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it ended with lines unread
+                self._popen.stdin.close()
         self._out.close()
         self._err.close()
 
