@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import IO, Any
 POLL_S = 0.02
 STOP_TIMEOUT_S = 60
 SHOWN_LINES_MAX = 15
+INPUT_BYTES = 1 << 20
 
 
 class Process:
@@ -43,6 +45,9 @@ class Process:
             stderr=self._err,
             env=environment,
         )
+        if self._popen.stdin is not None:
+            # Room for what is fed while the process stands still.
+            fcntl.fcntl(self._popen.stdin.fileno(), fcntl.F_SETPIPE_SZ, INPUT_BYTES)
 
     @property
     def returncode(self) -> int | None:
@@ -51,7 +56,13 @@ class Process:
 
     def lines(self) -> list[str]:
         """Return the complete lines it has printed so far."""
-        return _read(self._out).split("\n")[:-1]
+        return self.lines_since(0)[0]
+
+    def lines_since(self, position: int) -> tuple[list[str], int]:
+        """Return the complete lines after a position of its output, and where they end."""
+        data = _read(self._out, position)
+        end = data.rfind(b"\n") + 1
+        return data[:end].decode(errors="replace").split("\n")[:-1], position + end
 
     def objects(self) -> list[dict[str, Any]]:
         """Return these lines as JSON objects."""
@@ -59,7 +70,7 @@ class Process:
 
     def errors(self) -> str:
         """Return everything it has written to stderr so far."""
-        return _read(self._err)
+        return _read(self._err).decode(errors="replace")
 
     def wait_until(self, condition: Callable[[Process], object], timeout_s: float) -> bool:
         """Wait for the condition; return whether it came true in time, before the process ended."""
@@ -117,7 +128,7 @@ class Process:
         self._err.close()
 
 
-def _read(file: IO[bytes]) -> str:
-    """Read everything without moving the position at which the process writes."""
+def _read(file: IO[bytes], position: int = 0) -> bytes:
+    """Read everything from there on without moving the position at which the process writes."""
     size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), size, 0).decode(errors="replace")
+    return os.pread(file.fileno(), size - position, position)

@@ -60,7 +60,7 @@ class Relay:
 
     def __init__(self, seed: int, names: list[str]) -> None:
         self.counts = {"heard": 0, "cut": 0, "lost": 0, "delayed": 0, "repeated": 0, "sent": 0}
-        self._ports = {name: _open_port(name) for name in names}
+        self._ports = {name: open_port(name) for name in names}
         self._dice = {name: Dice(seed, name) for name in names}
         self._under_way: list[tuple[float, int, str, bytes]] = []
         self._shapes = {name: Shape() for name in names}
@@ -152,9 +152,10 @@ class Relay:
         return max(0.0, self._under_way[0][0] - time.monotonic())
 
 
-def _open_port(name: str) -> socket.socket:
+def open_port(name: str, *, has_header: bool = True) -> socket.socket:
+    """Return a raw socket of that interface; frames may have the header of PACKET_VNET_HDR."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
-    port.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
+    port.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, has_header)
     port.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     port.bind((name, _ETH_P_ALL))
     port.setblocking(False)
