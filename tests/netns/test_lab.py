@@ -28,10 +28,18 @@ def test_the_lab_tells_what_its_nodes_see(namespaces: None) -> None:
         assert text in done.stdout
 
 
+def test_the_promises_hold_on_real_processes_under_every_fault(namespaces: None) -> None:
+    # A short run, and a seed whose few faults are of every kind.
+    done = run_lab("--promises", "--hosts", "8", "--minutes", "0.45", "--seed", "8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0  times broken: nothing is withheld" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
         (["--hosts", "0"], 2, "use 1 or more"),
+        (["--promises", "--hosts", "1"], 2, "one that subscribes"),
         (["--mode", "loud"], 2, "invalid choice: 'loud'"),
         (["--jitter", "5"], 1, "no frame arrives early"),
         (["--loss", "2"], 1, "loss is a probability"),

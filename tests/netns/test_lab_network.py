@@ -112,6 +112,41 @@ def test_a_relay_can_be_told_to_misbehave_later(lab: MakeLab) -> None:
     assert len(heard(listener)) == FRAMES
 
 
+def test_a_relay_can_make_one_host_deaf(lab: MakeLab) -> None:
+    network = lab(3, hub="relay")
+    _, deaf, other = listen_everywhere(network)
+    network.hub.shape(Shape(loss=1), "host2")
+    count_out(network.hosts[0])
+    assert other.wait_until(lambda p: len(heard(p)) == FRAMES, 60)
+    assert wait_until(lambda: network.hub.relay_counts()["lost"] >= FRAMES, 60)
+    assert heard(deaf) == []
+    count_out(network.hosts[1])  # it is not mute, and hears itself
+    assert other.wait_until(lambda p: len(heard(p)) == 2 * FRAMES, 60)
+    network.hub.shape(Shape())
+    count_out(network.hosts[0])
+    assert deaf.wait_until(lambda p: len(heard(p)) == 2 * FRAMES, 60)
+
+
+def test_a_relay_can_split_the_network_and_heal_it(lab: MakeLab) -> None:
+    network = lab(4, hub="relay")
+    one, two, three, four = listen_everywhere(network)
+    network.hub.split(["host1", "host2"])
+    count_out(network.hosts[0])
+    count_out(network.hosts[2])
+    for listener in (one, two, three, four):
+        assert listener.wait_until(lambda p: len(heard(p)) == FRAMES, 60)
+    network.hub.split()
+    count_out(network.hosts[0])
+    for listener, count in ((two, 2), (three, 2), (four, 2)):
+        assert listener.wait_until(lambda p, n=count: len(heard(p)) == n * FRAMES, 60)
+    assert network.hub.relay_counts()["cut"] >= 4 * FRAMES
+
+
+def test_only_a_relay_can_split(lab: MakeLab) -> None:
+    with pytest.raises(LabError, match="not a relay"):
+        lab(2, hub="bridge").hub.split(["host1"])
+
+
 def test_netem_loses_what_the_shape_says(lab: MakeLab) -> None:
     if not has_netem():
         pytest.skip("this kernel has no netem; the relay covers the same behaviour")

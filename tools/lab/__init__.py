@@ -13,4 +13,5 @@ shape.py       how a link misbehaves
 process.py     a process on a host: started, watched, stopped or killed
 delivery.py    publishers and subscribers on hosts, and what arrived
 traffic.py     such a publisher or subscriber
+promises/      the promises of the bus, checked on real processes
 """

@@ -7,6 +7,11 @@ and reorders frames as the options say. Nodes are processes of the real command 
 how long they take to find each other, publishes from a host as a late joiner, and shows how much
 each node received; with --kill it ends a node without a goodbye and shows when the others notice.
 It touches no interface of the machine, and leaves nothing behind, however it ends.
+
+    sudo python3 -m tools.lab --promises --hosts 30 --minutes 5
+
+checks all promises of the bus instead, under every fault that the lab can make; the head of
+tools/lab/promises/__init__.py says how.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from tools.lab.host import Host
 from tools.lab.namespace import LabError, find_obstacle
 from tools.lab.network import Lab
 from tools.lab.process import Process
+from tools.lab.promises import figures
+from tools.lab.promises.run import Run
 from tools.lab.shape import Shape
 
 TIMEOUT_S = 60
@@ -40,13 +47,41 @@ def main() -> int:
         print(f"no lab on this machine: {obstacle}", file=sys.stderr)
         return 1
     try:
+        if options.promises:
+            return keep_promises(options.hosts or 30, options)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
         shape = Shape(options.loss, options.delay, options.jitter, options.repeat, options.reorder)
         seed = options.seed
-        with Lab(options.hosts, shape, hub=options.hub, seed=seed, python=find_python()) as lab:
+        with Lab(
+            options.hosts or 3, shape, hub=options.hub, seed=seed, python=find_python()
+        ) as lab:
             return Session(lab, options, shape).run()
     except (LabError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def keep_promises(hosts: int, options: argparse.Namespace) -> int:
+    """Check all promises on so many hosts; return the exit code."""
+    seed = options.seed
+    print(f"{hosts} hosts, {options.minutes:g} minutes, {options.rate} messages/s, seed {seed}")
+    began_at = time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"{time.monotonic() - began_at:6.1f} s  {text}", flush=True)
+
+    with Lab(hosts, hub="relay", seed=seed, python=find_python()) as lab:
+        run = Run(lab, seed, options.rate, tell)
+        run.go(60 * options.minutes)
+        faults = figures.broken(run.record)
+        table = figures.table(run.record, run.counts, lab.hub.relay_counts())
+        print(figures.write(table, faults))
+        if any(faults.values()):
+            print(lab.report(), file=sys.stderr)
+    return 1 if any(faults.values()) else 0
 
 
 class Session:
@@ -178,7 +213,7 @@ def _parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--hosts", type=_count, default=3, metavar="N", help="hosts [3]")
+    add("--hosts", type=_count, metavar="N", help="hosts [3; with --promises 30]")
     add("--nodes-per-host", type=_count, default=2, metavar="N", help="nodes on each host [2]")
     add("--mode", choices=("basic", "master", "delayed"), default="delayed", help="[delayed]")
     add("--loss", type=float, default=0.0, metavar="P", help="probability that a frame is lost")
@@ -187,12 +222,17 @@ def _parse_arguments() -> argparse.Namespace:
     add("--repeat", type=float, default=0.0, metavar="P", help="probability of a repetition")
     add("--reorder", type=float, default=0.0, metavar="P", help="probability to overtake")
     add("--hub", choices=("auto", "bridge", "relay"), default="auto", help="[auto]")
-    add("--seed", type=int, default=1, metavar="N", help="of the relay's dice [1]")
+    add("--seed", type=int, default=1, metavar="N", help="of all dice [1]")
     add("--messages", type=_count, default=100, metavar="N", help="messages to publish [100]")
     add("--rate", type=_count, default=50, metavar="N", help="messages a second [50]")
     add("--kill", action="store_true", help="kill the first node and see who notices")
+    add("--promises", action="store_true", help="check all promises, under all faults")
+    add("--minutes", type=float, default=5.0, metavar="N", help="with --promises [5]")
     add("--stay", action="store_true", help="keep the hosts for a look around, until Ctrl-C")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.promises and options.hosts == 1:
+        parser.error("--promises needs a host that publishes and one that subscribes")
+    return options
 
 
 def _count(text: str) -> int:

@@ -35,9 +35,9 @@ class Host:
         run("ip", "addr", "add", f"{self.address}/24", "dev", INTERFACE)
         run("ip", "link", "set", INTERFACE, "up")
 
-    def start(self, *arguments: str) -> Process:
-        """Start `jsonbus` with the arguments."""
-        return self._start(arguments[0], "-m", "jsonbus", *arguments)
+    def start(self, *arguments: str, is_fed: bool = False) -> Process:
+        """Start `jsonbus` with the arguments; with `is_fed`, its input is what `feed` writes."""
+        return self._start(arguments[0], "-m", "jsonbus", *arguments, is_fed=is_fed)
 
     def start_script(self, source: str, *arguments: str) -> Process:
         """Start a Python program that may know nothing of jsonbus."""
@@ -69,10 +69,10 @@ class Host:
             process.close()
         self.namespace.close()
 
-    def _start(self, kind: str, *python_arguments: str) -> Process:
+    def _start(self, kind: str, *python_arguments: str, is_fed: bool = False) -> Process:
         label = f"{self.name}-{len(self.processes) + 1}-{kind}"
         argv = self.namespace.command(self._python, *python_arguments)
-        process = Process(label, argv, self._environment())
+        process = Process(label, argv, self._environment(), is_fed=is_fed)
         self.processes.append(process)
         return process
 

@@ -7,10 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from tools._setup import ROOT
 from tools.lab.namespace import LabError, Namespace, connect
-from tools.lab.relay import shape_line
+from tools.lab.relay import Order
 from tools.lab.shape import Shape
 
 RELAY = "tools.lab.relay"
@@ -43,7 +44,7 @@ class Hub:
         self.namespace = Namespace()
         self._seed = seed
         self._python = python
-        self._shape = Shape()
+        self._order = Order()  # what the relay was told last
         self._ports: list[str] = []
         self._relay: subprocess.Popen[str] | None = None
 
@@ -76,21 +77,27 @@ class Hub:
         if not shape.is_clean:
             self.shape(shape)
 
-    def shape(self, shape: Shape) -> None:
-        """Let every link misbehave this way from now on."""
-        self._shape = shape
+    def shape(self, shape: Shape, *ports: str) -> None:
+        """Let the links to these hosts misbehave this way from now on; to all if none is named."""
         if self._relay is not None:
-            self._command_relay(shape)
+            shapes = {**self._order.shapes, **dict.fromkeys(ports, shape)} if ports else {}
+            base = self._order.shape if ports else shape
+            self._command_relay(Order(base, shapes, self._order.parts))
         elif has_netem():
-            for port in self._ports:
+            for port in ports or self._ports:
                 netem = ["root", "netem", *shape.netem_arguments()]
                 self.namespace.run("tc", "qdisc", "replace", "dev", port, *netem)
         else:
             raise LabError("this kernel has no netem: use a hub of the kind relay")
 
+    def split(self, *parts: Sequence[str]) -> None:
+        """Let the hosts of a part hear each other only, and all others each other. None: heal."""
+        order = Order(self._order.shape, self._order.shapes, [list(part) for part in parts])
+        self._command_relay(order)
+
     def relay_counts(self) -> dict[str, int]:
-        """How many frames the relay has heard, lost, delayed, repeated and sent so far."""
-        return self._command_relay(self._shape)
+        """How many frames the relay has heard, cut, lost, delayed, repeated and sent so far."""
+        return self._command_relay(self._order)
 
     def close(self) -> None:
         relay, self._relay = self._relay, None
@@ -130,11 +137,12 @@ class Hub:
         )
         self._read_counts()
 
-    def _command_relay(self, shape: Shape) -> dict[str, int]:
+    def _command_relay(self, order: Order) -> dict[str, int]:
         if self._relay is None:
             raise LabError("the hub is not a relay")
         assert self._relay.stdin is not None
-        self._relay.stdin.write(shape_line(shape))
+        self._order = order
+        self._relay.stdin.write(order.line())
         self._relay.stdin.flush()
         return self._read_counts()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 
+from tools._setup import ROOT
 from tools.lab.host import INTERFACE, Host
 from tools.lab.hub import Hub
 from tools.lab.namespace import LabError
+from tools.lab.process import Process
 from tools.lab.shape import Shape
 
 CARRIER_TIMEOUT_S = 60
@@ -33,6 +36,7 @@ class Lab:
         with contextlib.ExitStack() as stack:
             self.hub = stack.enter_context(Hub(hub, seed, python))
             self.hosts: list[Host] = []
+            self._python = python
             for number in range(1, hosts + 1):
                 host = Host(f"host{number}", f"10.77.0.{number}", python)
                 stack.callback(host.close)
@@ -48,6 +52,13 @@ class Lab:
         self.hub.reconnect(host.namespace, host.name, INTERFACE)
         host.configure()
         self._wait_for_carriers()
+
+    def start_in_hub(self, module: str, *arguments: str) -> Process:
+        """Start a Python module of ours in the hub, where all that hosts send comes by."""
+        argv = self.hub.namespace.command(self._python, "-m", module, *arguments)
+        process = Process(f"hub-{module}", argv, {**os.environ, "PYTHONPATH": str(ROOT)})
+        self._stack.callback(process.close)
+        return process
 
     def report(self) -> str:
         """Return the last output of every process."""

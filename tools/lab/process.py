@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -14,22 +16,38 @@ from typing import IO, Any
 POLL_S = 0.02
 STOP_TIMEOUT_S = 60
 SHOWN_LINES_MAX = 15
+INPUT_BYTES = 1 << 20
 
 
 class Process:
     """A running command.
 
     Its output goes to files, so it never blocks for lack of a reader, and nothing is lost when it
-    dies. The files have no names, so there is nothing to remove.
+    dies. The files have no names, so there is nothing to remove. Its input is empty, or with
+    `is_fed` what `feed` writes.
     """
 
-    def __init__(self, label: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        label: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        is_fed: bool = False,
+    ) -> None:
         self.label = label
         self._out = tempfile.TemporaryFile()
         self._err = tempfile.TemporaryFile()
         self._popen = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, env=environment
+            argv,
+            stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            env=environment,
         )
+        if self._popen.stdin is not None:
+            # Room for what is fed while the process stands still.
+            fcntl.fcntl(self._popen.stdin.fileno(), fcntl.F_SETPIPE_SZ, INPUT_BYTES)
 
     @property
     def returncode(self) -> int | None:
@@ -38,7 +56,13 @@ class Process:
 
     def lines(self) -> list[str]:
         """Return the complete lines it has printed so far."""
-        return _read(self._out).split("\n")[:-1]
+        return self.lines_since(0)[0]
+
+    def lines_since(self, position: int) -> tuple[list[str], int]:
+        """Return the complete lines after a position of its output, and where they end."""
+        data = _read(self._out, position)
+        end = data.rfind(b"\n") + 1
+        return data[:end].decode(errors="replace").split("\n")[:-1], position + end
 
     def objects(self) -> list[dict[str, Any]]:
         """Return these lines as JSON objects."""
@@ -46,7 +70,7 @@ class Process:
 
     def errors(self) -> str:
         """Return everything it has written to stderr so far."""
-        return _read(self._err)
+        return _read(self._err).decode(errors="replace")
 
     def wait_until(self, condition: Callable[[Process], object], timeout_s: float) -> bool:
         """Wait for the condition; return whether it came true in time, before the process ended."""
@@ -64,9 +88,19 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
+    def feed(self, line: str) -> None:
+        """Write a line to its input; raises BrokenPipeError if it has ended."""
+        assert self._popen.stdin is not None, "start it with is_fed=True"
+        self._popen.stdin.write(line.encode() + b"\n")
+        self._popen.stdin.flush()
+
     def interrupt(self) -> None:
         """Send SIGINT, as Ctrl-C does."""
         self._popen.send_signal(signal.SIGINT)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, as a service manager does."""
+        self._popen.terminate()
 
     def kill(self) -> None:
         """Send SIGKILL: the node says no goodbye."""
@@ -87,11 +121,14 @@ class Process:
         """Kill it if it still runs, and close its output files."""
         if self.returncode is None:
             self.kill()
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it ended with lines unread
+                self._popen.stdin.close()
         self._out.close()
         self._err.close()
 
 
-def _read(file: IO[bytes]) -> str:
-    """Read everything without moving the position at which the process writes."""
+def _read(file: IO[bytes], position: int = 0) -> bytes:
+    """Read everything from there on without moving the position at which the process writes."""
     size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), size, 0).decode(errors="replace")
+    return os.pread(file.fileno(), size - position, position)

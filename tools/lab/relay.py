@@ -2,7 +2,7 @@
 
     python3 -m tools.lab.relay SEED PORT…      run in the hub's namespace, with the hub's ports
 
-Each line of its input is a Shape as JSON, in force from then on. It answers each, and says once
+Each line of its input is an Order as JSON, in force from then on. It answers each, and says once
 at the start that it listens, with a line of its counts. It ends with its input.
 
 A port is a raw packet socket. Hosts leave the checksum of a frame to their network card, which a
@@ -35,15 +35,36 @@ _FRAME_BYTES_MAX = (64 << 10) + 1_024
 _FRAMES_PER_TURN = 64
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """How the network is to behave: a shape for all ports, others for some, and who hears whom."""
+
+    shape: Shape = Shape()
+    #: By port, instead of `shape`: how frames to that host misbehave.
+    shapes: dict[str, Shape] = dataclasses.field(default_factory=dict)
+    #: Ports of one part hear each other only; those in no part hear each other. Empty: all do.
+    parts: list[list[str]] = dataclasses.field(default_factory=list)
+
+    def line(self) -> str:
+        return json.dumps(dataclasses.asdict(self)) + "\n"
+
+
+def read_order(line: str | bytes) -> Order:
+    fields = json.loads(line)
+    shapes = {port: Shape(**each) for port, each in fields["shapes"].items()}
+    return Order(Shape(**fields["shape"]), shapes, fields["parts"])
+
+
 class Relay:
     """The ports, the frames under way, and the counts."""
 
     def __init__(self, seed: int, names: list[str]) -> None:
-        self.shape = Shape()
-        self.counts = {"heard": 0, "lost": 0, "delayed": 0, "repeated": 0, "sent": 0}
-        self._ports = {name: _open_port(name) for name in names}
+        self.counts = {"heard": 0, "cut": 0, "lost": 0, "delayed": 0, "repeated": 0, "sent": 0}
+        self._ports = {name: open_port(name) for name in names}
         self._dice = {name: Dice(seed, name) for name in names}
         self._under_way: list[tuple[float, int, str, bytes]] = []
+        self._shapes = {name: Shape() for name in names}
+        self._parts = {name: 0 for name in names}
         # Equal times leave in the order they came in; frames are never compared.
         self._numbers = itertools.count()
 
@@ -66,9 +87,15 @@ class Relay:
         # returns is exactly one, or the end.
         text = os.read(sys.stdin.fileno(), 4_096)
         if text:
-            self.shape = Shape(**json.loads(text))
+            self._follow(read_order(text))
             self._tell()
         return bool(text)
+
+    def _follow(self, order: Order) -> None:
+        self._shapes = {name: order.shapes.get(name, order.shape) for name in self._ports}
+        self._parts = {name: 0 for name in self._ports}
+        for number, part in enumerate(order.parts, 1):
+            self._parts |= dict.fromkeys(part, number)
 
     def _tell(self) -> None:
         sys.stdout.write(json.dumps(self.counts) + "\n")
@@ -87,11 +114,15 @@ class Relay:
             self.counts["heard"] += 1
             now = time.monotonic()
             for other in self._ports:
-                if other != name:
+                if other == name:
+                    continue
+                if self._parts[other] == self._parts[name]:
                     self._roll(other, frame, now)
+                else:
+                    self.counts["cut"] += 1
 
     def _roll(self, name: str, frame: bytes, now: float) -> None:
-        delays_s = self._dice[name].fate(self.shape)
+        delays_s = self._dice[name].fate(self._shapes[name])
         self.counts["lost"] += not delays_s
         self.counts["repeated"] += len(delays_s) > 1
         for delay_s in delays_s:
@@ -121,14 +152,10 @@ class Relay:
         return max(0.0, self._under_way[0][0] - time.monotonic())
 
 
-def shape_line(shape: Shape) -> str:
-    """Return the line that tells a relay to use this shape."""
-    return json.dumps(dataclasses.asdict(shape)) + "\n"
-
-
-def _open_port(name: str) -> socket.socket:
+def open_port(name: str, *, has_header: bool = True) -> socket.socket:
+    """Return a raw socket of that interface; frames may have the header of PACKET_VNET_HDR."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
-    port.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
+    port.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, has_header)
     port.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     port.bind((name, _ETH_P_ALL))
     port.setblocking(False)

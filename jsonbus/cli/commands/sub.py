@@ -35,6 +35,7 @@ Examples:
     "End after this time; exit code 3 if no message, or fewer than --count, came.",
 )
 @flag("--value value_only", "Print values only, not whole messages.")
+@flag("--gaps has_gaps", "Also print how many messages of a reliable topic are missing for good.")
 def command(
     settings: BusSettings,
     patterns: tuple[str, ...],
@@ -42,13 +43,15 @@ def command(
     once: bool,
     timeout: float | None,
     value_only: bool,
+    has_gaps: bool,
 ) -> None:
     """Print the messages of topics.
 
     A PATTERN is a topic, in which * stands for one level and ** for any number of levels. On a
     terminal a message is a readable line. In a pipe it is one JSON object with the keys topic,
     value, node, name, sequence, sent_at and received_at, and for a retained value also
-    "retained": true. Runs until Ctrl-C, --count or --timeout.
+    "retained": true. With --gaps, there are also objects with the one key "jsonbus.gap"; pub passes
+    over them. Runs until Ctrl-C, --count or --timeout.
     """
     if once and count is not None:
         raise click.UsageError("--once is --count 1: give one of them")
@@ -57,7 +60,7 @@ def command(
     output = Output()
     is_endless = count is None and timeout is None
     with signals.until_interrupted(is_usual=is_endless), jsonbus.Bus(**settings) as bus:
-        printer = MessagePrinter(bus, patterns, output, value_only=value_only)
+        printer = MessagePrinter(bus, patterns, output, value_only=value_only, has_gaps=has_gaps)
         if output.is_terminal:
             note(f"subscribed to {', '.join(patterns)} as {bus.name}; Ctrl-C ends")
         printer.run(count, timeout)

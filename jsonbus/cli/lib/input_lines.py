@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 
 from ..command import note
-from .values import LOSSES_KEY, is_printed_message, parse_json
+from .values import GAP_KEY, LOSSES_KEY, is_printed_message, parse_json
 
 #: A topic and the value to publish to it.
 Pair = tuple[str, Any]
@@ -21,8 +21,8 @@ LINE_BYTES_MAX = 32 << 20
 REFUSALS_TOLD_MAX = 10
 
 
-#: The beginning of a line of a recording that is not a value.
-_LOSSES = f'{{"{LOSSES_KEY}":'.encode()
+#: The beginnings of lines of recordings and of `sub` that are not values.
+_REPORTS = tuple(f'{{"{key}":'.encode() for key in (LOSSES_KEY, GAP_KEY))
 
 
 class ValueReader:
@@ -94,7 +94,7 @@ class ValueReader:
                     line = self._read_line(stream)
                 continue
             line = line.rstrip(b"\r\n")
-            if line.strip() and not line.startswith(_LOSSES):
+            if line.strip() and not line.startswith(_REPORTS):
                 yield line
 
     def _read_line(self, stream: IO[bytes]) -> bytes:

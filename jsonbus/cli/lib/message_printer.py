@@ -17,7 +17,10 @@ import jsonbus
 from .. import signals
 from ..command import note
 from .output import Output
-from .values import message_to_json, printable, to_json
+from .values import gap_to_json, message_to_json, printable, to_json
+
+#: What is printed: a message, or a gap in a reliable topic.
+Printed = jsonbus.Message | jsonbus.GapEvent
 
 #: Messages queued by a subscription while the output is slow: a burst of a few MB.
 MAILBOX_MESSAGES_MAX = 10_000
@@ -27,22 +30,22 @@ INBOX_MESSAGES_MAX = 1_000
 
 
 class Inbox:
-    """Messages on the way from the workers to the main thread."""
+    """Messages and gaps on the way from the workers to the main thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._messages: deque[jsonbus.Message] = deque()
+        self._messages: deque[Printed] = deque()
         self._is_closed = False
 
-    def put(self, message: jsonbus.Message) -> None:
-        """Add a message as soon as there is room; called by workers."""
+    def put(self, message: Printed) -> None:
+        """Add a message or a gap as soon as there is room; called by workers."""
         with self._changed:
             while len(self._messages) >= INBOX_MESSAGES_MAX and not self._is_closed:
                 self._changed.wait()
             self._messages.append(message)
             self._changed.notify_all()
 
-    def take(self, timeout_s: float) -> list[jsonbus.Message]:
+    def take(self, timeout_s: float) -> list[Printed]:
         """Return all messages; waits for the first one."""
         with self._changed:
             self._changed.wait_for(lambda: self._messages, timeout_s)
@@ -62,13 +65,22 @@ class MessagePrinter:
     """Prints the messages of patterns."""
 
     def __init__(
-        self, bus: jsonbus.Bus, patterns: Sequence[str], output: Output, *, value_only: bool = False
+        self,
+        bus: jsonbus.Bus,
+        patterns: Sequence[str],
+        output: Output,
+        *,
+        value_only: bool = False,
+        has_gaps: bool = False,
     ) -> None:
+        #: Number of messages; gaps are not counted.
         self.printed = 0
         self._bus = bus
         self._output = output
         self._value_only = value_only
         self._inbox = Inbox()
+        if has_gaps:
+            bus.on_gap(self._inbox.put)
         self._subscription = bus.subscribe(patterns, self._inbox.put, maxsize=MAILBOX_MESSAGES_MAX)
 
     def run(self, count: int | None = None, timeout_s: float | None = None) -> None:
@@ -79,14 +91,15 @@ class MessagePrinter:
                 wait_s = signals.CHECK_S
                 if deadline is not None:
                     wait_s = min(wait_s, deadline - monotonic())
-                messages = self._inbox.take(max(wait_s, 0.0))
+                taken = self._inbox.take(max(wait_s, 0.0))
                 signals.check()
-                if count is not None:
-                    messages = messages[: count - self.printed]
-                for message in messages:
-                    self._output.write_line(self._line(message))
+                for each in taken:
+                    if isinstance(each, jsonbus.GapEvent):
+                        self._output.write_line(self._gap_line(each))
+                    elif count is None or self.printed < count:
+                        self._output.write_line(self._line(each))
+                        self.printed += 1
                 self._output.flush()
-                self.printed += len(messages)
                 if wait_s <= 0 or not self._output.has_reader():
                     return
         except KeyboardInterrupt:
@@ -103,13 +116,21 @@ class MessagePrinter:
         if self._value_only:
             return value
         style = self._output.style
-        clock = strftime("%H:%M:%S", localtime(message.received_at))
-        milliseconds = int(message.received_at % 1 * 1000)
+        clock = style(_clock(message.received_at), "2")
         line = (
-            f"{style(f'{clock}.{milliseconds:03d}', '2')} {style(printable(message.topic), '36')} "
+            f"{clock} {style(printable(message.topic), '36')} "
             f"{value} {style(printable(message.name), '2')}"
         )
         return f"{line} {style('(retained)', '33')}" if message.retained else line
+
+    def _gap_line(self, gap: jsonbus.GapEvent) -> str:
+        if not self._output.is_terminal:
+            return gap_to_json(gap)
+        style = self._output.style
+        return (
+            f"{style(_clock(gap.at), '2')} {style(printable(gap.topic), '36')} "
+            f"{style(f'{gap.count:,} missing', '31')} {style(printable(gap.name), '2')}"
+        )
 
     def _report_losses(self) -> None:
         dropped = self._subscription.dropped
@@ -122,3 +143,7 @@ class MessagePrinter:
             note(
                 f"{stats['messages_given_up']:,} messages of reliable topics could not be repaired"
             )
+
+
+def _clock(at: float) -> str:
+    return f"{strftime('%H:%M:%S', localtime(at))}.{int(at % 1 * 1000):03d}"

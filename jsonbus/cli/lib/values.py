@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -23,6 +24,9 @@ FURTHER_KEYS = frozenset({RETAINED_KEY, "incarnation"})
 
 #: The only key of a line in a recording that is not a message but counts lost ones.
 LOSSES_KEY = "jsonbus.losses"
+
+#: The only key of a line of `sub --gaps` that is not a message but tells a gap.
+GAP_KEY = "jsonbus.gap"
 
 # Text from the network must not control the terminal: control characters that JSON does not escape,
 # and characters that reverse the direction of text.
@@ -88,6 +92,11 @@ def message_to_json(message: jsonbus.Message) -> str:
     if message.retained:
         printed[RETAINED_KEY] = True
     return _encode(printed)
+
+
+def gap_to_json(gap: jsonbus.GapEvent) -> str:
+    """Return the line that `sub --gaps` prints into a pipe, and that `pub` passes over."""
+    return _encode({GAP_KEY: {**dataclasses.asdict(gap), "count": gap.count}})
 
 
 def is_printed_message(value: dict[str, Any]) -> bool:
