@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jsonbus.core.limits import PEEK_BYTES_MIN, PEERS_MAX, REPAIR_SIZE_BYTES
+from jsonbus.core.limits import PEEK_BYTES_MIN, REPAIR_SIZE_BYTES, UNWANTED_MAX
 from jsonbus.core.membership.membership import Membership
 from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox
@@ -202,7 +202,7 @@ class FastReceive:
         header = peek_header(data)
         if header is None:
             return None
-        if len(router.unwanted) >= PEERS_MAX:
+        if len(router.unwanted) >= UNWANTED_MAX:
             router.unwanted.clear()
         router.unwanted[start, sender] = header.node
         return MessagesFrame(header, [[topic, None]])

@@ -121,8 +121,13 @@ DUPLICATE_WINDOW = 1024
 #: forged datagram would make all datagrams of the real node look old.
 COUNTER_JUMP = 1 << 16
 
-#: Senders with sequence and duplicate state. When full, the one met first is dropped.
-PEERS_MAX = 100_000
+#: Senders that are not in the list, whose repeats are still recognized and whose losses are still
+#: counted should they come (back): nodes that left, mostly. When there are more, the one that left
+#: first is forgotten. Some 1 KB each; commands that come and go must not add up, nor forged ids.
+PEERS_UNLISTED_MAX = 1024
+
+#: Topics of unwanted large messages, each with its sender. When full, they are cleared.
+UNWANTED_MAX = 100_000
 
 #: (cause, sender) pairs that were reported; after its report a pair is only counted.
 REJECTS_REPORTED_MAX = 1024

@@ -196,7 +196,9 @@ class NodeParts:
                 self.directory.buffers.forget(old.node)
                 self._fragments.forget(old.node)
                 self.reliable.forget(old.node)
+                self._roster.note_unlisted(old.node)
         else:
+            self._roster.note_listed(new.node)
             peer = self._roster.peers.get(new.node)
             if peer is not None:
                 peer.name = new.name

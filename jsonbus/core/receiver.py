@@ -91,6 +91,7 @@ class Receiver:
             known = self._membership.list.get(header.node)
             if known is not None:
                 peer.name = known.name
+                self._roster.note_listed(header.node)
         if not peer.admit(header.counter):
             # Behind the window a repeat looks like a datagram that comes late. A late list must not
             # be lost, and a repeated one does no harm.

@@ -15,7 +15,7 @@ from jsonbus.core.limits import (
     COUNTER_JUMP,
     DUPLICATE_WINDOW,
     MARKS_MAX,
-    PEERS_MAX,
+    PEERS_UNLISTED_MAX,
     REJECTS_REPORTED_MAX,
 )
 from jsonbus.core.wire.encode_messages import HEADER_END_BYTES, header_format
@@ -196,10 +196,16 @@ class Peer:
 
 
 class Roster:
-    """Peers by node id, at most PEERS_MAX. Reports what they lost, and what was refused."""
+    """Peers by node id. Reports what they lost, and what was refused.
+
+    All nodes in the subscription list have their peer, as soon as they were heard; of other senders
+    so many that no number of nodes that come and go, and no forger, can fill the memory.
+    """
 
     def __init__(self, counters: Counters, emit: Callable[[Event], None]) -> None:
         self.peers: dict[str, Peer] = {}
+        #: Peers that are not in the list, the first to be forgotten first.
+        self._unlisted: dict[str, None] = {}
         #: Set when a datagram may have changed timers or caused output. Messages of known nodes do
         #: neither, and a flood of them should not make a front end check its timers each time.
         self.needs_attention = True
@@ -221,9 +227,8 @@ class Roster:
         node = header.node
         peer = self.peers.get(node)
         if peer is None:
-            if len(self.peers) >= PEERS_MAX:
-                del self.peers[next(iter(self.peers))]
             peer = self.peers[node] = Peer(header, address)
+            self.note_unlisted(node)  # until the caller knows better
             return peer
         if peer.incarnation == header.incarnation:
             peer.hold_out()
@@ -234,10 +239,23 @@ class Roster:
         if challenger is None or challenger.incarnation != header.incarnation:
             challenger = peer.challenger = Peer(header, address)
         elif not peer.heard_since:
-            del self.peers[node]  # so that the new peer is last
             self.peers[node] = challenger
         peer.heard_since = 0
         return challenger
+
+    def note_listed(self, node: str) -> None:
+        """The node is in the subscription list: keep its peer."""
+        self._unlisted.pop(node, None)
+
+    def note_unlisted(self, node: str) -> None:
+        """The node is not in the list, or no longer: keep its peer for a while."""
+        if node not in self.peers:
+            return
+        self._unlisted[node] = None
+        if len(self._unlisted) > PEERS_UNLISTED_MAX:
+            oldest = next(iter(self._unlisted))
+            del self._unlisted[oldest]
+            del self.peers[oldest]
 
     def count_messages(self, peer: Peer, first: int, count: int) -> None:
         """Note that messages first … first + count - 1 of a node came; count what is missing."""

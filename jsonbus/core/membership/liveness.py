@@ -74,10 +74,12 @@ class Liveness:
         gone = []
         next_at = math.inf
         silent = False
+        lease = lease_s(len(self._list))
         for entry in self._list:
             if entry.node == self._own_node:
                 continue
-            expires_at = self._list.heard_at(entry.node) + self._lease_of(entry)
+            lasts_s = PLAIN_LEASE_S if entry.is_plain else lease
+            expires_at = self._list.heard_at(entry.node) + lasts_s
             if expires_at > due:
                 self._asked.pop(entry.node, None)
                 next_at = min(next_at, expires_at)

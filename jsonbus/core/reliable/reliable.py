@@ -125,8 +125,9 @@ class Reliable:
         if old is None:
             self._streams.welcome(new.node, new.incarnation, now)
         if self._history.topics and new.is_alive and not new.is_plain:
-            before = old.patterns if old and old.incarnation == new.incarnation else ()
-            self._history.announce(set(new.patterns).difference(before), now)
+            before = set(old.patterns if old and old.incarnation == new.incarnation else ())
+            # In their order: that of a set differs from process to process.
+            self._history.announce([each for each in new.patterns if each not in before], now)
 
     def room_at(self, topic: str, now: float) -> float:
         """When the topic's next message may be published without pushing out another too soon."""

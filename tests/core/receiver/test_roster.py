@@ -11,6 +11,7 @@ from jsonbus.core.counters import Counters
 from jsonbus.core.limits import COUNTER_JUMP, DUPLICATE_WINDOW
 from jsonbus.core.roster import Peer, Roster
 from jsonbus.core.wire.frames import Header
+from tests.core.link import Link
 
 ADDRESS = ("10.0.0.1", 2416)
 
@@ -239,26 +240,35 @@ def test_challenger_is_forgotten_when_the_node_goes_on_talking_for_long() -> Non
     assert real.challenger is None
 
 
-def test_restarted_node_counts_as_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "PEERS_MAX", 2)
-    known = make_roster()
-    known.meet(make_header(node="x"), ADDRESS)
-    known.meet(make_header(node="y"), ADDRESS)
-    for counter in (1, 2):
-        known.meet(make_header(counter, node="x", incarnation=6), ADDRESS)
-    known.meet(make_header(node="z"), ADDRESS)
-    assert known.peers.get("x") is not None
-    assert known.peers.get("y") is None
-
-
-def test_roster_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "PEERS_MAX", 10)
+def test_of_senders_that_are_not_in_the_list_those_met_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roster, "PEERS_UNLISTED_MAX", 10)
     known = make_roster()
     for number in range(30):
         known.meet(make_header(node=f"n{number}"), ADDRESS)
-    assert len(known.peers) == 10
-    assert known.peers.get("n0") is None
-    assert known.peers.get("n29") is not None
+    assert list(known.peers) == [f"n{number}" for number in range(20, 30)]
+
+
+def test_nodes_that_come_and_go_are_forgotten_one_after_the_other_and_those_that_stay_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roster, "PEERS_UNLISTED_MAX", 3)
+    link = Link()
+    here, stays = link.add("here"), link.add("stays")
+    link.run(1.0)
+    peer = here._roster.peers[stays.settings.node]
+    visitors = []
+    for number in range(8):
+        visitor = link.add(f"v{number}")
+        visitors.append(visitor.settings.node)
+        link.run(1.0)
+        link.close(visitor)
+        link.run(1.0)
+        link.publish(stays, "a", number)
+    assert here._roster.peers == {stays.settings.node: peer} | {
+        node: here._roster.peers[node] for node in visitors[-3:]
+    }
 
 
 def test_forged_message_number_neither_counts_nor_hides_losses() -> None:

@@ -205,7 +205,7 @@ def test_from_the_second_message_of_a_node_on_nothing_is_parsed(
 def test_what_is_remembered_of_unwanted_messages_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fast_receive, "PEERS_MAX", 4)
+    monkeypatch.setattr(fast_receive, "UNWANTED_MAX", 4)
     ear, stranger = Ear(), Stranger()
     for number in range(50):
         ear.hear(stranger.say(topic=f"u{number}"))
@@ -214,7 +214,7 @@ def test_what_is_remembered_of_unwanted_messages_is_bounded(
 
 
 def test_node_that_was_forgotten_is_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roster, "PEERS_MAX", 1)
+    monkeypatch.setattr(roster, "PEERS_UNLISTED_MAX", 1)
     ear, first, second = Ear(), Stranger("first"), Stranger("second")
     for stranger in (first, second, first):
         ear.hear(stranger.say(), stranger.say(), stranger.say())

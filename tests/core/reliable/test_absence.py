@@ -257,6 +257,23 @@ def test_many_nodes_that_appear_at_once_cause_few_beats() -> None:
     assert len(link.frames("p", BeatFrame)) <= 5  # they thin out
 
 
+def test_beats_for_a_node_that_appears_come_in_the_order_of_what_it_wants() -> None:
+    link = Link()
+    p = link.add("p")
+    topics = [f"t{number}" for number in range(12)]
+    reader = link.add("reader")
+    link.subscribe(reader, *topics)
+    link.run(3)
+    for topic in reversed(topics):
+        assert p.publish(topic, 1, link.now, is_reliable=True)
+    link.run(HISTORY_AGE_S + 3)
+    link.forget_sent()
+    link.subscribe(link.add("new"), *topics)
+    link.run(1)
+    first = link.frames("p", BeatFrame)[0]
+    assert [topic for topic, _, _ in first.beats] == sorted(topics)
+
+
 @pytest.mark.parametrize("count", [0, 100])
 def test_who_was_only_deaf_asks_a_publisher_that_never_missed_it(count: int) -> None:
     link = Link()
