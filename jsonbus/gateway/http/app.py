@@ -150,6 +150,10 @@ class _Table:
             self._app.router.add_api_route(path, operation, **options)
             route: Any = self._app.routes[-1]
             route.guard = guard
+        # A page at / is opened with the dashboard's bookmarks, too.
+        if model is None and plain is None and path != "/":
+            names = [each.alias for each in route.dependant.query_params]
+            guard.query_names = [*names, *["access_token"] * guard.reads_token_in_query]
 
 
 def _add_dashboard(app: FastAPI, auth: Auth) -> None:

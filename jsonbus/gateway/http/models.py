@@ -220,6 +220,7 @@ def names_of(model: type[BaseModel]) -> tuple[str, ...]:
 def parameter_schema(model: type[BaseModel], *, as_text: bool) -> dict[str, Any]:
     """Return the JSON schema of the parameters: in a JSON body, or where all of them are text."""
     schema = model.model_json_schema()
+    schema["additionalProperties"] = False
     for each in schema["properties"].values():
         each.pop("default", None)
     if "message" in schema["properties"]:
