@@ -200,6 +200,8 @@ class Gateway:
         stack.callback(self.events.close)  # first: the server waits for answers
         await self._http.start()
         self.http_address = self._http.address
+        listeners = filter(None, (self.http_address, self.text_address))
+        self._targets.refuse_own(port for _, port in listeners)
 
     def _import_dashboard(self) -> None:
         """Import NiceGUI before there is a node: that blocks the event loop for half a second."""
