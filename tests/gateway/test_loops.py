@@ -81,7 +81,7 @@ async def open_gateway(stack: AsyncExitStack, port: int) -> tuple[Gateway, httpx
     gateway = Gateway(GatewayConfig(retry_s_max=0.1), port=port, interface="lo")
     await stack.enter_async_context(gateway)
     base = "http://{}:{}".format(*gateway.http_address)
-    client = httpx.AsyncClient(base_url=base, trust_env=False)
+    client = httpx.AsyncClient(base_url=base, timeout=30, trust_env=False)
     return gateway, await stack.enter_async_context(client)
 
 
@@ -115,7 +115,7 @@ async def test_between_two_gateways_that_point_at_each_other_a_message_goes_nowh
             assert (await one.get("/subscribe", params=wish)).status_code == 200
 
         assert (await here.get("/publish", params={"topic": "door", "message": "1"})).is_success
-        await until(lambda: gateway.webhooks.stats()["attempts_failed"] >= 3)
+        assert await until(lambda: gateway.webhooks.stats()["attempts_failed"] >= 3)
         (view,) = (await here.get("/subscribers")).json()["subscribers"]
         assert view["last_error"] == (
             "the answer was 403, not 200: a gateway is there, and gateways take no webhooks"
