@@ -15,6 +15,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
+from .health import Health
 from .http.accept_errors import AcceptErrors
 from .http.access import Access
 from .http.app import make_app
@@ -164,6 +165,7 @@ class Gateway:
         )
         stack.push_async_callback(self.ledger.close)
         await self.ledger.open(self.webhooks.begin)
+        self._health = Health(self.bus, self.ledger)
         self.hub.add_sink(self.webhooks.take)
         stack.push_async_callback(self.webhooks.close)
         await self.webhooks.start()
@@ -233,13 +235,8 @@ class Gateway:
             stats=self.stats,
             observe=self._metrics_observer.scrape,
             access=self._access,
-            trouble=self._find_trouble,
+            trouble=self._health.find_trouble,
             body_bytes_max=self._config.body_bytes_max,
             room=self._room,
             dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.auth,
         )
-
-    def _find_trouble(self) -> str | None:
-        if self.ledger.stats()["is_failing"]:
-            return "messages for webhooks cannot be stored: see the gateway's log"
-        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 1 << 20
 
 
+async def _find_no_trouble() -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The parts that routes use. `Gateway` fills it in."""
@@ -39,7 +42,7 @@ class Services:
     observe: Observe | None = None
     access: Access = field(default_factory=Access)
     #: Return why the gateway does not work at the moment, in one sentence; None: it works.
-    trouble: Callable[[], str | None] = lambda: None
+    trouble: Callable[[], Awaitable[str | None]] = _find_no_trouble
     body_bytes_max: int = BODY_BYTES_MAX
     #: The memory for the bodies of all requests together.
     room: BodyRoom = field(default_factory=BodyRoom)

@@ -131,8 +131,12 @@ async def metrics(request: Request) -> PlainTextResponse:
 
 
 async def health(parts: Parts) -> models.Health:
-    """Whether the gateway works"""
-    trouble = parts.trouble()
+    """Whether the gateway works
+
+    Answered within seconds by 503 and the reason while it is cut off from the bus, or cannot store
+    messages for webhooks.
+    """
+    trouble = await parts.trouble()
     if trouble is not None:
         raise Refusal(503, trouble)
     return models.Health(status="ok", version=jsonbus.__version__)
