@@ -28,7 +28,7 @@ from .hub import Hub
 from .metrics.bridges import Bridges
 from .metrics.observer import MetricsObserver
 from .metrics.survey_observer import SurveyObserver
-from .services import Services
+from .services import BODY_BYTES_MAX, Services
 from .text.server import TextLimits, TextServer
 from .webhooks.ledger import WebhookLedger
 from .webhooks.targets import Targets
@@ -59,7 +59,7 @@ class GatewayConfig:
     buffer: int = 1_000
     backlog_max: int = 10_000
     total_backlog_max: int = 100_000
-    body_bytes_max: int = 1 << 20
+    body_bytes_max: int = BODY_BYTES_MAX
     webhook_timeout_s: float = 10.0
     retry_s_max: float = 60.0
     #: Serve the dashboard at `/` if NiceGUI is installed. One gateway of a process can have it.

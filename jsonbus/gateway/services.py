@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .dashboard.auth import Auth
 
 #: The default limit of a body of POST /v1/topics/….
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 1_000_000
 
 
 async def _find_no_trouble() -> None: ...

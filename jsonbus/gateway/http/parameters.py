@@ -38,9 +38,6 @@ PARTS_MAX = 100
 #: Splitting the options of a header takes quadratic time.
 HEADER_BYTES_MAX = 1_024
 
-#: How like a known name an unknown one must be to be taken for it: `name` is near `subscriberName`.
-NEAR = 0.4
-
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 JSON = "application/json"
@@ -149,10 +146,18 @@ def _check_known(name: str, names: Sequence[str]) -> None:
     reason = f"the parameter {name[:40]!r} is unknown"
     if not names:
         raise Refusal(400, f"{reason}: this takes no parameters")
-    by_lower = {each.lower(): each for each in names}
-    nearest = get_close_matches(name[:40].lower(), by_lower, n=1, cutoff=NEAR)
-    hint = f"did you mean {by_lower[nearest[0]]}? " if nearest else ""
+    nearest = find_nearest(name[:40], names)
+    hint = f"did you mean {nearest}? " if nearest else ""
     raise Refusal(400, f"{reason}: {hint}known here: {', '.join(names)}")
+
+
+def find_nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that was meant, if one resembles it: `name` means `subscriberName`."""
+    by_lower = {each.lower(): each for each in names}
+    lower = name.lower()
+    nearest = get_close_matches(lower, by_lower, n=1)
+    nearest += [each for each in by_lower if len(lower) > 2 and lower in each]
+    return by_lower[nearest[0]] if nearest else None
 
 
 def _read_body(body: bytes, content_type: ContentType, names: Sequence[str]) -> _Pairs:

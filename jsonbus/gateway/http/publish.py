@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Path, Query
 from pydantic.json_schema import SkipJsonSchema
 
+from jsonbus.errors import PayloadError
+
 from ..hub import Published
 from ..services import Services
 from ..values import parse_json
@@ -74,7 +76,7 @@ class Publishing:
         flags = _read_flags(request)
         body = await request.read_body(self._body_bytes_max)
         _check_json_type(request)
-        value = parse_json(body)
+        value = _parse_body(body)
         return _answer(await self._hub.publish(topic, value, **flags))
 
 
@@ -101,6 +103,16 @@ def _read_flags(request: HttpRequest) -> dict[str, bool]:
         if text not in _FLAGS:
             raise Refusal(400, f"the parameter {name} must be true or false")
     return {name: _FLAGS[text] for name, text in flags.items()}
+
+
+def _parse_body(body: bytes) -> Any:
+    try:
+        return parse_json(body)
+    except PayloadError as error:
+        if not body.strip():
+            raise Refusal(400, "the body is empty: send a JSON value") from None
+        hint = 'send a JSON value, a string in quotes: "open"'
+        raise Refusal(400, f"the body: {error}; {hint}") from None
 
 
 def _check_json_type(request: HttpRequest) -> None:

@@ -390,7 +390,8 @@ async def test_a_value_may_be_retained_and_reliable(
         ("a?retain=yes", b"1", "application/json", 400, "retain must be true or false"),
         ("a?retain=true&retain=true", b"1", "application/json", 400, "retain comes twice"),
         ("a?reliable=%zz", b"1", "application/json", 400, "percent-encoding '%zz' is broken"),
-        ("a", b"", "application/json", 400, "this is not JSON"),
+        ("a", b"", "application/json", 400, "the body is empty: send a JSON value"),
+        ("a", b"open", "text/plain", 400, 'a string in quotes: "open"'),
         ("a", b"{", "application/json", 400, "this is not JSON"),
         ("a", b'"\xff"', "application/json", 400, "this is not JSON"),
         ("a", b"[" * 900 + b"]" * 900, "application/json", 400, "nested more than"),
@@ -436,6 +437,8 @@ async def test_a_path_that_is_none_is_not_found() -> None:
             answer = await here.http.get(path)
             assert answer.status_code == 404
             assert "see /docs" in answer.json()["error"]
+        for path in ("/publish/", "/Publish", "/pubish"):
+            assert "did you mean /publish?" in (await here.http.get(path)).json()["error"]
 
 
 @asynctest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonbus.errors import PayloadError
 from jsonbus.gateway.http.answers import Refusal
 from jsonbus.gateway.http.models import Publish, validate
-from jsonbus.gateway.http.parameters import read_parameters
+from jsonbus.gateway.http.parameters import find_nearest, read_parameters
 from jsonbus.gateway.http.request import BodyRoom, HttpRequest
 
 FORM = "application/x-www-form-urlencoded"
@@ -125,6 +125,23 @@ def test_an_unknown_parameter_that_resembles_none_is_refused_with_the_known_ones
     with pytest.raises(Refusal) as caught:
         read(b"topic=a&message=1&foo=2")
     assert caught.value.reason == "the parameter 'foo' is unknown: known here: topic, message"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("name", "subscriberName"),
+        ("SUBSCRIBERNAME", "subscriberName"),
+        ("subscriber_name", "subscriberName"),
+        ("topics", "topic"),
+        ("uri", "url"),
+        ("retained", None),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_the_name_that_was_meant_is_found(name: str, meant: str | None) -> None:
+    assert find_nearest(name, ("topic", "message", "subscriberName", "url")) == meant
 
 
 def test_a_long_unknown_name_is_quoted_in_part() -> None:
