@@ -22,7 +22,7 @@ GAUGES = frozenset(
     bytes segments blocks rows tail_rows rows_waiting connections attached_bytes staged_rows
     staged_bytes queries messages_lost messages_kept_for_repair messages_waiting_for_repair
     messages_waiting_to_be_sure nodes_known values_retained receive_buffer_asked_bytes
-    receive_buffer_obtained_bytes is_failing
+    receive_buffer_obtained_bytes interfaces_up is_failing
     """.split()
 )
 

@@ -100,4 +100,5 @@ def transport_figures(transport: Transport) -> dict[str, int]:
         "receive_buffer_asked_bytes": info.receive_buffer_asked_bytes,
         "receive_buffer_obtained_bytes": info.receive_buffer_obtained_bytes,
         "send_failures": transport.send_failures,
+        "interfaces_up": sum(each.is_up for each in info.interfaces),
     }

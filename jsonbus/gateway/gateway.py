@@ -15,6 +15,7 @@ import jsonbus
 from jsonbus.config import BusSettings
 from jsonbus.errors import ConfigError
 
+from .health import Health
 from .http.accept_errors import AcceptErrors
 from .http.access import Access
 from .http.app import make_app
@@ -27,7 +28,7 @@ from .hub import Hub
 from .metrics.bridges import Bridges
 from .metrics.observer import MetricsObserver
 from .metrics.survey_observer import SurveyObserver
-from .services import Services
+from .services import BODY_BYTES_MAX, Services
 from .text.server import TextLimits, TextServer
 from .webhooks.ledger import WebhookLedger
 from .webhooks.targets import Targets
@@ -58,7 +59,7 @@ class GatewayConfig:
     buffer: int = 1_000
     backlog_max: int = 10_000
     total_backlog_max: int = 100_000
-    body_bytes_max: int = 1 << 20
+    body_bytes_max: int = BODY_BYTES_MAX
     webhook_timeout_s: float = 10.0
     retry_s_max: float = 60.0
     #: Serve the dashboard at `/` if NiceGUI is installed. One gateway of a process can have it.
@@ -164,6 +165,7 @@ class Gateway:
         )
         stack.push_async_callback(self.ledger.close)
         await self.ledger.open(self.webhooks.begin)
+        self._health = Health(self.bus, self.ledger)
         self.hub.add_sink(self.webhooks.take)
         stack.push_async_callback(self.webhooks.close)
         await self.webhooks.start()
@@ -200,6 +202,8 @@ class Gateway:
         stack.callback(self.events.close)  # first: the server waits for answers
         await self._http.start()
         self.http_address = self._http.address
+        listeners = filter(None, (self.http_address, self.text_address))
+        self._targets.refuse_own(port for _, port in listeners)
 
     def _import_dashboard(self) -> None:
         """Import NiceGUI before there is a node: that blocks the event loop for half a second."""
@@ -231,13 +235,8 @@ class Gateway:
             stats=self.stats,
             observe=self._metrics_observer.scrape,
             access=self._access,
-            trouble=self._find_trouble,
+            trouble=self._health.find_trouble,
             body_bytes_max=self._config.body_bytes_max,
             room=self._room,
             dashboard=self._why_no_dashboard if self.dashboard is None else self.dashboard.auth,
         )
-
-    def _find_trouble(self) -> str | None:
-        if self.ledger.stats()["is_failing"]:
-            return "messages for webhooks cannot be stored: see the gateway's log"
-        return None

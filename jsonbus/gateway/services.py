@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from .dashboard.auth import Auth
 
 #: The default limit of a body of POST /v1/topics/….
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 1_000_000
+
+
+async def _find_no_trouble() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Services:
     observe: Observe | None = None
     access: Access = field(default_factory=Access)
     #: Return why the gateway does not work at the moment, in one sentence; None: it works.
-    trouble: Callable[[], str | None] = lambda: None
+    trouble: Callable[[], Awaitable[str | None]] = _find_no_trouble
     body_bytes_max: int = BODY_BYTES_MAX
     #: The memory for the bodies of all requests together.
     room: BodyRoom = field(default_factory=BodyRoom)

@@ -8,6 +8,18 @@ import orjson
 
 from jsonbus.errors import PayloadError
 
+#: The longest message that a client writes as text, by `/publish` or in a line.
+MESSAGE_CHARACTERS_MAX = 5_000
+
+
+def check_message_length(characters: int) -> None:
+    """Raise ValueError, with the reason, for a message that is too long."""
+    if characters > MESSAGE_CHARACTERS_MAX:
+        raise ValueError(
+            f"message has {characters:,} characters, at most {MESSAGE_CHARACTERS_MAX:,} are "
+            "allowed: larger ones go by POST /v1/topics/TOPIC"
+        )
+
 
 def parse_text(text: str | bytes) -> Any:
     """Return the value of a text that parses as JSON, otherwise the text itself."""

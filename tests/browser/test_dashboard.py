@@ -45,6 +45,7 @@ def test_the_overview_counts_and_its_chart_moves(window: Window) -> None:
         not_sent = page.locator("[data-tile=suppressed] .tile-figure")
         window.wait(lambda: publish() or re.match(r"[1-9]", not_sent.text_content() or ""))
         expect(window.line("counted")).to_contain_text("1")
+        expect(page.locator(".card-note")).to_have_text("the last minute, as this gateway hears it")
 
 
 def test_a_publish_from_the_page_arrives_and_is_told_of(window: Window) -> None:
@@ -71,6 +72,38 @@ def test_a_publish_from_the_page_arrives_and_is_told_of(window: Window) -> None:
         page.get_by_label("Topic").fill("not//valid")
         page.get_by_role("button", name="Publish").click()
         expect(page.locator(".publish")).to_contain_text("not valid here")
+
+
+def test_what_was_typed_into_the_publish_box_is_there_again(window: Window) -> None:
+    page = window.open("/?tab=publish")
+    page.get_by_label("Topic").fill("page/draft")
+    page.get_by_label("Value, as JSON").fill('{"half": ')
+    page.get_by_role("switch", name="Reliable").click()
+    window.tab("Overview")
+    window.tab("Publish")
+    expect(page.get_by_label("Topic")).to_have_value("page/draft")
+    expect(page.get_by_label("Value, as JSON")).to_have_value('{"half": ')
+    expect(page.get_by_role("switch", name="Reliable")).to_be_checked()
+    expect(page.get_by_role("switch", name="Retain")).not_to_be_checked()
+    page.get_by_label("Value, as JSON").fill("1")
+    page.get_by_role("button", name="Publish").click()
+    expect(window.line("page/draft")).to_be_visible()
+    window.tab("Nodes")
+    window.tab("Publish")
+    expect(window.line("page/draft")).to_be_visible()
+
+
+@pytest.mark.parametrize(("size", "columns"), [(DESKTOP, 6), ((1024, 768), 3), (PHONE, 3)])
+def test_tiles_fill_their_rows_and_leave_room_for_the_content(
+    browser: Browser, dashboard: Dashboard, size: tuple[int, int], columns: int
+) -> None:
+    with Window(browser, dashboard, size) as window:
+        page = window.open()
+        expect(page.locator(".tile")).to_have_count(6)
+        boxes = [tile.bounding_box() for tile in page.locator(".tile").all()]
+        assert len({round(box["x"]) for box in boxes if box}) == columns
+        chart = page.locator(".tab-overview .card").first.bounding_box()
+        assert chart is not None and chart["y"] < size[1] * 0.4
 
 
 def test_nodes_are_shown_with_what_they_want_and_their_death(window: Window) -> None:
@@ -106,6 +139,10 @@ def test_a_webhook_that_cannot_be_reached_shows_its_backlog_and_error(window: Wi
         line = window.line("broken")
         expect(line.locator(".c-backlog")).to_have_text("3")
         expect(line.locator(".c-error")).to_contain_text("refused")
+        line.click()
+        facts = page.locator(".detail .facts").first
+        expect(facts).to_contain_text("Last error")
+        expect(facts).to_contain_text(re.compile(r"connection refused .*next try in \d+ s"))
         assert ask.get(
             f"{window.dashboard.url}/unsubscribe", params={"subscriberName": "broken"}
         ).ok

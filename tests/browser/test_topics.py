@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 
 from playwright.sync_api import expect
 
+from jsonbus.gateway.dashboard.history import SAMPLE_S
 from tests.browser.windows import PHONE, Window
 
 SCRIPT = "<script>window.hacked = 1</script>"
@@ -53,6 +55,22 @@ def test_the_chart_of_nested_numbers_moves(window: Window) -> None:
         assert all(number < 0 for _, number in window.chart_points(1))
         window.wait(lambda: publish() or window.chart_points()[-1][0] > before[-1][0])
         assert all(number > 0 for _, number in window.chart_points())
+
+
+def test_a_chart_begins_with_what_was_published_before(window: Window) -> None:
+    with window.dashboard.bus("arm") as arm, window.dashboard.bus("reader") as reader:
+        reader.subscribe("earlier", lambda message: None)
+        window.wait(lambda: arm.explain("earlier").verdict == "sent")
+        page = window.open("/?tab=nodes")  # from the first page on, topics are sampled
+        began_at, sent = time.monotonic(), 0
+        expect(window.line("this gateway")).to_be_visible()
+        while time.monotonic() - began_at < 3.5 * SAMPLE_S:
+            sent += 1
+            arm.publish("earlier", sent)
+            page.wait_for_timeout(100)
+        window.open("/?tab=topics&topic=earlier")
+        window.wait(lambda: len(window.chart_points()) >= 3)
+        assert window.chart_points()[0][1] < sent / 2
 
 
 def test_what_looks_like_a_script_stays_text(window: Window) -> None:

@@ -136,6 +136,7 @@ def test_figures_are_flat_numbers_of_node_transport_and_mailboxes(open_bus: Open
     assert {
         "kernel_drops",
         "send_failures",
+        "interfaces_up",
         "datagrams_unsent",
         "messages_dropped",
         "messages_unread",

@@ -123,6 +123,10 @@ async def site(
         bridges = Bridges(bus)
         metrics_observer = MetricsObserver(observer, bridges, ledger.subscribers)
         trouble: list[str] = []
+
+        async def find_trouble() -> str | None:
+            return trouble[0] if trouble else None
+
         app = make_app(
             Services(
                 hub=hub,
@@ -140,7 +144,7 @@ async def site(
                 },
                 observe=metrics_observer.scrape,
                 access=Access(map(read_token, tokens)),
-                trouble=lambda: trouble[0] if trouble else None,
+                trouble=find_trouble,
                 body_bytes_max=body_bytes_max,
                 room=room or BodyRoom(),
             )

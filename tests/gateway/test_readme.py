@@ -21,6 +21,7 @@ from jsonbus.cli.commands.gateway import HTTP_PORT, TEXT_PORT, command
 from jsonbus.cli.lib.log_file import LOG_BYTES_MAX, LOG_FILES_MAX
 from jsonbus.gateway import (
     services,
+    values,
 )
 from jsonbus.gateway.gateway import Gateway
 from jsonbus.gateway.http import (
@@ -224,7 +225,7 @@ def test_every_limit_is_told_as_it_is() -> None:
         return f"{value:,}"
 
     characters = (
-        models.MESSAGE_CHARACTERS_MAX,
+        values.MESSAGE_CHARACTERS_MAX,
         models.URL_CHARACTERS_MAX,
         models.NAME_CHARACTERS_MAX,
     )

@@ -97,6 +97,21 @@ def test_a_webhook_in_a_private_network_must_be_allowed(lab: MakeLab) -> None:
     assert "private" in answer["error"] and "--allow-webhook" in answer["error"]
 
 
+def test_a_gateway_whose_interface_went_away_is_not_healthy_until_it_is_back(lab: MakeLab) -> None:
+    (one,) = lab(1).hosts
+    start_gateway(one, "--token", TOKEN)
+
+    def health() -> tuple[int, Any]:
+        return ask(one, one, "/health")
+
+    assert health()[0] == 200
+    one.set_link(False)
+    assert wait_until(lambda: health()[0] == 503, TIMEOUT_S)
+    assert "is cut off from the bus: its interface (" in health()[1]["error"]
+    one.set_link(True)
+    assert wait_until(lambda: health()[0] == 200, TIMEOUT_S)
+
+
 def test_a_webhook_on_a_host_that_was_cut_off_gets_everything_in_order(lab: MakeLab) -> None:
     one, two = lab(2).hosts
     start_gateway(one, "--token", TOKEN, "--allow-webhook", two.address, "--webhook-timeout", "0.5")

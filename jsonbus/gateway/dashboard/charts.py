@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,9 @@ _INK = "#8a95a8"
 _LINE = "rgba(138, 149, 168, 0.22)"
 _LABEL = {"color": _INK, "fontSize": 11}
 
-#: The shortest time span of a chart.
-SPAN_MS_MIN = 60_000
+#: The shortest time span of a chart, and the step by which it grows with its data: so its heading
+#: can say how much it shows.
+MINUTE_MS = 60_000
 
 #: (seconds since 1970 in ms, number)
 Points = tuple[tuple[int, float], ...]
@@ -56,10 +58,11 @@ class LiveChart:
         self._span_ms = round(span_s * 1000)
         self._axes = axes
         self._shown: object = None
+        self.minutes = 1
         self._element = ui.echart(self._options([], 0)).classes("chart")
 
     def show(self, series: Sequence[tuple[Series, Points]], now: float) -> None:
-        """Draw these lines, up to this moment."""
+        """Draw these lines, up to this moment; `minutes` are then those that it shows."""
         if series == self._shown:
             return
         self._shown = series
@@ -68,11 +71,14 @@ class LiveChart:
         oldest_ms = min((points[0][0] for _, points in series if points), default=now_ms)
         # While there is little data, the span grows with it, so that the first minute fills the
         # chart.
-        span_ms = min(self._span_ms, max(SPAN_MS_MIN, now_ms - oldest_ms))
+        self.minutes = max(1, math.ceil((now_ms - oldest_ms) / MINUTE_MS))
+        span_ms = self.minutes * MINUTE_MS
+        if span_ms > self._span_ms:
+            span_ms, self.minutes = self._span_ms, self._span_ms // MINUTE_MS
         self._element._props["options"] = self._options(drawn, now_ms, span_ms)
 
     def _options(
-        self, series: list[dict[str, Any]], now_ms: int, span_ms: int = SPAN_MS_MIN
+        self, series: list[dict[str, Any]], now_ms: int, span_ms: int = MINUTE_MS
     ) -> dict[str, Any]:
         right = 20 if len(self._axes) == 1 else 8
         clock = "{HH}:{mm}" if span_ms > 200_000 else "{HH}:{mm}:{ss}"

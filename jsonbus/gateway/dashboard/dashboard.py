@@ -26,7 +26,7 @@ from ..rate_limited_log import RateLimitedLog
 from ..webhooks.accounts import SubscriberView
 from .auth import SESSION, Auth
 from .engine import malformed, run_nicegui
-from .history import RateHistory
+from .history import RateHistory, Samples
 from .page import Page
 from .sessions import Session, Sessions
 from .snapshot import Snapshot
@@ -43,7 +43,9 @@ SNAPSHOT_S_MAX = 15.0
 
 #: Pages that are open at once. Each takes about half a megabyte here.
 PAGES_MAX = 50
-#: A page that does not connect within this time makes room for another.
+#: A page that was disconnected for this time makes room for another. One that never connected does
+#: so at once: it is a program that only fetched it, or a browser about to connect, which then
+#: loads it again.
 CONNECT_S = 10.0
 
 
@@ -63,6 +65,7 @@ class Dashboard:
         self._sessions = Sessions()
         self._pages: dict[str, Page] = {}
         self._rates = RateHistory()
+        self._samples = Samples()
         self._snapshot: Snapshot | None = None
         self._errors = RateLimitedLog(logger)
         self._opened = AsyncExitStack()
@@ -118,12 +121,16 @@ class Dashboard:
         return self._snapshot
 
     def _has_room(self) -> bool:
-        if len(Client.instances) >= PAGES_MAX:
-            now = time.time()
-            for client in list(Client.instances.values()):
-                if not client.has_socket_connection and now - client.created > CONNECT_S:
-                    client.delete()
-        return len(Client.instances) < PAGES_MAX
+        if len(Client.instances) < PAGES_MAX:
+            return True
+        now = time.time()
+        absent = [each for each in Client.instances.values() if not each.has_socket_connection]
+        for client in sorted(absent, key=lambda each: each.created):
+            page = self._pages.get(client.id)
+            if page is None or not page.was_connected or now - client.created > CONNECT_S:
+                client.delete()
+                return True
+        return False
 
     def _session_of(self, client_id: str) -> Session | None:
         page = self._pages.get(client_id)
@@ -148,6 +155,7 @@ class Dashboard:
         if not any(page.is_observing for page in self._pages.values()):
             if not self.observer.is_observing:
                 self._rates.clear()
+                self._samples.clear()
                 self._snapshot = None
             return
         self._snapshot = self._take_snapshot()
@@ -163,10 +171,12 @@ class Dashboard:
         picture = self.observer.picture()
         at = time.time()
         self._rates.note(picture, at)
+        self._samples.note(picture.topics, at)
         return Snapshot(
             picture=picture,
             at=at,
             rates=self._rates,
+            samples=self._samples,
             topics={view.topic: view for view in picture.topics},
             events=tuple(self.observer.events),
             gone=self.observer.gone(),

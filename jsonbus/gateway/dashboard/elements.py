@@ -156,10 +156,11 @@ def block(classes: str) -> ui.element:
     return ui.element("div").classes(classes)
 
 
-def card_head(title: str, note: str) -> None:
+def card_head(title: str, note: str) -> ui.label:
+    """Make the head of a card; return the label of its note."""
     with block("card-head"):
         ui.label(title).classes("card-title")
-        ui.label(note).classes("card-note")
+        return ui.label(note).classes("card-note")
 
 
 def detail_head(on_close: Callable[[], None]) -> ui.label:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterable
 
 import jsonbus
-from jsonbus.survey import Picture
+from jsonbus.survey import Picture, TopicView
 
-from .fields import Path, field_at
+from .fields import Path, field_at, find_fields
 
 #: How far back the charts go.
 RATES_S = 300.0
@@ -19,6 +19,10 @@ BUCKET_S = 0.5
 
 #: Messages of one topic that are drawn between two snapshots; the rest are skipped.
 DRAWN_MAX = 5_000
+
+#: How often topics are sampled, and how many. Samples of all take some 2 MB.
+SAMPLE_S = 2.0
+SAMPLED_MAX = 300
 
 #: After a longer pause without a visible page, the chart starts again.
 PAUSE_S = 15.0
@@ -51,6 +55,49 @@ class RateHistory:
         self._next_at = float("-inf")
 
 
+class Samples:
+    """The first number of each topic, every few seconds: with them a chart begins.
+
+    Bounded: topics beyond SAMPLED_MAX have none, and their charts begin with the last message.
+    """
+
+    def __init__(self) -> None:
+        self._next_at = float("-inf")
+        #: By topic: the path of its number, None if it has none, and the points.
+        self._sampled: dict[str, tuple[Path | None, deque[Point]]] = {}
+
+    def note(self, topics: Iterable[TopicView], at: float) -> None:
+        """Add the number of each topic that has a new message, if samples are due."""
+        if at < self._next_at:
+            return
+        if at - self._next_at > PAUSE_S:
+            self._sampled.clear()
+        self._next_at = at + SAMPLE_S
+        for view in topics:
+            known = self._sampled.get(view.topic)
+            if known is None:
+                if len(self._sampled) >= SAMPLED_MAX or not view.is_value_kept:
+                    continue
+                path = next(iter(find_fields(view.value)), None)
+                points: deque[Point] = deque(maxlen=int(FIELD_S / SAMPLE_S) + 1)
+                known = self._sampled[view.topic] = path, points
+            path, points = known
+            if path is None or (points and points[-1][0] >= view.last_at):
+                continue
+            number = field_at(view.value, path)
+            if number is not None:
+                points.append((view.last_at, number))
+
+    def points(self, topic: str, path: Path) -> list[Point]:
+        """Return the samples of this number, oldest first."""
+        sampled_path, points = self._sampled.get(topic, (None, ()))
+        return list(points) if sampled_path == path else []
+
+    def clear(self) -> None:
+        self._sampled.clear()
+        self._next_at = float("-inf")
+
+
 class Trace:
     """The numbers of one topic, at the chosen paths."""
 
@@ -78,15 +125,30 @@ class Trace:
             for path in paths
         }
 
+    def begin(self, path: Path, samples: Iterable[Point]) -> None:
+        """Draw this path, beginning with samples that were taken before."""
+        self.choose([path])
+        self._series[path].extend(samples)
+
     def forget(self, now: float) -> None:
-        """Remove points that are too old."""
+        """Remove points that are too old, but for the last one: it is the value at that time."""
         self._drawn = 0
         for points in self._series.values():
-            while points and points[0][0] < now - FIELD_S:
+            while len(points) > 1 and points[1][0] < now - FIELD_S:
                 points.popleft()
 
     def points(self, path: Path) -> list[Point]:
         return list(self._series.get(path, ()))
+
+    def line(self, path: Path, now: float) -> list[Point]:
+        """Return the points of a line until now, from the chart's left edge at the earliest.
+
+        The last number holds until there is another one, so a topic that is silent has a line, too.
+        """
+        points = [(max(at, now - FIELD_S), number) for at, number in self.points(path)]
+        if points and points[-1][0] < now:
+            points.append((now, points[-1][1]))
+        return points
 
 
 def _add(points: deque[Point], at: float, number: float) -> None:

@@ -41,7 +41,7 @@ class OverviewTab(Tab):
     def __init__(self, on_topic: Callable[[str], None], on_nodes: Callable[[], None]) -> None:
         self._tiles = Tiles()
         with card():
-            card_head("Traffic", "the last five minutes, as this gateway hears it")
+            self._chart_note = card_head("Traffic", "")
             self._chart = LiveChart(RATES_S, ("messages/s", "kB/s"))
             with block("legend"):
                 for series in (_MESSAGES, _SUPPRESSED, _BYTES):
@@ -77,6 +77,8 @@ class OverviewTab(Tab):
             ],
             snapshot.at,
         )
+        time_span = "minute" if self._chart.minutes == 1 else f"{self._chart.minutes} minutes"
+        self._chart_note.set_text(f"the last {time_span}, as this gateway hears it")
         busiest = heapq.nsmallest(BUSIEST, snapshot.picture.topics, key=busiest_first)
         rows = [
             Row(view.topic, (clean(view.topic), shorten(view.value, 80), show_rate(view.rate)))
@@ -110,20 +112,17 @@ def _tiles(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     yield "messages", "Messages", show_rate(overview.rate), "/s", note, ""
     figure, unit = show_bytes(overview.bytes_per_s).split(" ")
     yield "bytes", "Traffic", figure, f"{unit}/s", f"{show_bytes(overview.bytes)} in all", ""
-    telling, figure = overview.nodes_telling, show_share(overview.suppressed_share)
-    note = "nobody wanted it"
+    telling = overview.nodes_telling
+    note = f"{show_share(overview.suppressed_share)} of all so far"
     if telling != overview.nodes:
         note = f"reported by {telling} of {overview.nodes} nodes"
-    yield "suppressed", "Not sent", figure.removesuffix(" %"), "%", note, ""
-    figure = show_share(overview.loss).removesuffix(" %")
+    yield "suppressed", "Not sent", show_rate(overview.suppressed_per_s), "/s", note, ""
     style = "bad" if overview.loss > 0.001 or overview.dropped_here else ""
-    yield "loss", "Lost", figure, "%", _loss_note(overview), style
-    yield "repaired", "Repaired", show_count(overview.repaired), "", "sent again", ""
+    yield "loss", "Lost", show_count(overview.lost), "in all", _loss_note(overview), style
 
 
 def _loss_note(overview: Overview) -> str:
     if overview.dropped_here:
         return f"{show_count(overview.dropped_here)} dropped here"
-    if overview.lost:
-        return f"{show_count(overview.lost)} missed by nodes"
-    return "nothing"
+    repaired = f"{show_count(overview.repaired)} repaired"
+    return f"{show_share(overview.loss)}; {repaired}" if overview.lost else repaired

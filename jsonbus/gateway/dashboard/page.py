@@ -15,7 +15,7 @@ from ..metrics.survey_observer import SurveyObserver
 from .elements import ASSETS, Shell, block
 from .nodes import NodesTab
 from .overview import OverviewTab
-from .publish import PublishTab
+from .publish import Draft, PublishTab
 from .sessions import Session
 from .snapshot import Snapshot, Tab
 from .texts import clean
@@ -48,13 +48,15 @@ class Page:
         self._observer = observer
         self._last_snapshot = last_snapshot
         self.is_observing = False
+        self.was_connected = False
+        self._draft = Draft()
         self._hidden_at: float | None = None
         self._topic = request.query_params.get("topic", "")
         self._makers = self._make_tabs(hub, node)
         name = request.query_params.get("tab", "")
         self._name = name if name in self._makers else "overview"
         self._tab: Tab | None = None
-        client.on_connect(lambda: self._observe(True))
+        client.on_connect(self._begin)
         client.on_disconnect(self._pause)
         client.on_delete(self.close)
         ui.add_css(_STYLE)
@@ -102,7 +104,9 @@ class Page:
             ),
             "nodes": lambda: NodesTab(self._refresh),
             "webhooks": lambda: WebhooksTab(self._refresh),
-            "publish": lambda: PublishTab(hub, self._may_publish, node, self._topic),
+            "publish": lambda: PublishTab(
+                hub, self._may_publish, node, self._draft.offer(self._topic)
+            ),
         }
         if "admin" not in self.session.rights:
             del makers["webhooks"]  # as with /subscribers
@@ -174,6 +178,10 @@ class Page:
         if is_visible:
             self._observe(True)
             self._refresh()
+
+    def _begin(self) -> None:
+        self.was_connected = True
+        self._observe(True)
 
     def _pause(self) -> None:
         if not self.client.has_socket_connection:

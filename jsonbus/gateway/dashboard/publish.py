@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from nicegui import ui
 
@@ -23,30 +24,54 @@ RESULTS_MAX = 20
 VALUE_CHARACTERS_MAX = 200_000
 
 
+@dataclass
+class Draft:
+    """What the tab Publish holds while another one is in front."""
+
+    topic: str = ""
+    value: str = ""
+    retain: bool = False
+    reliable: bool = False
+    results: list[Row] = field(default_factory=list)
+    count: int = 0
+    _offered: str = ""
+
+    def offer(self, topic: str) -> Draft:
+        """Take the topic that was chosen in another tab, unless it is the one of last time."""
+        if topic != self._offered:
+            self.topic = self._offered = topic
+        return self
+
+
 class PublishTab(Tab):
     """The tab Publish."""
 
-    def __init__(self, hub: Hub, may_publish: Callable[[], bool], node: str, topic: str) -> None:
+    def __init__(self, hub: Hub, may_publish: Callable[[], bool], node: str, draft: Draft) -> None:
         """`may_publish` is called every time, since the session may be over."""
         self._hub = hub
         self._may_publish = may_publish
-        self._results: list[Row] = []
-        self._count = 0
+        self._draft = draft
         with card("publish"):
             card_head("Publish", f"as {clean(node)}")
             self._topic = ui.input(
-                "Topic", value=topic, placeholder="plant/line-1/valve", validation=_wrong_topic
+                "Topic",
+                value=draft.topic,
+                placeholder="plant/line-1/valve",
+                validation=_wrong_topic,
             ).props("outlined dense stack-label debounce=250 maxlength=128 hide-bottom-space")
             self._topic.classes("field").without_auto_validation()
             self._value = ui.textarea(
-                "Value, as JSON", placeholder='21.5, "open", {"x": 1}', validation=_wrong_value
+                "Value, as JSON",
+                value=draft.value,
+                placeholder='21.5, "open", {"x": 1}',
+                validation=_wrong_value,
             ).props("outlined dense stack-label autogrow debounce=250 hide-bottom-space")
             self._value.props(f"maxlength={VALUE_CHARACTERS_MAX} input-style='min-height: 96px'")
             self._value.classes("field")
             with block("options"):
-                self._retain = ui.switch("Retain").props("dense")
+                self._retain = ui.switch("Retain", value=draft.retain).props("dense")
                 ui.label("kept by this gateway for nodes that come later").classes("hint")
-                self._reliable = ui.switch("Reliable").props("dense")
+                self._reliable = ui.switch("Reliable", value=draft.reliable).props("dense")
                 ui.label("sent again to nodes that miss it").classes("hint")
             self._button = ui.button("Publish", on_click=self._publish).props("no-caps unelevated")
             if not may_publish():
@@ -61,7 +86,12 @@ class PublishTab(Tab):
             ).classes("results")
 
     def show(self, snapshot: Snapshot) -> None:
-        self._rows.show_all(self._results)
+        self._rows.show_all(self._draft.results)
+
+    def close(self) -> None:
+        draft = self._draft
+        draft.topic, draft.value = str(self._topic.value or ""), str(self._value.value or "")
+        draft.retain, draft.reliable = bool(self._retain.value), bool(self._reliable.value)
 
     async def _publish(self) -> None:
         topic = str(self._topic.value or "").strip()
@@ -73,11 +103,12 @@ class PublishTab(Tab):
             result, style = await self._send(topic, text)
         finally:
             self._button.enable()
-        self._count += 1
+        draft = self._draft
+        draft.count += 1
         value = (shorten(parse_json(text), 80), "mono")
         cells = (clean(topic), value, (result, style), show_time(time.time()))
-        self._results = [Row(str(self._count), cells), *self._results[: RESULTS_MAX - 1]]
-        self._rows.show_all(self._results)
+        draft.results = [Row(str(draft.count), cells), *draft.results[: RESULTS_MAX - 1]]
+        self._rows.show_all(draft.results)
 
     async def _send(self, topic: str, text: str) -> tuple[str, str]:
         if not self._may_publish():

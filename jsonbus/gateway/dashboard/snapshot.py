@@ -12,7 +12,7 @@ from jsonbus.survey import Picture, TopicView
 from ..metrics.bridges import BridgeState
 from ..metrics.survey_observer import Gone
 from ..webhooks.accounts import SubscriberView
-from .history import RateHistory
+from .history import RateHistory, Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Snapshot:
     #: Seconds since 1970.
     at: float
     rates: RateHistory
+    samples: Samples
     topics: dict[str, TopicView]
     events: Sequence[jsonbus.NodeEvent]
     gone: Sequence[Gone]

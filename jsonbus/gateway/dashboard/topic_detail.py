@@ -94,9 +94,10 @@ class TopicDetail:
     def _show_numbers(self, view: TopicView, snapshot: Snapshot) -> None:
         fields = find_fields(view.value)
         if self._chosen is None and fields:
-            self._chosen = list(fields)[:1]
-            self._trace.choose(self._chosen)
-            self._trace.take(view.message)  # to have a point at once
+            first = next(iter(fields))
+            self._chosen = [first]
+            self._trace.begin(first, snapshot.samples.points(self.topic, first))
+            self._trace.take(view.message)
         chosen = self._chosen or []
         self._numbers.set_visibility(bool(fields or chosen))
         shown = list(dict.fromkeys([*fields, *chosen]))
@@ -111,7 +112,10 @@ class TopicDetail:
             return
         self._drawn_at = snapshot.at
         drawn = [
-            (Series(clean(name_field(path)), colour), to_milliseconds(self._trace.points(path)))
+            (
+                Series(clean(name_field(path)), colour),
+                to_milliseconds(self._trace.line(path, snapshot.at)),
+            )
             for path, colour in colours.items()
         ]
         self._chart.show(drawn, snapshot.at)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..metrics.bridges import BridgeReport, BridgeState
 from ..webhooks.accounts import SubscriberView
-from .elements import Row, Rows, card, count_head
+from .elements import Fact, Facts, Row, Rows, block, card, count_head, detail_head
 from .snapshot import Snapshot, Tab
 from .texts import clean, count_out, say_ago, show_bytes, show_count
 
@@ -25,15 +25,23 @@ class WebhooksTab(Tab):
     """The tab Webhooks."""
 
     def __init__(self, refresh: Callable[[], None]) -> None:
-        with card("list"):
-            self._count = count_head("Webhooks")
-            self._rows = Rows(
-                "Webhooks",
-                _COLUMNS,
-                empty="There is no webhook. Create one with "
-                "/subscribe?topic=TOPIC&subscriberName=NAME&url=ADDRESS",
-                on_scroll=refresh,
-            ).classes("webhooks")
+        self._refresh = refresh
+        self._chosen = ""
+        with block("split") as self._split:
+            with card("list"):
+                self._count = count_head("Webhooks")
+                self._rows = Rows(
+                    "Webhooks",
+                    _COLUMNS,
+                    empty="There is no webhook. Create one with "
+                    "/subscribe?topic=TOPIC&subscriberName=NAME&url=ADDRESS",
+                    on_pick=self._pick,
+                    on_scroll=refresh,
+                ).classes("webhooks")
+            with card("detail"):
+                self._title = detail_head(on_close=lambda: self._pick(""))
+                with block("detail-body"):
+                    self._facts = Facts()
         with card("list"):
             self._bridge_count = count_head("Spark bridges")
             self._bridges = Rows(
@@ -45,23 +53,50 @@ class WebhooksTab(Tab):
 
     def show(self, snapshot: Snapshot) -> None:
         views = sorted(snapshot.subscribers(), key=lambda view: (-view.backlog, view.name))
-        self._rows.show(views, lambda view: _row(view, snapshot.at))
+        self._rows.show(views, lambda view: _row(view, snapshot.at), chosen=self._chosen)
+        if self._chosen:
+            found = next((view for view in views if view.name == self._chosen), None)
+            self._title.set_text(clean(self._chosen))
+            self._facts.show(_facts(found, snapshot.at))
         waiting = sum(view.backlog for view in views)
         self._count.set_text(count_out(waiting, "message waits", "messages wait") if views else "")
         states, now = snapshot.bridges(), time.monotonic()
         self._bridges.show(states, lambda state: _bridge_row(state, now))
         self._bridge_count.set_text(show_count(len(states)) if states else "")
 
+    def _pick(self, name: str) -> None:
+        self._chosen = "" if name == self._chosen else name
+        self._split.classes(**{"add" if self._chosen else "remove": "has-detail"})
+        self._refresh()
+
+
+def _facts(view: SubscriberView | None, now: float) -> Iterator[Fact]:
+    if view is None:
+        yield "State", "it is not subscribed any more", "soft"
+        return
+    error, style = _error(view, now)
+    yield "Address", clean(view.url), ""
+    yield "Topics", clean(", ".join(view.patterns)), ""
+    yield "Waiting", show_count(view.backlog), ""
+    yield "Delivered", show_count(view.delivered), ""
+    yield "Dropped", show_count(view.dropped), "bad" if view.dropped else ""
+    yield "Failed", count_out(view.attempts_failed, "attempt"), ""
+    yield "Last error", error or "none", style
+
+
+def _error(view: SubscriberView, now: float) -> tuple[str, str]:
+    """Return the last error of a webhook and its class."""
+    if view.last_error is None:
+        return "", ""
+    error = clean(view.last_error)
+    if view.last_error_at is not None:
+        error += f" ({say_ago(now - view.last_error_at)})"
+    if view.retry_at is None:
+        return error, ""
+    return f"{error}; next try in {max(0.0, view.retry_at - now):.0f} s", "bad"
+
 
 def _row(view: SubscriberView, now: float) -> Row:
-    error, style = "", ""
-    if view.last_error is not None:
-        error = clean(view.last_error)
-        if view.last_error_at is not None:
-            error += f" ({say_ago(now - view.last_error_at)})"
-        if view.retry_at is not None:
-            error += f"; next try in {max(0.0, view.retry_at - now):.0f} s"
-            style = "bad"
     return Row(
         view.name,
         (
@@ -72,7 +107,7 @@ def _row(view: SubscriberView, now: float) -> Row:
             show_count(view.delivered),
             (show_count(view.dropped), "bad" if view.dropped else ""),
             show_count(view.attempts_failed),
-            (error, style),
+            _error(view, now),
         ),
     )
 

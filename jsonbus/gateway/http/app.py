@@ -32,7 +32,7 @@ from .openapi import (
     in_query,
 )
 from .origins import OriginsMiddleware
-from .parameters import JSON
+from .parameters import JSON, find_nearest
 
 if TYPE_CHECKING:  # NiceGUI need not be installed
     from ..dashboard.auth import Auth
@@ -85,6 +85,7 @@ def make_app(services: Services) -> FastAPI:
     add("/docs", operations.docs, "GET HEAD", response_class=HTMLResponse)
     add("/openapi.json", operations.openapi, "GET HEAD")
     add("/docs/{name}", operations.docs_file, "GET HEAD", include_in_schema=False)
+    app.state.paths = [path for path in table.tallies if "{" not in path]
     if isinstance(services.dashboard, str):
         add("/", operations.home, "GET HEAD", include_in_schema=False)
     else:
@@ -150,6 +151,10 @@ class _Table:
             self._app.router.add_api_route(path, operation, **options)
             route: Any = self._app.routes[-1]
             route.guard = guard
+        # A page at / is opened with the dashboard's bookmarks, too.
+        if model is None and plain is None and path != "/":
+            names = [each.alias for each in route.dependant.query_params]
+            guard.query_names = [*names, *["access_token"] * guard.reads_token_in_query]
 
 
 def _add_dashboard(app: FastAPI, auth: Auth) -> None:
@@ -170,5 +175,8 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 async def _answer_unknown(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown path in the form of our errors."""
-    reason = f"there is nothing at {request.scope['path'][:200]!r}: see /docs"
+    path = request.scope["path"][:200]
+    nearest = find_nearest(path.rstrip("/"), request.app.state.paths)
+    hint = f"did you mean {nearest}? " if nearest else ""
+    reason = f"there is nothing at {path!r}: {hint}see /docs"
     return Response(to_json_line({"error": reason}), 404, media_type=JSON)

@@ -9,7 +9,7 @@ which a guard alone is the application.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 
 from fastapi.routing import APIRoute
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..metrics.metrics import Tally
 from .access import Access
 from .answers import Refusal, logger, refusal_of
-from .parameters import text_of_query
+from .parameters import check_query, text_of_query
 from .request import REQUEST, BodyRoom, ClientGoneError, HttpRequest, connection_of
 
 Answer = Callable[[HttpRequest], Awaitable[Response]]
@@ -45,6 +45,8 @@ class Guard:
         self.tally = Tally()
         #: Whether the token may be in the query: EventSource sends no headers.
         self.reads_token_in_query = False
+        #: The parameters of the query; None: whoever answers checks them.
+        self.query_names: Sequence[str] | None = None
         self._answer = answer
         self._methods = methods.split()
         self._room = room
@@ -76,6 +78,8 @@ class Guard:
         try:
             request.check_head()
             self._check(request)
+            if self.query_names is not None and scope["query_string"]:
+                check_query(request, self.query_names)
             if self._answer is not None:
                 app = await self._answer(request)
             else:  # not above: freeing this cycle of references costs 2 µs

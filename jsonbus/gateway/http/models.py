@@ -23,11 +23,10 @@ from pydantic import (
 
 import jsonbus
 
-from ..values import parse_text, to_json
+from ..values import MESSAGE_CHARACTERS_MAX, check_message_length, parse_text, to_json
 from .answers import Refusal
 
 #: The longest parameters, in characters.
-MESSAGE_CHARACTERS_MAX = 5_000
 URL_CHARACTERS_MAX = 1_024
 NAME_CHARACTERS_MAX = 128
 
@@ -56,8 +55,7 @@ def _check_name(name: str) -> str:
 def _read_message(message: Any) -> Any:
     """Return the value to publish: a text that parses as JSON is that value."""
     characters = len(message) if isinstance(message, str) else len(to_json(message).decode())
-    if characters > MESSAGE_CHARACTERS_MAX:
-        raise ValueError(_too_long("message", characters, MESSAGE_CHARACTERS_MAX))
+    check_message_length(characters)
     return parse_text(message) if isinstance(message, str) else message
 
 
@@ -205,7 +203,8 @@ def describe_error(name: str, error: Mapping[str, Any]) -> str:
     if kind == "string_type":
         return f"the parameter {name} must be a string"
     if kind == "string_too_long":
-        return _too_long(name, len(error["input"]), error["ctx"]["max_length"])
+        characters, characters_max = len(error["input"]), error["ctx"]["max_length"]
+        return f"{name} has {characters:,} characters, at most {characters_max:,} are allowed"
     if kind == "value_error":
         return str(error["ctx"]["error"])
     return f"the parameter {name} is not valid: {error['msg']}"
@@ -220,12 +219,9 @@ def names_of(model: type[BaseModel]) -> tuple[str, ...]:
 def parameter_schema(model: type[BaseModel], *, as_text: bool) -> dict[str, Any]:
     """Return the JSON schema of the parameters: in a JSON body, or where all of them are text."""
     schema = model.model_json_schema()
+    schema["additionalProperties"] = False
     for each in schema["properties"].values():
         each.pop("default", None)
     if "message" in schema["properties"]:
         schema["properties"]["message"] = _MESSAGE_AS_TEXT if as_text else _MESSAGE_AS_JSON
     return schema
-
-
-def _too_long(name: str, characters: int, characters_max: int) -> str:
-    return f"{name} has {characters:,} characters, at most {characters_max:,} are allowed"

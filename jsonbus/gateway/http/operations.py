@@ -21,7 +21,7 @@ from . import models
 from .answers import NO_SNIFF, NO_STORE, JsonLine, Refusal, try_later
 from .docs_page import PAGE_HEADERS, asset_path, render_home
 from .events import PATTERNS_MAX, EventStream, EventStreams
-from .parameters import read_parameters, text_of_query
+from .parameters import read_parameters
 from .request import REQUEST, connection_of
 
 
@@ -110,7 +110,6 @@ async def follow(
     Server-sent events, each with {"topic", "message", "node", "retained"} as its data. Retained
     values come first. A client that does not read is cut off.
     """
-    text_of_query(request.scope[REQUEST], "")  # FastAPI replaces what is not valid UTF-8
     streams = parts.event_streams
     stream = await streams.open(pattern, connection_of(request.scope))
     return EventStreamResponse(streams, stream)
@@ -132,8 +131,12 @@ async def metrics(request: Request) -> PlainTextResponse:
 
 
 async def health(parts: Parts) -> models.Health:
-    """Whether the gateway works"""
-    trouble = parts.trouble()
+    """Whether the gateway works
+
+    Answered within seconds by 503 and the reason while it is cut off from the bus, or cannot store
+    messages for webhooks.
+    """
+    trouble = await parts.trouble()
     if trouble is not None:
         raise Refusal(503, trouble)
     return models.Health(status="ok", version=jsonbus.__version__)

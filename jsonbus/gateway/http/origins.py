@@ -14,7 +14,9 @@ on loopback. Pages of strangers must not publish, so:
 Programs send none of these but Host. The rules hold for HTTP and WebSockets.
 
 Deliveries of webhooks are refused, too, of any gateway: a webhook that posts to `/v1/topics/…`
-would publish what it delivers, and if it subscribes to that topic, in an endless loop.
+would publish what it delivers, and if it subscribes to that topic, in an endless loop. So two
+gateways that point at each other end a message after one hop. The header `Jsonbus-Gateway` of the
+answer lets the other gateway say why.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ import ipaddress
 from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import jsonbus
 
 from .answers import Refusal
 
@@ -35,6 +39,8 @@ _HOST = (
     "the host {!r} is not a name of this gateway: use its address, or allow the name by "
     "--allow-host"
 )
+
+_DELIVERY = "a webhook must not post to a gateway: a loop would never end"
 
 _READABLE = [(b"access-control-expose-headers", b"retry-after, www-authenticate")]
 _PREFLIGHT = [
@@ -74,7 +80,7 @@ class Origins:
             elif name == b"sec-fetch-site":
                 site = value
             elif name == b"jsonbus-delivery":
-                raise Refusal(403, "a webhook must not post to a gateway: a loop would never end")
+                raise Refusal(403, _DELIVERY, {"jsonbus-gateway": jsonbus.__version__})
         if self._checks_hosts and host not in self._hosts_passed:
             self._check_host(host)
         if origin is not None:

@@ -1,9 +1,10 @@
 """Reads the parameters of a request: from the query, a form (urlencoded or multipart) or JSON.
 
 A parameter may be in any of these places, but only once in all: of two values, one would be lost
-silently. Unknown names are ignored. Every mistake of a client is a `Refusal` with the reason;
-nothing else is raised. FastAPI reads a parameter from the query or from one kind of body, not from
-either, and replaces what is not UTF-8: hence these readers.
+silently. An unknown name is refused: it is a known one misspelt, or an option that does nothing.
+Every mistake of a client is a `Refusal` with the reason; nothing else is raised. FastAPI reads a
+parameter from the query or from one kind of body, not from either, ignores unknown ones, and
+replaces what is not UTF-8: hence these readers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from email.message import Message
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -76,8 +78,7 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
 
     Raises Refusal and ClientGoneError.
     """
-    parameters: dict[str, Any] = {}
-    _add(parameters, _read_query(request), names)
+    parameters = read_query(request, names)
     if request.has_unread_body:
         body = await request.read_body(FORM_BYTES_MAX)
         if body:
@@ -85,11 +86,24 @@ async def read_parameters(request: HttpRequest, names: Sequence[str]) -> dict[st
     return parameters
 
 
-def text_of_query(request: HttpRequest, name: str) -> str | None:
-    """Return a parameter of the query, if any; raises Refusal 400, also for a malformed query."""
+def read_query(request: HttpRequest, names: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters of the query, which are text; raises Refusal 400."""
     parameters: dict[str, Any] = {}
-    _add(parameters, _read_query(request), (name,))
+    _add(parameters, _read_query(request), names)
+    return parameters
+
+
+def text_of_query(request: HttpRequest, name: str) -> str | None:
+    """Return one parameter of the query, whatever else is there; raises Refusal 400."""
+    parameters: dict[str, Any] = {}
+    _add(parameters, (pair for pair in _read_query(request) if pair[0] == name), (name,))
     return parameters.get(name)
+
+
+def check_query(request: HttpRequest, names: Sequence[str]) -> None:
+    """Raise Refusal 400 for a malformed query or an unknown name; a known one may be repeated."""
+    for name, _ in _read_query(request):
+        _check_known(name, names)
 
 
 def content_type_of(request: HttpRequest) -> ContentType:
@@ -120,10 +134,30 @@ def decode_path(raw: bytes) -> str:
 
 def _add(parameters: dict[str, Any], pairs: _Pairs, names: Sequence[str]) -> None:
     for name, value in pairs:
-        if name in names:
-            if name in parameters:
-                raise Refusal(400, f"the parameter {name} comes twice: send it once")
-            parameters[name] = value
+        _check_known(name, names)
+        if name in parameters:
+            raise Refusal(400, f"the parameter {name} comes twice: send it once")
+        parameters[name] = value
+
+
+def _check_known(name: str, names: Sequence[str]) -> None:
+    if name in names:
+        return
+    reason = f"the parameter {name[:40]!r} is unknown"
+    if not names:
+        raise Refusal(400, f"{reason}: this takes no parameters")
+    nearest = find_nearest(name[:40], names)
+    hint = f"did you mean {nearest}? " if nearest else ""
+    raise Refusal(400, f"{reason}: {hint}known here: {', '.join(names)}")
+
+
+def find_nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that was meant, if one resembles it: `name` means `subscriberName`."""
+    by_lower = {each.lower(): each for each in names}
+    lower = name.lower()
+    nearest = get_close_matches(lower, by_lower, n=1)
+    nearest += [each for each in by_lower if len(lower) > 2 and lower in each]
+    return by_lower[nearest[0]] if nearest else None
 
 
 def _read_body(body: bytes, content_type: ContentType, names: Sequence[str]) -> _Pairs:

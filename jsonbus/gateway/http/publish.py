@@ -11,17 +11,19 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Path, Query
 from pydantic.json_schema import SkipJsonSchema
 
+from jsonbus.errors import PayloadError
+
 from ..hub import Published
 from ..services import Services
 from ..values import parse_json
 from . import models
 from .answers import JsonLine, Refusal
-from .parameters import FORM, content_type_of, decode_path, read_parameters, text_of_query
+from .parameters import FORM, content_type_of, decode_path, read_parameters, read_query
 from .request import HttpRequest
 
 _TOPICS = "/v1/topics/"
 _NAMES = models.names_of(models.Publish)
-_FLAGS = {None: None, "true": True, "false": False}
+_FLAGS = {"true": True, "false": False}
 
 
 def publish() -> models.Published:  # type: ignore[empty-body]
@@ -71,12 +73,11 @@ class Publishing:
         # Not the path as the server decoded it: that has replacement characters for bad UTF-8.
         # And decoded as a whole: the letters of the route may be percent-encoded, too.
         topic = decode_path(request.scope["raw_path"]).removeprefix(_TOPICS)
-        retain = _read_flag(request, "retain") or False
-        reliable = _read_flag(request, "reliable")
+        flags = _read_flags(request)
         body = await request.read_body(self._body_bytes_max)
         _check_json_type(request)
-        value = parse_json(body)
-        return _answer(await self._hub.publish(topic, value, retain=retain, reliable=reliable))
+        value = _parse_body(body)
+        return _answer(await self._hub.publish(topic, value, **flags))
 
 
 def _make_answer(published: Published) -> JsonLine:
@@ -94,13 +95,24 @@ def _answer(published: Published) -> JsonLine:
     return _ANSWERS.get(published) or _make_answer(published)
 
 
-def _read_flag(request: HttpRequest, name: str) -> bool | None:
+def _read_flags(request: HttpRequest) -> dict[str, bool]:
     if not request.scope["query_string"]:
-        return None
-    text = text_of_query(request, name)
-    if text not in _FLAGS:
-        raise Refusal(400, f"the parameter {name} must be true or false")
-    return _FLAGS[text]
+        return {}
+    flags = read_query(request, ("retain", "reliable"))
+    for name, text in flags.items():
+        if text not in _FLAGS:
+            raise Refusal(400, f"the parameter {name} must be true or false")
+    return {name: _FLAGS[text] for name, text in flags.items()}
+
+
+def _parse_body(body: bytes) -> Any:
+    try:
+        return parse_json(body)
+    except PayloadError as error:
+        if not body.strip():
+            raise Refusal(400, "the body is empty: send a JSON value") from None
+        hint = 'send a JSON value, a string in quotes: "open"'
+        raise Refusal(400, f"the body: {error}; {hint}") from None
 
 
 def _check_json_type(request: HttpRequest) -> None:

@@ -144,6 +144,7 @@ bus
     kernel_drops  datagrams that the kernel dropped: they came faster than they were read
     receive_buffer_asked_bytes  the receive buffer requested from the system
     receive_buffer_obtained_bytes  the receive buffer that the system granted
+    interfaces_up  network interfaces by which this node is on the bus
     send_failures  times that an interface refused a datagram, even if another accepted it
     pacing_waits  times that sending waited, for the rate limit or for readers on this machine
     pacing_given_up  times that sending stopped waiting for a local program that does not read

@@ -22,8 +22,8 @@ a space in it or begins with `"` is written as a JSON string, in deliveries, rep
 in deliveries so is one that is the first word of a reply, such as `error`.
 
 Empty lines are ignored. A line that is not a command, is too long or is not UTF-8 gets an error,
-and the next one is read. A last line without a line end is not executed: half of `publish valve 10`
-is a valid command, too.
+and the next one is read. A line that does not end even then ends the connection. A last line
+without a line end is not executed: half of `publish valve 10` is a valid command, too.
 
 Browsers are not text clients
 -----------------------------
@@ -41,11 +41,14 @@ from typing import Final, NamedTuple
 import jsonbus
 from jsonbus.errors import PayloadError
 
-from ..values import parse_json, to_json
+from ..values import check_message_length, parse_json, to_json
 
-#: Bytes of a line without its end: ten times the message that fits one HTTP publish. Larger values
-#: go by `POST /v1/topics/TOPIC`.
+#: Bytes of a line without its end: three times the longest command, whose message has as many
+#: characters as over HTTP, of at most four bytes each.
 LINE_BYTES_MAX = 65_536
+
+#: What is skipped of a line that is too long; a client that sends more of it will not end it.
+SKIPPED_BYTES_MAX = 1 << 20
 
 SUBSCRIBE: Final = "subscribe"
 UNSUBSCRIBE: Final = "unsubscribe"
@@ -66,7 +69,7 @@ class Command(NamedTuple):
     word: str
     topic: str = ""
     #: The text to publish, the token, or the reason. The text is not parsed before it is published:
-    #: 64 KB of it can be a value of 1.4 MB, and a thousand commands may wait.
+    #: as a value it may take twenty times the memory, and a thousand commands may wait.
     value: str = ""
 
 
@@ -77,13 +80,13 @@ class CommandReader:
     commands. A caller that takes commands until None keeps at most one piece and LINE_BYTES_MAX.
     """
 
-    __slots__ = ("_data", "_has_ended", "_is_over", "_is_skipping", "_searched", "_start")
+    __slots__ = ("_data", "_has_ended", "_is_over", "_searched", "_skipped_bytes", "_start")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._start = 0  # of the first line not yet given out
         self._searched = 0  # up to here there is no line end behind _start
-        self._is_skipping = False  # the rest of a line that was too long
+        self._skipped_bytes = 0  # of a line that was too long; 0: no such line
         self._has_ended = False
         self._is_over = False
 
@@ -130,8 +133,8 @@ class CommandReader:
 
     def _read_line(self, end: int) -> Command | None:
         """Return the command of the line that ends there; None if the line is empty or skipped."""
-        if self._is_skipping:
-            self._is_skipping = False
+        if self._skipped_bytes:
+            self._skipped_bytes = 0
             return None
         start = self._start
         if end > start and self._data[end - 1] == _CARRIAGE_RETURN:
@@ -145,13 +148,16 @@ class CommandReader:
     def _read_rest(self) -> Command | None:
         """Handle bytes without a line end."""
         self._searched = len(self._data)
-        if self._is_skipping:
+        if self._skipped_bytes:
+            self._skipped_bytes += self.unread_bytes
             self._drop()
+            if self._skipped_bytes > SKIPPED_BYTES_MAX:
+                return Command(FOREIGN, value=_ENDLESS)
         # One byte more than the limit may be the `\r` of the line's end.
         elif self.unread_bytes > LINE_BYTES_MAX + 1:
             head = self._data[self._start : self._start + _HEAD_BYTES]
+            self._skipped_bytes = self.unread_bytes
             self._drop()
-            self._is_skipping = True
             return _refuse_long(head)
         if not self._has_ended:
             return None
@@ -228,6 +234,10 @@ _UNKNOWN = (
     "or quit"
 )
 _FOREIGN = "this is the text port, HTTP and TLS are not spoken here: see the gateway's HTTP port"
+_ENDLESS = (
+    f"line without an end after {SKIPPED_BYTES_MAX:,} bytes: connect again, and end every line "
+    "with a newline"
+)
 _HALF_LINE = "the input ended within a line, which was not executed: end every line with a newline"
 _QUOTES = 'a topic in quotes must be a JSON string, such as "hall 2/door"'
 
@@ -235,7 +245,7 @@ _QUOTES = 'a topic in quotes must be a JSON string, such as "hall 2/door"'
 def _refuse_long(head: bytes | bytearray) -> Command:
     if _is_foreign(head):
         return Command(FOREIGN, value=_FOREIGN)
-    reason = f"line too long, at most {LINE_BYTES_MAX:,} bytes are allowed: publish by HTTP"
+    reason = f"line too long, at most {LINE_BYTES_MAX:,} bytes are allowed"
     return Command(REFUSED, value=reason)
 
 
@@ -244,10 +254,12 @@ def _parse(line: str) -> Command:
     word, _, rest = line.partition(" ")
     if word == PUBLISH:
         if rest.startswith('"'):
-            return Command(PUBLISH, *_split_quoted(rest))
-        topic, _, message = rest.partition(" ")
-        if not topic:
-            raise ValueError("publish needs a topic: send publish TOPIC MESSAGE")
+            topic, message = _split_quoted(rest)
+        else:
+            topic, _, message = rest.partition(" ")
+            if not topic:
+                raise ValueError("publish needs a topic: send publish TOPIC MESSAGE")
+        check_message_length(len(message))
         return Command(PUBLISH, topic, message)
     if word in (SUBSCRIBE, UNSUBSCRIBE):
         return Command(word, _parse_pattern(word, rest.rstrip(" ")))

@@ -62,7 +62,11 @@ class ReadBody(NamedTuple):
     last: int
 
 
-Command = Accept | Settle | Subscribe | Unsubscribe | ReadBody
+class Probe(NamedTuple):
+    """Write something that changes nothing, to see whether the store works and has room."""
+
+
+Command = Accept | Settle | Subscribe | Unsubscribe | ReadBody | Probe
 
 #: Commands that store nothing new.
 FREEING = (Settle, Unsubscribe, ReadBody)

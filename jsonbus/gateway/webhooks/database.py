@@ -42,6 +42,8 @@ RESERVE_NAME = "jsonbus-gateway.reserve"
 #: The WAL grows by 4 MiB until it is copied into the file (schema.CHECKPOINT_PAGES), and the file
 #: grows by as much meanwhile. After that both stay within what they have.
 RESERVE_BYTES = 8 << 20
+#: What must be free besides, for the disk not to be full: the largest message by default.
+ROOM_BYTES = 1 << 20
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -106,6 +108,13 @@ class Database:
             if self._connection.in_transaction:  # SQLite may have rolled it back already
                 self._connection.execute("ROLLBACK")
             raise
+
+    def check_room(self) -> None:
+        """Raise OSError unless the disk has room for a large message.
+
+        A write alone does not tell: the WAL may have room when the disk has none.
+        """
+        self._reserve.check_room()
 
     def has_made_room(self, error: Exception) -> bool:
         """Free the reserve if the disk was full; return whether the transaction may succeed now."""
@@ -183,6 +192,18 @@ class Reserve:
         finally:
             os.close(fd)
         self._is_there = True
+
+    def check_room(self) -> None:
+        """Raise OSError unless there is room beside the reserve, too."""
+        if self._path is None:
+            return
+        path = self._path.with_suffix(".probe")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, ROOM_BYTES)
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(fd)
 
     def release(self) -> bool:
         """Delete the reserve. Return False if there was none."""

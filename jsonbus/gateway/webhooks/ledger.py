@@ -26,6 +26,7 @@ from jsonbus.gateway.webhooks.commands import (
     Command,
     Committed,
     Ended,
+    Probe,
     ReadBody,
     Settle,
     Subscribe,
@@ -33,6 +34,7 @@ from jsonbus.gateway.webhooks.commands import (
     Unsubscribe,
 )
 from jsonbus.gateway.webhooks.commits import CommitThread, Task, resolve
+from jsonbus.gateway.webhooks.schema import DiskFullError
 from jsonbus.gateway.webhooks.store import WebhookStore
 
 __all__ = ["Batch", "Subscribed", "SubscriberView", "WebhookLedger"]
@@ -41,6 +43,8 @@ log = logging.getLogger("jsonbus.gateway.store")
 
 #: The pause before a delivered batch is settled again after the disk refused.
 SETTLE_AGAIN_S = 1.0
+#: How long the result of a probe holds: anybody may ask, and each probe is synced to disk.
+PROBED_S = 1.0
 
 
 class WebhookLedger:
@@ -72,6 +76,8 @@ class WebhookLedger:
         self._on_batch: Callable[[Batch], None] = lambda batch: None
         self._is_open = False
         self._error: StoreError | None = None  # of the last commit
+        self._probe: asyncio.Future[None] | None = None
+        self._probed_at = -PROBED_S
         self._counts = {"accepted": 0, "delivered": 0, "commits": 0, "commits_failed": 0}
 
     async def open(self, on_batch: Callable[[Batch], None]) -> None:
@@ -192,6 +198,32 @@ class WebhookLedger:
         body: bytes | None = await self._commits.submit(ReadBody(batch.subscriber, batch.last))
         return body
 
+    async def find_trouble(self, timeout_s: float) -> str | None:
+        """Try to write; return why messages cannot be stored, or None. Bounded by `timeout_s`.
+
+        The reason names no files: anybody may be told.
+        """
+        loop = asyncio.get_running_loop()
+        if self._probe is None or (
+            self._probe.done() and loop.time() - self._probed_at >= PROBED_S
+        ):
+            try:
+                self._check_open()
+                self._probe = self._commits.submit(Probe())
+            except ClosedError:
+                return "the gateway is closing"
+            self._probed_at = loop.time()
+            self._probe.add_done_callback(_take_note)
+        await asyncio.wait([self._probe], timeout=timeout_s)
+        if not self._probe.done():
+            waited_s = loop.time() - self._probed_at
+            return f"the disk of the webhooks' store has not answered for {waited_s:.0f} s"
+        if self._error is None:
+            return None
+        if isinstance(self._error, DiskFullError):
+            return "the disk of the webhooks' store is full"
+        return "messages for webhooks cannot be stored: see the gateway's log"
+
     def url_of(self, subscriber: int) -> str | None:
         """Return the present url of a subscriber; None if it is gone."""
         account = self._accounts.get(subscriber)
@@ -302,6 +334,12 @@ class WebhookLedger:
             )
         if self._accounts.is_full:
             raise BacklogFullError(self._accounts.describe_total_full())
+
+
+def _take_note(probe: asyncio.Future[None]) -> None:
+    """Look at the result of a probe, which the loop reports as forgotten otherwise."""
+    if not probe.cancelled():
+        probe.exception()
 
 
 def _check_text(what: str, text: str) -> None:

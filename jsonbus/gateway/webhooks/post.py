@@ -143,6 +143,8 @@ class PostConnection:
             await response.aclose()
         if response.status != 200:
             reason = f"the answer was {response.status}, not 200"
+            if any(name.lower() == b"jsonbus-gateway" for name, _ in response.headers):
+                reason += ": a gateway is there, and gateways take no webhooks"
             raise NotDeliveredError(reason, _retry_after_s(response))
 
     def _make_url(self, ip: IpAddress, address: Address) -> httpcore.URL:

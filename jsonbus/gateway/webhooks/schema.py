@@ -94,13 +94,19 @@ def connect(folder: Path | None, steps: Sequence[Sequence[str]] = STEPS) -> sqli
         raise explain(error, path) from error
 
 
+class DiskFullError(StoreError):
+    """The disk of the store is full."""
+
+
 def explain(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
     """Return a StoreError that says in one sentence what went wrong and what to do."""
     name = "the store in memory" if path is None else str(path)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
-        text = f"the disk is full: {name} cannot be written; make room, and try again later"
-    elif code == sqlite3.SQLITE_BUSY:
+        return DiskFullError(
+            f"the disk is full: {name} cannot be written; make room, and try again later"
+        )
+    if code == sqlite3.SQLITE_BUSY:
         text = f"another program has locked {name}: try again later, or stop it"
     elif code == sqlite3.SQLITE_NOTADB:
         text = f"{name} is not a SQLite database: move it away, or use another folder"

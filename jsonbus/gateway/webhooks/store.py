@@ -34,6 +34,7 @@ from jsonbus.gateway.webhooks.commands import (
     Committed,
     Contents,
     Ended,
+    Probe,
     ReadBody,
     Settle,
     StoredSubscriber,
@@ -152,6 +153,8 @@ class WebhookStore:
             return self._subscribe(*command)
         if isinstance(command, ReadBody):
             return self._read_body(*command)
+        if isinstance(command, Probe):
+            return self._probe()
         return self._unsubscribe(*command)
 
     def _accept(self, messages: Iterable[tuple[str, bytes, Sequence[int]]]) -> int:
@@ -291,6 +294,10 @@ class WebhookStore:
         if is_gone:
             self._remove(subscriber)
         return Ended(subscriber, ended, is_gone)
+
+    def _probe(self) -> None:
+        self._database.check_room()
+        self._execute("UPDATE identity SET id = id")  # writes a page, though it changes nothing
 
     def _remove(self, subscriber: int) -> None:
         """Forget a subscriber with everything that waits for it."""

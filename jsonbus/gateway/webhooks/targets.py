@@ -21,8 +21,9 @@ What is allowed
     with a list, NAME or *.DOMAIN           that name, if it means a public, private, shared or
                                             loopback address: not link-local, metadata ...
     with a list, *                          everything
-A list replaces what is allowed without one. An IPv6 address that carries an IPv4 address (mapped,
-6to4, NAT64) is treated like that one.
+A list replaces what is allowed without one. Never allowed is the gateway itself, under any address
+of this machine: it refuses deliveries (../http/origins.py), so such a webhook could only fail.
+An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64) is treated like that one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import ipaddress
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -101,16 +102,21 @@ class Targets:
         self._networks: list[IpNetwork] = []
         self._names: set[str] = set()
         self._domains: tuple[str, ...] = ()  # each with its dot in front
+        self._own_ports: frozenset[int] = frozenset()
         for entry in allow:
             if entry != "*":
                 self._read_entry(entry)
+
+    def refuse_own(self, ports: Iterable[int]) -> None:
+        """Refuse these ports of this machine: the gateway listens there."""
+        self._own_ports = frozenset(ports)
 
     def check(self, url: str) -> None:
         """Raise ValueError, with the reason, for a url that can never be delivered to."""
         address = parse_url(url)
         ip = _as_ip(address.host)
         if ip is not None:
-            self._check_ip(address.host, ip)
+            self._check_ip(address, ip)
         elif self._has_list and not self._networks and not self._is_named(address.host):
             raise ValueError(self._not_named(address.host))
 
@@ -119,14 +125,14 @@ class Targets:
         address = parse_url(url)
         ip = _as_ip(address.host)
         if ip is not None:
-            self._check_ip(address.host, ip)
+            self._check_ip(address, ip)
             found = [ip]
         else:
             name = address.host + "." * address.has_final_dot
-            found = self._choose(address.host, await self._look_up(name, address.port))
+            found = self._choose(address, await self._look_up(name, address.port))
         return replace(address, ips=tuple(found))
 
-    def _choose(self, host: str, texts: Sequence[str]) -> list[IpAddress]:
+    def _choose(self, address: Address, texts: Sequence[str]) -> list[IpAddress]:
         """Return the allowed addresses. Raises ValueError if all are refused, OSError if none."""
         refusal = None
         allowed: list[IpAddress] = []
@@ -135,7 +141,7 @@ class Targets:
             if ip is None:
                 continue  # with a zone ("fe80::1%eth0"), which a url cannot have either
             try:
-                self._check_ip(host, ip)
+                self._check_ip(address, ip)
             except ValueError as error:
                 refusal = refusal or error
             else:
@@ -144,9 +150,12 @@ class Targets:
             return list(dict.fromkeys(allowed))[:ADDRESSES_MAX]
         if refusal is not None:
             raise refusal
-        raise OSError(f"{host} has no address")
+        raise OSError(f"{address.host} has no address")
 
-    def _check_ip(self, host: str, ip: IpAddress) -> None:
+    def _check_ip(self, address: Address, ip: IpAddress) -> None:
+        host = address.host
+        if address.port in self._own_ports and _is_of_this_machine(ip):
+            raise ValueError(f"{address} is this gateway, which takes no webhooks: {_LOOP}")
         if self._allows_everything:
             return
         carried = _carried_ipv4(ip)
@@ -299,6 +308,7 @@ def kind_of(ip: IpAddress) -> str:
     return next((kind for kind, is_it in kinds.items() if is_it), "public")
 
 
+_LOOP = "a message would circulate for ever"
 _PRIVATE = tuple(
     ipaddress.ip_network(each)
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -328,6 +338,21 @@ def _carried_ipv4(ip: IpAddress) -> ipaddress.IPv4Address | None:
     if ip in _NAT64:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour
+
+
+def _is_of_this_machine(ip: IpAddress) -> bool:
+    ip = _carried_ipv4(ip) or ip
+    if ip.is_multicast:  # a socket can be bound to it anywhere
+        return False
+    # The system binds a socket only to an address of its interfaces, loopback and 0.0.0.0.
+    try:
+        with socket.socket(
+            socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_DGRAM
+        ) as probe:
+            probe.bind((str(ip), 0))
+    except OSError:
+        return ip.is_loopback or ip.is_unspecified  # without IPv6
+    return True
 
 
 def _as_ip(text: str) -> IpAddress | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -22,7 +24,7 @@ def make_gateway(**options: Any) -> Gateway:
 
 async def get(gateway: Gateway, path: str) -> httpx.Response:
     host, port = gateway.http_address
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
         return await http.get(f"http://{host}:{port}{path}")
 
 
@@ -42,6 +44,41 @@ def test_gateways_one_after_the_other_have_it_and_leave_nothing(
         for _ in range(3):
             asyncio.run(run())
     assert caplog.records == []
+
+
+#: A gateway in a Python that has no NiceGUI; prints what `/` and `/health` answer.
+WITHOUT_NICEGUI = """
+import asyncio, sys
+sys.modules["nicegui"] = None
+import httpx
+from jsonbus.gateway.gateway import Gateway, GatewayConfig
+
+async def main():
+    config = GatewayConfig(text_port=None, dashboard=True)
+    async with Gateway(config, port=int(sys.argv[1]), interface="lo") as gateway:
+        assert not gateway.has_dashboard
+        base = "http://{}:{}".format(*gateway.http_address)
+        async with httpx.AsyncClient(base_url=base, timeout=60, trust_env=False) as client:
+            for path in ("/health", "/"):
+                answer = await client.get(path)
+                print(answer.status_code, answer.text)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_gateway_without_the_extra_web_serves_and_says_how_to_get_the_dashboard() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NICEGUI, str(find_free_port())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    health, page = done.stdout.split("\n", 1)
+    assert health.startswith('200 {"status":"ok"')
+    assert page.lstrip().startswith("200 ") and "jsonbus[web]" in page
 
 
 @pytest.mark.slow

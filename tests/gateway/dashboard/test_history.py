@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from jsonbus.gateway.dashboard.history import (
@@ -9,11 +10,14 @@ from jsonbus.gateway.dashboard.history import (
     DRAWN_MAX,
     FIELD_S,
     PAUSE_S,
+    SAMPLE_S,
+    SAMPLED_MAX,
     RateHistory,
+    Samples,
     Trace,
     to_milliseconds,
 )
-from jsonbus.survey import Survey
+from jsonbus.survey import Survey, TopicView
 from tests.survey.making import make_message
 
 
@@ -51,7 +55,7 @@ def test_numbers_at_several_paths_and_messages_without_them() -> None:
 
 def test_what_is_too_old_or_too_much_is_forgotten() -> None:
     trace = trace_of([(1.0, 1), (2.0, 2)])
-    trace.forget(2.0 + FIELD_S)
+    trace.forget(2.1 + FIELD_S)
     assert trace.points(()) == [(2.0, 2.0)]
     for number in range(3 * DRAWN_MAX):
         trace.take(make_message("t", number, sent_at=float(number)))
@@ -59,7 +63,7 @@ def test_what_is_too_old_or_too_much_is_forgotten() -> None:
     assert trace.points(())[-1][0] < DRAWN_MAX
     trace.forget(float(3 * DRAWN_MAX))
     trace.take(make_message("t", 7, sent_at=float(3 * DRAWN_MAX)))
-    assert trace.points(()) == [(float(3 * DRAWN_MAX), 7.0)]
+    assert trace.points(())[1:] == [(float(3 * DRAWN_MAX), 7.0)]
 
 
 def test_numbers_are_taken_out_when_a_message_comes_not_when_somebody_looks() -> None:
@@ -84,6 +88,47 @@ def test_a_line_that_stays_keeps_its_past() -> None:
     trace = trace_of([(1.0, {"a": 1, "b": 2})], ("a",))
     trace.choose([("a",), ("b",)])
     assert trace.points(("a",)) == [(1.0, 1.0)] and trace.points(("b",)) == []
+
+
+def test_the_last_number_holds_until_now_however_old_it_is() -> None:
+    trace = trace_of([(1.0, 1), (2.0, 2)])
+    assert trace.line((), 5.0) == [(1.0, 1.0), (2.0, 2.0), (5.0, 2.0)]
+    now = 100.0 + FIELD_S
+    trace.forget(now)
+    assert trace.line((), now) == [(100.0, 2.0), (now, 2.0)]
+    assert trace.line(("b",), now) == []
+
+
+def observed(survey: Survey, at: float, **values: Any) -> Iterable[TopicView]:
+    for topic, value in values.items():
+        survey.take([make_message(topic, value, sent_at=at)])
+    return survey.picture(at, [], {}).topics
+
+
+def test_a_chart_begins_with_samples_of_its_first_number() -> None:
+    survey, samples = Survey(), Samples()
+    for step in range(5):
+        at = step * SAMPLE_S
+        samples.note(observed(survey, at, a={"x": step, "y": 7}, b="text"), at)
+    assert [number for _, number in samples.points("a", ("x",))] == [0, 1, 2, 3, 4]
+    assert samples.points("a", ("y",)) == samples.points("b", ()) == samples.points("c", ()) == []
+    trace = Trace()
+    trace.begin(("x",), samples.points("a", ("x",)))
+    assert len(trace.points(("x",))) == 5
+
+
+def test_samples_are_bounded_and_begin_anew_after_a_pause() -> None:
+    survey, samples = Survey(), Samples()
+    many = {f"t{number}": number for number in range(SAMPLED_MAX + 5)}
+    for step in range(int(2 * FIELD_S / SAMPLE_S)):
+        samples.note(observed(survey, step * SAMPLE_S, t0=step), step * SAMPLE_S)
+    at = 2 * FIELD_S
+    assert len(samples.points("t0", ())) == FIELD_S / SAMPLE_S + 1
+    samples.note(observed(survey, at, **many), at)
+    assert sum(bool(samples.points(topic, ())) for topic in many) == SAMPLED_MAX
+    later = at + 2 * PAUSE_S
+    samples.note(observed(survey, later, t0=1), later)
+    assert len(samples.points("t0", ())) == 1
 
 
 def test_points_are_written_as_charts_want_them() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jsonbus.gateway.http.models import Publish, Subscribe, Unsubscribe, names_of
 from jsonbus.gateway.webhooks.database import RESERVE_BYTES
 from tests.aio.running import asynctest, until
 from tests.gateway.receiver import Receiver
@@ -66,9 +67,7 @@ async def test_a_text_that_parses_as_json_is_that_value_wherever_it_stands(
                 "/publish", files={name: (None, each) for name, each in parameters.items()}
             ),
             await here.http.post("/publish", json=parameters),
-            await here.http.post(
-                "/publish", params={"topic": "a/b"}, json={"message": text, "other": 1}
-            ),
+            await here.http.post("/publish", params={"topic": "a/b"}, json={"message": text}),
         ):
             assert answer.status_code == 200, answer.text
         assert here.hub.published == [("a/b", value)] * 6
@@ -81,6 +80,12 @@ async def test_in_a_json_body_the_message_may_be_any_value(value: Any) -> None:
         answer = await here.http.post("/publish", json={"topic": "a", "message": value})
         assert answer.status_code == 200
         assert here.hub.published == [("a", value)]
+
+
+TOO_LONG = (
+    "message has 5,001 characters, at most 5,000 are allowed: larger ones go by POST "
+    "/v1/topics/TOPIC"
+)
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "€", "🎈"])
@@ -98,7 +103,7 @@ async def test_messages_are_limited_in_characters_not_in_bytes(character: str) -
         assert answer.status_code == 200
         assert [value for _, value in here.hub.published] == [character * 5_000] * 4
 
-        reason = {"error": "message has 5,001 characters, at most 5,000 are allowed"}
+        reason = {"error": TOO_LONG}
         too_long = {"topic": "a", "message": character * 5_001}
         for answer in (
             await here.http.post("/publish", data=too_long),
@@ -116,7 +121,17 @@ async def test_a_json_value_is_limited_by_the_characters_of_its_compact_json() -
         too_long = {"topic": "a", "message": ["ü" * 4_997]}
         answer = await here.http.post("/publish", json=too_long)
         assert answer.status_code == 400
-        assert answer.json() == {"error": "message has 5,001 characters, at most 5,000 are allowed"}
+        assert answer.json() == {"error": TOO_LONG}
+
+
+MODELS = {"/publish": Publish, "/subscribe": Subscribe, "/unsubscribe": Unsubscribe}
+
+#: The parameters of each route, as they are right.
+WISHES = {
+    "/publish": {"topic": "a", "message": "1"},
+    "/subscribe": {"topic": "a", "subscriberName": "n", "url": "http://localhost:9/"},
+    "/unsubscribe": {"topic": "a", "subscriberName": "n"},
+}
 
 
 @pytest.mark.parametrize(
@@ -133,9 +148,8 @@ async def test_a_json_value_is_limited_by_the_characters_of_its_compact_json() -
 @asynctest
 async def test_every_parameter_has_its_limit(path: str, name: str, limit: int) -> None:
     async with site() as here:
-        url = "http://localhost:9/"
-        parameters = {"topic": "a", "message": "1", "subscriberName": "n", "url": url}
-        start = url if name == "url" else ""
+        parameters = dict(WISHES[path])
+        start = parameters[name] if name == "url" else ""
         parameters[name] = start + "x" * (limit - len(start))
         answer = await here.http.post(path, data=parameters)
         assert answer.status_code == (404 if path == "/unsubscribe" else 200), answer.text
@@ -161,12 +175,7 @@ async def test_every_parameter_has_its_limit(path: str, name: str, limit: int) -
 @asynctest
 async def test_a_missing_parameter_is_named(path: str, name: str) -> None:
     async with site() as here:
-        parameters = {
-            "topic": "a",
-            "message": "1",
-            "subscriberName": "n",
-            "url": "http://localhost:9/",
-        }
+        parameters = dict(WISHES[path])
         del parameters[name]
         for answer in (
             await here.http.get(path, params=parameters),
@@ -174,6 +183,51 @@ async def test_a_missing_parameter_is_named(path: str, name: str) -> None:
         ):
             assert answer.status_code == 400
             assert answer.json() == {"error": f"the parameter {name} is missing"}
+
+
+@pytest.mark.parametrize("path", WISHES)
+@asynctest
+async def test_an_unknown_parameter_is_refused_wherever_it_stands(path: str) -> None:
+    async with site() as here:
+        more = {**WISHES[path], "topics": "b"}
+        for answer in (
+            await here.http.get(path, params=more),
+            await here.http.post(path, params={"topics": "b"}, data=WISHES[path]),
+            await here.http.post(path, data=more),
+            await here.http.post(path, json=more),
+        ):
+            assert answer.status_code == 400
+            known = ", ".join(names_of(MODELS[path]))
+            hint = f"did you mean topic? known here: {known}"
+            assert answer.json() == {"error": f"the parameter 'topics' is unknown: {hint}"}
+        assert here.hub.published == [] and here.ledger.subscribers() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("POST", "/v1/topics/a?foo=2", "known here: retain, reliable"),
+        ("GET", "/events?pattern=a&foo=2", "known here: pattern, access_token"),
+        ("GET", "/subscribers?foo=2", "this takes no parameters"),
+        ("GET", "/metrics?foo=2", "this takes no parameters"),
+        ("GET", "/health?foo=2", "this takes no parameters"),
+        ("GET", "/docs?foo=2", "this takes no parameters"),
+        ("GET", "/openapi.json?foo=2", "this takes no parameters"),
+    ],
+)
+@asynctest
+async def test_no_route_ignores_an_unknown_parameter(method: str, path: str, known: str) -> None:
+    async with site() as here:
+        answer = await here.http.request(method, path, content=b"1" if method == "POST" else None)
+        assert answer.status_code == 400
+        assert answer.json() == {"error": f"the parameter 'foo' is unknown: {known}"}
+        assert here.hub.published == []
+
+
+@asynctest
+async def test_a_wrong_token_is_told_before_an_unknown_parameter() -> None:
+    async with site(tokens=["s"]) as here:
+        assert (await here.http.get("/metrics?foo=2")).status_code == 401
 
 
 @pytest.mark.parametrize("topic", ["", "a//b", "a/*", "jsonbus.x", "a\nb", "/a"])
@@ -336,7 +390,8 @@ async def test_a_value_may_be_retained_and_reliable(
         ("a?retain=yes", b"1", "application/json", 400, "retain must be true or false"),
         ("a?retain=true&retain=true", b"1", "application/json", 400, "retain comes twice"),
         ("a?reliable=%zz", b"1", "application/json", 400, "percent-encoding '%zz' is broken"),
-        ("a", b"", "application/json", 400, "this is not JSON"),
+        ("a", b"", "application/json", 400, "the body is empty: send a JSON value"),
+        ("a", b"open", "text/plain", 400, 'a string in quotes: "open"'),
         ("a", b"{", "application/json", 400, "this is not JSON"),
         ("a", b'"\xff"', "application/json", 400, "this is not JSON"),
         ("a", b"[" * 900 + b"]" * 900, "application/json", 400, "nested more than"),
@@ -382,6 +437,8 @@ async def test_a_path_that_is_none_is_not_found() -> None:
             answer = await here.http.get(path)
             assert answer.status_code == 404
             assert "see /docs" in answer.json()["error"]
+        for path in ("/publish/", "/Publish", "/pubish"):
+            assert "did you mean /publish?" in (await here.http.get(path)).json()["error"]
 
 
 @asynctest

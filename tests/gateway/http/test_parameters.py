@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonbus.errors import PayloadError
 from jsonbus.gateway.http.answers import Refusal
 from jsonbus.gateway.http.models import Publish, validate
-from jsonbus.gateway.http.parameters import read_parameters
+from jsonbus.gateway.http.parameters import find_nearest, read_parameters
 from jsonbus.gateway.http.request import BodyRoom, HttpRequest
 
 FORM = "application/x-www-form-urlencoded"
@@ -46,11 +46,11 @@ def part(name: str, content: bytes, more: str = "") -> bytes:
     [
         (b"topic=a%2Fb&message=gr%C3%BC%C3%9Fe+x", None, None),
         ("topic=a/b&message=grüße+x".encode(), None, None),
-        (b"&&message=gr%c3%bc%c3%9fe%20x&other=1&other=2&topic=a/b&", b"", None),
+        (b"&&message=gr%c3%bc%c3%9fe%20x&topic=a/b&", b"", None),
         (b"", b"topic=a/b&message=gr%C3%BC%C3%9Fe+x", FORM),
         (b"", b"topic=a/b&message=gr%FC%DFe+x", FORM + "; charset=iso-8859-1"),
         (b"", b"topic=a/b&message=gr\xfc\xdfe+x", FORM + ';Charset="Windows-1252"'),
-        (b"", '{"topic":"a/b","message":"grüße x","other":1}'.encode(), JSON),
+        (b"", '{"topic":"a/b","message":"grüße x"}'.encode(), JSON),
         (
             b"",
             b' {"topic":"a/b","message":"gr\\u00fc\\u00dfe x"} ',
@@ -59,7 +59,7 @@ def part(name: str, content: bytes, more: str = "") -> bytes:
         (b"", b'{"topic":"a/b","message":"gr\xfc\xdfe x"}', JSON + "; charset=latin-1"),
         (b"topic=a/b", '{"message":"grüße x"}'.encode(), JSON),
         (b"message=gr%C3%BC%C3%9Fe+x", b"topic=a/b", FORM),
-        (b"message=gr%C3%BC%C3%9Fe+x", b"{}=1&topic=a/b", FORM),
+        (b"message=gr%C3%BC%C3%9Fe+x", b"&topic=a/b", FORM),
         (b"", part("topic", b"a/b") + part("message", "grüße x".encode()) + b"--XX--", MULTIPART),
         (
             b"",
@@ -99,6 +99,55 @@ def test_a_part_keeps_its_line_breaks(line_break: bytes) -> None:
 def test_a_json_body_keeps_the_types_of_values() -> None:
     body = b'{"topic":"a","message":{"topic":1e30,"message":[1,null]}}'
     assert read(b"", body, JSON) == {"topic": "a", "message": {"topic": 1e30, "message": [1, None]}}
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "kind"),
+    [
+        (b"topic=a&Mesage=1", None, None),
+        (b"topic=a", b"Mesage=1", FORM),
+        (b"topic=a", b'{"Mesage":{"topic":1}}', JSON),
+        (b"topic=a", part("Mesage", b"1") + b"--XX--", MULTIPART),
+    ],
+)
+def test_an_unknown_parameter_is_refused_and_the_nearest_known_one_suggested(
+    query: bytes, body: bytes | None, kind: str | None
+) -> None:
+    with pytest.raises(Refusal) as caught:
+        read(query, body, kind)
+    assert caught.value.status == 400
+    assert caught.value.reason == (
+        "the parameter 'Mesage' is unknown: did you mean message? known here: topic, message"
+    )
+
+
+def test_an_unknown_parameter_that_resembles_none_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(Refusal) as caught:
+        read(b"topic=a&message=1&foo=2")
+    assert caught.value.reason == "the parameter 'foo' is unknown: known here: topic, message"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("name", "subscriberName"),
+        ("SUBSCRIBERNAME", "subscriberName"),
+        ("subscriber_name", "subscriberName"),
+        ("topics", "topic"),
+        ("uri", "url"),
+        ("retained", None),
+        ("x", None),
+        ("", None),
+    ],
+)
+def test_the_name_that_was_meant_is_found(name: str, meant: str | None) -> None:
+    assert find_nearest(name, ("topic", "message", "subscriberName", "url")) == meant
+
+
+def test_a_long_unknown_name_is_quoted_in_part() -> None:
+    with pytest.raises(Refusal) as caught:
+        read(b"x" * 100_000)
+    assert len(caught.value.reason) < 200
 
 
 @pytest.mark.parametrize(
@@ -211,7 +260,8 @@ def test_parts_within_parts_are_not_followed() -> None:
         b"Content-Type: multipart/mixed; boundary=YY\r\n\r\n--YY\r\n\r\n"
     )
     body = b"\r\n".join([inner] * 90) + b"\r\n--XX--"
-    assert read(b"", body, MULTIPART) == {}
+    with pytest.raises(Refusal, match="'x' is unknown"):
+        read(b"", body, MULTIPART)
 
 
 KINDS = st.sampled_from(

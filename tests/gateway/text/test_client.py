@@ -340,7 +340,7 @@ def test_half_lines_of_all_clients_are_bounded_together() -> None:
             assert await clients[1].is_cut_off()
             for client in (clients[0], clients[2]):
                 client.writer.write(b"\n")
-            await until(lambda: len(hub.published) == 2)
+                assert (await client.line()).startswith("error message has")
             await until(lambda: server.stats()["backlog_bytes"] == 0)
             for client in clients:
                 client.close()

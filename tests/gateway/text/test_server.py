@@ -150,6 +150,18 @@ def test_bad_lines_get_errors_in_order_and_the_client_goes_on() -> None:
     asyncio.run(scenario())
 
 
+def test_a_line_without_an_end_is_answered_at_the_limit_and_then_closed() -> None:
+    async def scenario() -> None:
+        async with serving() as (server, _), connected(server) as client:
+            client.writer.write(b"x" * 65_600)
+            assert (await client.line()).startswith("error line too long, at most 65,536 bytes")
+            client.writer.write(b"x" * (1 << 20))
+            assert (await client.line()).startswith("error line without an end")
+            assert await client.reader.read() == b""
+
+    asyncio.run(scenario())
+
+
 def test_byte_by_byte_is_the_same_as_at_once() -> None:
     async def scenario() -> None:
         async with serving() as (server, _), connected(server) as client:
@@ -381,8 +393,8 @@ def test_of_many_clients_each_gives_less_at_a_time(monkeypatch: pytest.MonkeyPat
             assert len(server.receive_buffer) == 65_536
             clients.append(await connect(server))
             assert len(server.receive_buffer) == 8_192
-            clients[0].send(f"publish a {'x' * 60_000}")
-            await until(lambda: hub.published == [("a", "x" * 60_000)])
+            clients[0].send(*[f"publish a {'x' * 5_000}"] * 12)
+            await until(lambda: hub.published == [("a", "x" * 5_000)] * 12)
             clients.pop().close()
             await until(lambda: len(server.receive_buffer) == 65_536)
             for client in clients:

@@ -16,6 +16,7 @@ from jsonbus.gateway.text.wire import (
     FOREIGN,
     LINE_BYTES_MAX,
     REFUSED,
+    SKIPPED_BYTES_MAX,
     Command,
     CommandReader,
     format_delivery,
@@ -24,7 +25,7 @@ from jsonbus.gateway.text.wire import (
     format_topic,
     parse_line,
 )
-from jsonbus.gateway.values import parse_text
+from jsonbus.gateway.values import MESSAGE_CHARACTERS_MAX, parse_text
 
 
 def message_of(topic: str, value: Any) -> Any:
@@ -167,20 +168,51 @@ def test_end_comes_once() -> None:
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_line_may_have_exactly_so_many_bytes(ending: bytes) -> None:
-    message = b"x" * (LINE_BYTES_MAX - len(b"publish a "))
-    pieces = [b"publish a " + message + ending[:-1], b"\n"]
-    pieces += [b"publish a " + message + b"y" + ending[:-1], b"\n"]
+    token = b"x" * (LINE_BYTES_MAX - len(b"auth "))
+    pieces = [b"auth " + token + ending[:-1], b"\n"]
+    pieces += [b"auth " + token + b"y" + ending[:-1], b"\n"]
     commands = read(*pieces)
     assert commands == read(b"".join(pieces))
-    assert commands[0] == Command("publish", "a", message.decode())
+    assert commands[0] == Command("auth", value=token.decode())
     assert commands[1].word == REFUSED
     assert "65,536" in commands[1].value
+
+
+@pytest.mark.parametrize("topic", ["a", '"hall 2/door"'])
+@pytest.mark.parametrize("character", ["x", "\N{BALLOON}"])
+def test_a_message_is_limited_in_characters_as_over_http(topic: str, character: str) -> None:
+    longest = character * MESSAGE_CHARACTERS_MAX
+    start = f"publish {topic} {longest}"
+    (command,) = read(f"{start}\n".encode())
+    assert (command.word, command.value) == ("publish", longest)
+    (command,) = read(f"{start}{character}\n".encode())
+    assert command.word == REFUSED
+    assert command.value == (
+        "message has 5,001 characters, at most 5,000 are allowed: larger ones go by POST "
+        "/v1/topics/TOPIC"
+    )
+
+
+def test_a_line_without_an_end_is_refused_at_the_limit_and_ends_the_connection() -> None:
+    reader = CommandReader()
+    commands: list[Command] = []
+    fed_bytes = 0
+    while not reader.is_over:
+        assert fed_bytes < 2 * SKIPPED_BYTES_MAX
+        reader.feed(b"x" * 65_536)
+        fed_bytes += 65_536
+        commands += drain(reader)
+        assert reader.unread_bytes <= LINE_BYTES_MAX + 1
+        assert len(commands) == (0 if fed_bytes <= LINE_BYTES_MAX else 1) + reader.is_over
+    assert [command.word for command in commands] == [REFUSED, FOREIGN]
+    assert commands[1].value.startswith("line without an end after 1,048,576 bytes")
+    assert SKIPPED_BYTES_MAX < fed_bytes <= SKIPPED_BYTES_MAX + 65_536
 
 
 def test_rest_of_a_long_line_is_skipped_and_not_kept() -> None:
     reader = CommandReader()
     commands = []
-    for _ in range(100):
+    for _ in range(20):
         reader.feed(b"publish a " + b"x" * 50_000)
         commands += drain(reader)
         assert reader.unread_bytes <= LINE_BYTES_MAX + 1
