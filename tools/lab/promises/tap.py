@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tools.lab.relay import open_port
+from tools.lab.relay import open_port, take_precedence
 
 UDP_PORT = 2416
 _ETHERNET_BYTES = 14
@@ -97,4 +97,5 @@ def is_ours(topic: str) -> bool:
 
 
 if __name__ == "__main__":
+    take_precedence()
     main(sys.argv[1:])
