@@ -82,8 +82,9 @@ class BusConfig:
     name: str | None = None
     #: Whether messages are reliable, unless `publish` says otherwise.
     reliable: bool = False
-    #: How many handlers may run at once.
-    workers: int = 1
+    #: How many handlers may run at once. None: 1 with threads, so that a program needs no locks;
+    #: 100 with asyncio, where only handlers that wait run side by side.
+    workers: int | None = None
     #: None: 1,400, which fits an Ethernet frame also through a tunnel; more on loopback.
     datagram_bytes_max: int | None = None
     #: The largest value, as JSON. One that is larger than a datagram travels in several.
@@ -112,7 +113,8 @@ class BusConfig:
         if self.name is not None:
             _check_name(self.name)
         _check_flag("reliable", self.reliable)
-        _check_whole("workers", self.workers, 1, 256)
+        if self.workers is not None:
+            _check_whole("workers", self.workers, 1, 256)
         if self.datagram_bytes_max is not None:
             # Less could not hold the sums of a subscription list; more, UDP cannot carry.
             _check_whole("datagram_bytes_max", self.datagram_bytes_max, 1_200, 65_507)

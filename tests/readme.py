@@ -212,6 +212,8 @@ class Run:
     programs: list[Terminal] = field(default_factory=list)
     #: Consoles that stay, and what they must have shown in the end.
     staying: list[tuple[Terminal, str]] = field(default_factory=list)
+    #: Programs that end well with Ctrl-C.
+    ending: list[Terminal] = field(default_factory=list)
     observer: jsonbus.Bus | None = None
 
     def run(self, section: Section) -> None:
@@ -221,6 +223,10 @@ class Run:
                 self._run_block(block, number)
             for terminal, shown in self.staying:
                 _expect(lambda terminal=terminal: terminal.lines, shown)  # type: ignore[misc]
+            for terminal in self.ending:
+                terminal.process.send_signal(signal.SIGINT)
+                assert terminal.wait() == 0, terminal.lines
+                assert not any("Traceback" in line for line in terminal.lines), terminal.lines
         finally:
             if self.observer is not None:
                 self.observer.close()
@@ -244,6 +250,8 @@ class Run:
         if block.stays:
             if block.kind == "console":
                 self.staying.append((terminal, block.shown))
+            elif "KeyboardInterrupt" in block.text:
+                self.ending.append(terminal)
             if block.wants_nothing:
                 assert wait_until(lambda: terminal.lines, TIMEOUT_S)
             else:

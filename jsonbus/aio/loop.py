@@ -23,7 +23,7 @@ from jsonbus.aio.requests import Requests
 from jsonbus.aio.signal import Signal
 from jsonbus.aio.subscription import Subscription
 from jsonbus.aio.timer import Timer
-from jsonbus.aio.workers import Workers
+from jsonbus.aio.workers import WORKERS_DEFAULT, Workers
 from jsonbus.config import BusConfig
 from jsonbus.core.node import Node
 from jsonbus.errors import LocalError
@@ -48,6 +48,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. All methods are for the event loop's thread unless they say otherwise."""
 
     takes_async_handlers = True
+    workers_default = WORKERS_DEFAULT
     workers: Workers
     requests: Requests
     _outgoing: Outgoing
@@ -60,7 +61,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
         event_loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(node, transport, config, nullcontext(), nullcontext())
-        self.workers = Workers(node.settings.name, config.workers, event_loop, self.log)
+        self.workers = Workers(node.settings.name, self.workers_max, event_loop, self.log)
         self.event_loop = event_loop
         self._changed = Signal(event_loop)  # events came, or the bus is closing
         self._receiving = Receiving(self)

@@ -33,8 +33,8 @@ class Requests(BaseRequests):
             if not answered.done():
                 answered.set_result(answer)
 
-        handler = current_subscription() if self._loop.workers.are_current() else None
-        with self._waiting_for(topic, handler):
+        is_handler = self._loop.workers.are_current() and current_subscription() is not None
+        with self._waiting_for(topic, is_handler=is_handler):
             request_id = self._loop.call(self._ask(topic, value, timeout_s, give))
             try:
                 async with asyncio.timeout(timeout_s):

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from jsonbus.aio.signal import Signal
-from jsonbus.aio.workers import current_subscription
+from jsonbus.aio.workers import call_handler, current_subscription
 from jsonbus.core.message import Message, V_co
 from jsonbus.errors import ClosedError
 from jsonbus.frontend.checks import check_count, check_optional_seconds
@@ -123,6 +123,8 @@ class Subscription(BaseSubscription[V_co]):
 
     async def run_handler(self) -> bool:
         """Handle some messages; True if there are more. Only in the worker that has it."""
+        if self.is_service:
+            return await self._serve()
         handler, pop, has_more = self._handler, self._pop_for_handler, False
         assert handler is not None
         try:
@@ -148,6 +150,38 @@ class Subscription(BaseSubscription[V_co]):
             has_more = self._mailbox.pending > 0
         finally:
             self._is_scheduled = has_more
+        return has_more
+
+    async def _serve(self) -> bool:
+        """Answer requests; while one waits for something, another worker answers the next."""
+        assert self._handler is not None
+        is_passed_on = False
+
+        def pass_on() -> None:
+            nonlocal is_passed_on
+            is_passed_on = True
+            self._is_scheduled = self._mailbox.pending > 0
+            if self._is_scheduled:
+                self._schedule(self)
+
+        has_more = False
+        try:
+            for _ in range(self._turns):
+                try:
+                    request = self._pop()
+                except IndexError:
+                    break
+                passing_on = self._event_loop.call_soon(pass_on)
+                try:
+                    await call_handler(self._handler, request, self._fail, request)
+                finally:
+                    passing_on.cancel()
+                if is_passed_on:
+                    return False
+            has_more = self._mailbox.pending > 0
+        finally:
+            if not is_passed_on:
+                self._is_scheduled = has_more
         return has_more
 
     def put_off(self) -> None:

@@ -2,7 +2,8 @@
 
 A subscription is in the queue, or with one worker, or neither; it puts itself back while it has
 messages. So its handler never runs twice at once, and a busy subscription waits behind the others
-after each batch. A worker is a task that lives while there is something to do.
+after each batch. A service is back in the queue as soon as its handler waits for something: so
+requests are answered side by side. A worker is a task that lives while there is something to do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from time import monotonic
 from typing import Any, Protocol
 
 from jsonbus.frontend.log import BusLog
+
+#: Workers unless the program asks for another number. Handlers wait for databases and other
+#: services, whose clients allow about as many connections; more tasks would only wait there.
+WORKERS_DEFAULT = 100
 
 #: How long a handler that was cancelled may take to clean up.
 CANCEL_S = 0.5

@@ -89,10 +89,6 @@ class Message(Generic[V_co]):
         """True for a retained value that was published before this subscription began."""
         return self.origin.is_retained
 
-    def in_stream(self, position: int) -> None:
-        """Note its number among the reliable messages of its node and topic."""
-        self._position = position
-
     @property
     def position(self) -> int | None:
         """Its number among the reliable messages of its node and topic; None for others."""
@@ -100,6 +96,11 @@ class Message(Generic[V_co]):
 
     def __repr__(self) -> str:
         return f"Message(topic={self.topic!r}, value={self.value!r}, node={self.node!r})"
+
+
+def set_position(message: Message, position: int) -> None:
+    """Note the number of a reliable message."""
+    message._position = position
 
 
 def make_message(topic: str, value: Any, sequence: int | None, origin: Origin) -> Message[Any]:

@@ -225,6 +225,9 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
 
             bus.serve("math/double", lambda request: 2 * request.value)
 
+        Requests are answered side by side, by as many workers as the bus has (`workers`: one unless
+        a Bus asks for more, 100 in an AsyncBus).
+
         If the handler raises, `request` raises RequestFailedError at the node that asked. Requests
         whose asker has stopped waiting are dropped before the handler runs. Close the result to
         stop serving.

@@ -66,6 +66,8 @@ class BaseLoop(ABC, Generic[S, C]):
     _outgoing: BaseOutgoing
     #: Whether handlers may be async functions.
     takes_async_handlers: ClassVar[bool]
+    #: How many handlers may run at once, unless the settings say so.
+    workers_default: ClassVar[int]
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class BaseLoop(ABC, Generic[S, C]):
         #: Made when the bus is first asked for a channel.
         self.channels: C | None = None
         self.config = config
+        self.workers_max = config.workers or self.workers_default
         self.node = node
         self.transport = transport
         self._channels_lock = channels_lock

@@ -3,14 +3,16 @@
 A request waits for one answer; a ping collects pongs for a while. The loop hands in the core's
 events.
 
-A handler may send a request. If its own bus serves the topic, the reply needs a worker of the same
-bus, and the service must not itself be waiting for that handler. Both are known beforehand, so a
-request that could only time out is refused at once.
+Requests to a service are answered side by side, by as many workers as there are.
+
+A handler may send a request. If its own bus serves the topic, the reply needs another worker of the
+same bus. Whether one can be left is known beforehand, so a request that could only time out is
+refused at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -55,9 +57,7 @@ class BaseRequests:
         # without awaiting in between), before the node can report anything about it.
         self._replies: dict[int, Callable[[Answer], None]] = {}
         self._pings: dict[int, list[Pong]] = {}
-        # Handlers that wait for a service of this bus. Both are named by their subscriptions: the
-        # handler of one never runs twice at once.
-        self._waits: dict[Hashable, Hashable] = {}
+        self._waits = 0  # handlers that wait for a service of this bus
         self._waits_lock = lock
 
     def give(self, event: Event) -> bool:
@@ -136,38 +136,26 @@ class BaseRequests:
             pongs += sorted(self._pings.pop(ping_id), key=lambda pong: pong.round_trip_s)
 
     @contextmanager
-    def _waiting_for(self, topic: str, handler: Hashable | None) -> Iterator[None]:
+    def _waiting_for(self, topic: str, *, is_handler: bool) -> Iterator[None]:
         """Note that a handler of this bus waits, if the bus serves the topic itself.
 
         Raises LocalError if the wait could not end.
         """
-        service = self._loop.services.get(topic)
-        if service is None or handler is None:
+        if not is_handler or topic not in self._loop.services:
             yield
             return
         with self._waits_lock:
-            self._check_wait(topic, handler, service)
-            self._waits[handler] = service
+            if self._waits + 1 >= self._loop.workers_max:
+                raise LocalError(
+                    f"all workers of this bus would wait for {topic!r}, which it serves itself: "
+                    "give it more workers, or call the function instead"
+                )
+            self._waits += 1
         try:
             yield
         finally:
             with self._waits_lock:
-                self._waits.pop(handler, None)
-
-    def _check_wait(self, topic: str, handler: Hashable, service: Hashable) -> None:
-        reached: Hashable | None = service
-        while reached is not None:
-            if reached is handler:
-                raise LocalError(
-                    f"the handler that serves {topic!r} is waiting for this one, which cannot "
-                    "wait for it in turn: call its function instead"
-                )
-            reached = self._waits.get(reached)
-        if len(self._waits) + 1 >= self._loop.config.workers:
-            raise LocalError(
-                f"all workers of this bus would wait for {topic!r}, which it serves itself: "
-                "give it more workers, or call the function instead"
-            )
+                self._waits -= 1
 
 
 def read_answer(answer: Answer, topic: str) -> object:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from jsonbus.core.mailbox import Mailbox
-from jsonbus.core.message import Message, V_co, make_message
+from jsonbus.core.message import Message, V_co, make_message, set_position
 from jsonbus.errors import ClosedError, LocalError, PayloadError, QueueFullError
 from jsonbus.frontend.checks import check_patterns
 from jsonbus.frontend.limits import EXCESS_MAX
@@ -309,5 +309,5 @@ class BaseSubscription(ABC, Generic[V_co]):
             return None
         converted = make_message(message.topic, value, message.sequence, message.origin)
         if message.position is not None:
-            converted.in_stream(message.position)
+            set_position(converted, message.position)
         return converted

@@ -55,6 +55,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
     """Drives one node. Methods are for any thread unless they say otherwise."""
 
     takes_async_handlers = False
+    workers_default = 1
     workers: ThreadPool
     requests: Requests
     _outgoing: Outgoing
@@ -62,7 +63,7 @@ class Loop(BaseLoop[Subscription, "Channels"]):
 
     def __init__(self, node: Node, transport: Transport, config: BusConfig) -> None:
         super().__init__(node, transport, config, threading.Lock(), threading.Lock())
-        self.workers = ThreadPool(node.settings.name, config.workers, self.log)
+        self.workers = ThreadPool(node.settings.name, self.workers_max, self.log)
         self._changed = threading.Condition(self.lock)  # events came, or the bus is closing
         self._receiving = Receiving(self)
         self._outgoing = Outgoing(self)

@@ -40,8 +40,8 @@ class Requests(BaseRequests):
             answered.release()
 
         workers = self._loop.workers
-        handler = current_subscription() if workers.are_current() else None
-        with self._waiting_for(topic, handler):
+        is_handler = workers.are_current() and current_subscription() is not None
+        with self._waiting_for(topic, is_handler=is_handler):
             request_id = self._loop.call(self._ask(topic, value, timeout_s, give))
             workers.will_wait()
             try:

@@ -152,6 +152,8 @@ class Subscription(BaseSubscription[V_co]):
         """
         if batch is None:
             batch = self._take_for_handler()
+        if self.is_service:
+            self._release()
         began_at = time.monotonic()
         if self._is_handled_in_batches:
             self._handle_batch(batch)
@@ -161,19 +163,28 @@ class Subscription(BaseSubscription[V_co]):
         credit = self._credit + (1 if was_quick else -SLOW_COSTS)
         self._credit = max(0, min(credit, CREDIT_MAX))
         self.is_quick = self._credit >= QUICK_CREDIT
+        if self.is_service:
+            return False
         with self._lock:
             self._is_scheduled = self._mailbox.pending > 0
             return self._is_scheduled
 
     def _take_for_handler(self) -> list[Message]:
         with self._lock:
-            batch, is_freed = self._take_batch(BATCH_MAX)
+            batch, is_freed = self._take_batch(1 if self.is_service else BATCH_MAX)
             lost = self._mailbox.take_overflow()
         if is_freed:
             self._wake()
         if lost:
             self._warn_of_overflow(lost)
         return batch
+
+    def _release(self) -> None:
+        """Before a request is answered: let other workers answer the next ones meanwhile."""
+        with self._lock:
+            is_due = self._is_scheduled = self._mailbox.pending > 0
+        if is_due:
+            self._schedule(self)
 
     def end(self) -> None:
         """Forget pending messages and wake all threads that wait."""

@@ -194,3 +194,76 @@ async def test_an_idle_bus_has_no_task_and_a_cancelled_worker_is_replaced() -> N
         assert await until(lambda: not workers())
         await bus.publish("x", 2)
         assert await until(lambda: got == [1, 2])
+
+
+@asynctest
+async def test_requests_are_answered_side_by_side_by_default() -> None:
+    async with buses() as open_bus:
+        serving, asking = open_bus(), open_bus()
+        together = asyncio.Barrier(5)
+
+        async def answer(request: jsonbus.Request) -> object:
+            await together.wait()
+            return request.value
+
+        serving.serve("slow", answer)
+        assert await until(lambda: any("slow" in each.serves for each in asking.nodes()))
+        asked = [asking.request("slow", number, timeout=60) for number in range(5)]
+        assert await asyncio.gather(*asked) == list(range(5))
+
+
+@asynctest
+async def test_no_more_requests_are_answered_at_once_than_there_are_workers() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=2)
+        inside, most = 0, 0
+
+        async def answer(request: jsonbus.Request) -> None:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            inside -= 1
+
+        bus.serve("slow", answer)
+        await asyncio.gather(*[bus.request("slow", timeout=60) for _ in range(20)])
+        assert most == 2
+
+
+@asynctest
+async def test_a_service_may_ask_itself_as_long_as_a_worker_is_left() -> None:
+    async with buses() as open_bus:
+        bus = open_bus(workers=4)
+
+        async def factorial(request: jsonbus.Request) -> int:
+            n: int = request.value
+            return 1 if n <= 1 else n * await bus.request("factorial", n - 1, timeout=60)
+
+        bus.serve("factorial", factorial)
+        assert await bus.request("factorial", 4, timeout=60) == 24
+        with pytest.raises(jsonbus.RequestFailedError, match="failed to serve 'factorial'"):
+            await bus.request("factorial", 5, timeout=60)
+
+
+@asynctest
+async def test_requests_that_never_wait_leave_other_tasks_their_turns() -> None:
+    async with buses() as open_bus:
+        bus = open_bus()
+        served, turns = 0, 0
+
+        def answer(request: jsonbus.Request) -> None:
+            nonlocal served
+            served += 1
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while served < 1_000:
+                turns += 0 < served
+                await asyncio.sleep(0)
+
+        bus.serve("quick", answer)
+        counting = asyncio.create_task(count_turns())
+        await asyncio.gather(*[bus.request("quick", timeout=60) for _ in range(1_000)])
+        await counting
+        assert turns >= 3

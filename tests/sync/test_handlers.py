@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -190,3 +192,38 @@ def test_a_subscription_tells_whether_its_handler_has_done_all(open_bus: OpenBus
     assert subscription.is_handling and not subscription.pending  # it was taken, and is not done
     go_on.set()
     assert wait_until(lambda: not subscription.is_handling)
+
+
+def test_requests_are_answered_side_by_side_by_as_many_workers_as_there_are(
+    open_bus: OpenBus,
+) -> None:
+    serving, asking = open_bus(workers=3), open_bus()
+    together = threading.Barrier(3)
+
+    def answer(request: jsonbus.Request) -> object:
+        together.wait(60)
+        return request.value
+
+    serving.serve("slow", answer)
+    assert wait_until(lambda: any("slow" in each.serves for each in asking.nodes()))
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(asking.request, "slow", number, 60) for number in range(6)]
+        assert [each.result() for each in asked] == list(range(6))
+
+
+def test_one_worker_answers_one_request_after_the_other(open_bus: OpenBus) -> None:
+    serving, asking = open_bus(), open_bus()
+    inside: list[int] = []
+
+    def answer(request: jsonbus.Request) -> int:
+        inside.append(1)
+        count = len(inside)
+        time.sleep(0.001)
+        inside.pop()
+        return count
+
+    serving.serve("slow", answer)
+    assert wait_until(lambda: any("slow" in each.serves for each in asking.nodes()))
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(asking.request, "slow", None, 60) for _ in range(20)]
+        assert {each.result() for each in asked} == {1}

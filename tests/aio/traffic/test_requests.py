@@ -129,7 +129,7 @@ async def test_with_another_worker_a_handler_may_ask_its_own_bus() -> None:
 @asynctest
 async def test_services_that_would_wait_for_each_other_are_told() -> None:
     async with buses() as open_bus:
-        bus = open_bus(workers=8)
+        bus = open_bus(workers=2)
         bus.serve("a", lambda message: bus.request("b", timeout=60))
         bus.serve("b", lambda message: bus.request("a", timeout=60))
         with pytest.raises(RequestFailedError, match="LocalError"):
@@ -178,7 +178,7 @@ class SlowService:
 @asynctest
 async def test_requests_that_timed_out_are_not_run_before_a_later_one() -> None:
     async with buses() as open_bus:
-        asking, serving = open_bus(), open_bus()
+        asking, serving = open_bus(), open_bus(workers=1)
         slow = SlowService(serving)
         assert await until(lambda: is_served("slow", asking))
         first = asyncio.create_task(asking.request("slow", "first", timeout=60))
@@ -199,7 +199,7 @@ async def test_requests_that_timed_out_are_not_run_before_a_later_one() -> None:
 @asynctest
 async def test_cancelled_requests_are_not_run_before_a_later_one() -> None:
     async with buses() as open_bus:
-        asking, serving = open_bus(), open_bus()
+        asking, serving = open_bus(), open_bus(workers=1)
         slow = SlowService(serving)
         assert await until(lambda: is_served("slow", asking))
         requests = [asyncio.create_task(asking.request("slow", n, timeout=60)) for n in range(21)]
@@ -218,7 +218,7 @@ async def test_cancelled_requests_are_not_run_before_a_later_one() -> None:
 @asynctest
 async def test_closing_cancels_a_request_that_waits_for_its_handler() -> None:
     async with buses() as open_bus:
-        asking, closing, serving = open_bus(), open_bus(), open_bus()
+        asking, closing, serving = open_bus(), open_bus(), open_bus(workers=1)
         slow = SlowService(serving)
         assert await until(lambda: is_served("slow", asking) and is_served("slow", closing))
         first = asyncio.create_task(asking.request("slow", "first", timeout=60))
@@ -238,7 +238,7 @@ async def test_closing_cancels_a_request_that_waits_for_its_handler() -> None:
 @asynctest
 async def test_own_requests_that_were_cancelled_are_not_run() -> None:
     async with buses() as open_bus:
-        bus = open_bus()
+        bus = open_bus(workers=1)
         slow = SlowService(bus)
         requests = [asyncio.create_task(bus.request("slow", n, timeout=60)) for n in range(3)]
         assert await until(lambda: slow.ran)

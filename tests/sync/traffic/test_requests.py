@@ -95,7 +95,7 @@ def test_with_another_worker_a_handler_may_ask_its_own_bus(open_bus: OpenBus) ->
 
 
 def test_services_that_would_wait_for_each_other_are_told(open_bus: OpenBus) -> None:
-    bus = open_bus(workers=8)
+    bus = open_bus(workers=2)
     bus.serve("a", lambda message: bus.request("b", timeout=60))
     bus.serve("b", lambda message: bus.request("a", timeout=60))
     with pytest.raises(RequestFailedError, match="LocalError"):
