@@ -21,6 +21,7 @@ Files, in the order in which data meets them
 - gateway.py: GatewayConfig and Gateway, which opens the parts and ends them in reverse order.
 - http/: the HTTP interface.
 - text/: the text protocol on TCP.
+- health.py: whether the gateway does its work, which `/health` tells.
 - services.py: the parts that the HTTP application uses, in one object.
 - values.py: values from and to JSON, for all kinds of clients.
 - hub.py: one node with one subscription for all clients; publishes to webhooks, then to the bus.

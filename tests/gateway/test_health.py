@@ -63,7 +63,8 @@ async def until_healthy(client: httpx.AsyncClient) -> None:
 
 
 @asynctest
-async def test_a_gateway_without_a_disk_is_healthy() -> None:
+async def test_a_gateway_without_a_disk_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "STORE_S_MAX", 60.0)  # for machines that are busy
     async with serving(None) as client:
         assert (await client.get("/health")).json()["status"] == "ok"
 
@@ -91,6 +92,7 @@ async def test_a_disk_that_hangs_is_told_while_other_requests_are_answered(
 async def test_a_disk_that_is_full_is_told_though_nothing_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(health, "STORE_S_MAX", 60.0)
     with small_disk(tmp_path, 3 * RESERVE_BYTES) as disk:
         async with serving(disk / "data") as client:
             await until_healthy(client)
