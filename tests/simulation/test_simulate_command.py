@@ -157,6 +157,18 @@ def test_a_trace_begins_with_the_meaning_of_its_columns(
     assert printed.index("virtual seconds since the world began") < printed.index("joins, ")
 
 
+def test_a_run_does_not_depend_on_the_order_of_sets() -> None:
+    command = [sys.executable, str(SCRIPT), "--seeds", "1", "--seed", "2", "--nodes", "3"]
+    command += ["--mode", "mixed", "--trace"]
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    one, other = (
+        subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        for environment in environments
+    )
+    assert one.returncode == other.returncode == 0, one.stderr + other.stderr
+    assert one.stdout == other.stdout
+
+
 def test_a_mass_start_tells_its_shares(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
