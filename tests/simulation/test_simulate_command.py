@@ -16,6 +16,7 @@ import pytest
 from jsonbus.core.node import Node
 from jsonbus.sim.history import History
 from jsonbus.sim.plan import MODES
+from jsonbus.sim.shrink import Shrinker
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tools" / "simulate.py"
@@ -196,6 +197,22 @@ def test_a_broken_history_is_cut_down_to_a_test(
     compile(printed, "story", "exec")
 
 
+def test_with_seconds_the_shortest_so_far_is_printed(
+    simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never_end(shrinker: Shrinker) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now, **flags: False)
+    monkeypatch.setattr(Shrinker, "shrink", never_end)
+    arguments = ["--shrink", "--seed", "5", "--mode", "delayed", "--channels", "--seconds", "0.1"]
+    assert simulate.main(arguments) == 1
+    printed = capsys.readouterr()
+    assert "steps, the shortest so far: " in printed.err
+    compile(printed.out, "story", "exec")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -203,7 +220,6 @@ def test_a_broken_history_is_cut_down_to_a_test(
         ["--mode", "basic"],
         ["--mode", "x"],
         ["--shrink", "--seed", "1"],
-        ["--shrink", "--mode", "delayed", "--channels"],
     ],
 )
 def test_impossible_options_are_a_usage_error(
