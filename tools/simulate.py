@@ -28,6 +28,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -182,7 +183,7 @@ def _run_shrinker(options: argparse.Namespace) -> int:
     if broken is None:
         print("no invariant broken: there is nothing to cut")
         return 0
-    print(f"# {len(broken.steps)} steps: {broken.story}", file=sys.stderr)
+    print(f"# {len(broken.steps)} steps: {textwrap.shorten(broken.story, 300)}", file=sys.stderr)
     shrinker = Shrinker(broken, _progress)
     try:
         with _interrupted_after(options.seconds):
@@ -192,7 +193,7 @@ def _run_shrinker(options: argparse.Namespace) -> int:
         ended = "the shortest so far"
     _progress("")
     best = shrinker.best
-    print(f"# {len(best.steps)} steps, {ended}: {best.story}", file=sys.stderr)
+    print(f"# {len(best.steps)} steps, {ended}", file=sys.stderr)
     print(_formatted(to_python(best)), end="")
     return 1
 

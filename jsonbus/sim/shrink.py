@@ -29,8 +29,11 @@ from jsonbus.sim.script import Padding, Stage, Step, shown
 #: A promise that breaks a little later than before still breaks.
 SLACK_S = 1.0
 GAP_S = 0.01
-#: Leaving something out changes the luck of every later datagram: with losses, try other dice too.
+#: Leaving something out changes the luck of every later datagram: with losses, try other dice too;
+#: many of them once a replay takes only milliseconds.
 LUCKS = 3
+LUCKS_OF_SHORT = 16
+SHORT_STEPS = 12
 ROUNDS_MAX = 5
 CALMER: tuple[dict[str, Any], ...] = (
     {"loss": 0.0, "bursts": 0.0, "repeat": 0.0, "late": 0.0},
@@ -44,7 +47,7 @@ CALMER: tuple[dict[str, Any], ...] = (
 #: Options of steps that may not matter.
 SPARE = (
     *("clock_offset_s", "wall_s", "share_delay_s", "datagram_bytes_max", "batching"),
-    *("patterns", "is_retained", "is_reliable", "with_host"),
+    *("is_master", "mode", "patterns", "is_retained", "is_reliable", "with_host"),
     *("habits", "exclusive", "accept_s", "retry", "timeout_s"),
 )
 #: Steps without which a promise would break for no reason.
@@ -139,7 +142,8 @@ class Shrinker:
         options = changed.options
         seeds = [changed.seed]
         if options.loss or options.bursts or options.repeat or options.late:
-            seeds += [f"{changed.plan.world_seed}/{luck}" for luck in range(1, LUCKS)]
+            lucks = LUCKS_OF_SHORT if len(changed.steps) <= SHORT_STEPS else LUCKS
+            seeds += [f"{changed.plan.world_seed}/{luck}" for luck in range(1, lucks)]
         for seed in seeds:
             self.replays += 1
             found = replace(changed, seed=seed).replay()
@@ -154,6 +158,13 @@ class Shrinker:
             calmer = replace(self.best.options, **change)
             if calmer != self.best.options:
                 self._try(options=calmer)
+        for key in ("loss", "bursts", "repeat", "late"):
+            given = getattr(self.best.options, key)
+            for rounded in (round(given, 1), round(given, 2)):
+                if rounded != given and self._try(
+                    options=replace(self.best.options, **{key: rounded})
+                ):
+                    break
 
     def _leave_out(self, may_go: Callable[[Step], bool]) -> None:
         """Leave out as many of these steps as possible: halves, quarters, …, single ones."""

@@ -209,7 +209,7 @@ def test_with_seconds_the_shortest_so_far_is_printed(
     arguments = ["--shrink", "--seed", "5", "--mode", "delayed", "--channels", "--seconds", "0.1"]
     assert simulate.main(arguments) == 1
     printed = capsys.readouterr()
-    assert "steps, the shortest so far: " in printed.err
+    assert "steps, the shortest so far\n" in printed.err
     compile(printed.out, "story", "exec")
 
 
