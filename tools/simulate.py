@@ -13,7 +13,8 @@
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
         one history again, every step of it
     python3 tools/simulate.py --shrink --seed 17 --mode mixed
-        a broken history cut down to a short scenario, as a test to paste into test_stories.py
+        a broken history cut down to a short scenario, as a test to paste into test_stories.py;
+        with --channels if it had them, with --seconds 60 the shortest that a minute finds
     python3 tools/simulate.py --table
         the table of jsonbus/core/README.md: half an hour, nearly all of it for 10,000 nodes
 
@@ -24,9 +25,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
+import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from _setup import ROOT, set_up
 
@@ -87,7 +92,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="run N random histories in all: the modes take turns"
     )
-    parser.add_argument("--seconds", type=float, metavar="S", help="run histories for so long")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="run histories, cut, for so long"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (one per processor)")
     parser.add_argument("--channels", action="store_true", help="histories with channels, too")
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
@@ -97,8 +104,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.loss is not None and not 0 <= options.loss < 1:
         parser.error("--loss is a share from 0 up to, but not including, 1")
-    if options.shrink and (options.mode is None or options.channels):
-        parser.error("--shrink needs --mode, and cannot cut histories with channels")
+    if options.shrink and options.mode is None:
+        parser.error("--shrink needs --mode")
     has_histories = options.seeds or options.seconds or options.shrink
     if options.mode in ("basic", "mixed") and not has_histories:
         parser.error(f"nobody waits for lists in mode {options.mode}: it is for histories")
@@ -169,21 +176,38 @@ def _trace_histories(batch: Batch) -> int:
 
 
 def _run_shrinker(options: argparse.Namespace) -> int:
-    plan = draw_plan(options.seed, options.mode, options.nodes, options.loss)
+    plan = draw_plan(
+        options.seed, options.mode, options.nodes, options.loss, has_channels=options.channels
+    )
     broken = record(plan)
     if broken is None:
         print("no invariant broken: there is nothing to cut")
         return 0
-    print(f"# {len(broken.steps)} steps: {broken.detail}", file=sys.stderr)
+    print(f"# {len(broken.steps)} steps: {textwrap.shorten(broken.story, 300)}", file=sys.stderr)
     shrinker = Shrinker(broken, _progress)
     try:
-        shrinker.shrink()
+        with _interrupted_after(options.seconds):
+            shrinker.shrink()
+        ended = "nothing more can be left out"
     except KeyboardInterrupt:
-        pass  # the shortest so far is good enough
+        ended = "the shortest so far"
     _progress("")
-    print(f"# {len(shrinker.best.steps)} steps: {shrinker.best.detail}", file=sys.stderr)
-    print(_formatted(to_python(shrinker.best)), end="")
+    best = shrinker.best
+    print(f"# {len(best.steps)} steps, {ended}", file=sys.stderr)
+    print(_formatted(to_python(best)), end="")
     return 1
+
+
+@contextmanager
+def _interrupted_after(seconds: float | None) -> Iterator[None]:
+    """Do as if somebody pressed Ctrl-C then."""
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _formatted(source: str) -> str:

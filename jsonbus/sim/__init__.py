@@ -46,6 +46,16 @@ compares the two and raises as soon as the promise is broken. A history checks a
       BuffersAreBounded     history, streams, slices and held messages stay within their bounds
       RetainedIsGivenOnce   a late subscriber gets each retained value once (judged at the end)
     channels/checkers.py  channels, in histories that have some
+      MessagesAreInOrder    what is taken is what was sent, in order
+      ClosesAreTrue         who is told that all has arrived, or of a close, is told the truth
+      BoundsAreKept         ends and nodes hold no more than their bounds
+      ExclusivePortsHaveOneChannel  never two at once
+      SilenceIsTrue         nobody is taken for silent who is up and can be heard
+      LossesAreNoticed      who is gone or cut off is noticed
+      NothingIsLeft         nothing is left of closed channels (judged at the end)
+      AttemptsEndInTime     an attempt to open a channel ends by its deadline
+      RefusalsAreTrue       what an attempt is told is true
+      EverythingArrives     what was sent is taken after the faults (armed when it is healed)
 
 The files:
 

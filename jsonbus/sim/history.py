@@ -22,12 +22,14 @@ from typing import Any
 
 from jsonbus.core.wire.names import SERVED_PREFIX
 from jsonbus.sim.channels.chaos import ChannelChaos
+from jsonbus.sim.channels.checkers import ChannelPromises
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.list_checkers import settling_s
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.plan import Plan, draw_settings
 from jsonbus.sim.promises import TOPICS, Promises
 from jsonbus.sim.script import Padding, Ref, Stage, Step
+from jsonbus.sim.script import ref_to as _ref
 from jsonbus.sim.world import World
 
 #: Weight; what is done; whom one is drawn from to do it to, or None for actions on the whole world.
@@ -46,12 +48,11 @@ class History:
     def __init__(self, plan: Plan, observers: Sequence[Checker] = ()) -> None:
         self.plan = plan
         self._dice = random.Random(f"{plan.seed}/{plan.mode}/chaos")
-        self._channels = ChannelChaos(plan) if plan.has_channels else None
-        more = () if self._channels is None else self._channels.checkers
-        stage = Stage(plan.world_seed, plan.options, promises_of(plan), (*observers, *more))
+        stage = Stage(plan.world_seed, plan.options, promises_of(plan), observers)
         self.world = stage.world
-        self.steps: list[Step] = stage.steps  # taken so far, without those of channels
+        self.steps: list[Step] = stage.steps  # taken so far
         self._do = stage.do
+        self._channels = ChannelChaos(plan, stage) if plan.has_channels else None
         self._cuts: list[Ref] = []
         self._cuts_made = 0
         self._actions = self._list_actions()
@@ -61,7 +62,7 @@ class History:
         self._populate()
         self.world.clock.call_at(self._pause(), self._act)
         if self._channels is not None:
-            self._channels.begin(self.world)
+            self._channels.begin()
         self.world.clock.run_until(self.plan.chaos_s)
         self._heal()
         if self._channels is not None:
@@ -302,8 +303,8 @@ def answering_nodes(world: World) -> list[SimNode]:
 
 def promises_of(plan: Plan) -> Promises:
     participants = plan.nodes + plan.plain_peers
-    return Promises(participants, is_calm=plan.is_calm, judges_plain=plan.is_harmless)
-
-
-def _ref(participant: Participant) -> Ref:
-    return Ref(f"{'p' if participant.is_plain else 'n'}{participant.index}")
+    channels = None
+    if plan.has_channels:
+        channels = ChannelPromises(is_lossless=plan.options.is_lossless)
+    judged: dict[str, Any] = {"is_calm": plan.is_calm, "judges_plain": plan.is_harmless}
+    return Promises(participants, **judged, channels=channels)

@@ -49,9 +49,14 @@ class NetworkOptions:
         assert self.burst_datagrams >= 1
 
     @property
+    def is_lossless(self) -> bool:
+        """True if every datagram arrives."""
+        return not (self.loss or self.bursts)
+
+    @property
     def is_calm(self) -> bool:
         """True if every datagram arrives soon, and once."""
-        return not (self.loss or self.bursts or self.repeat or self.late)
+        return self.is_lossless and not (self.repeat or self.late)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import inf
 
 from jsonbus.sim import checkers, group_checkers, list_checkers, reliable_checkers
+from jsonbus.sim.channels.checkers import ChannelPromises
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.list_checkers import settling_s
 from jsonbus.sim.records import Publication, Sink
@@ -21,7 +22,15 @@ FOUL_JOIN_S = 10.0
 class Promises:
     """The checkers of a world with so many participants, in a network that is calm or not."""
 
-    def __init__(self, participants: int, *, is_calm: bool, judges_plain: bool) -> None:
+    def __init__(
+        self,
+        participants: int,
+        *,
+        is_calm: bool,
+        judges_plain: bool,
+        channels: ChannelPromises | None = None,
+    ) -> None:
+        self._channels = channels
         self._withheld = list_checkers.NothingIsWithheld(is_calm=is_calm, judges_plain=judges_plain)
         self._quiet = group_checkers.QuietGroupsAreQuiet()
         self._storms = group_checkers.NobodyStorms()
@@ -31,6 +40,7 @@ class Promises:
         self._retained = reliable_checkers.RetainedIsGivenOnce()
         join_s = CALM_JOIN_S if is_calm else FOUL_JOIN_S
         self.checkers: tuple[Checker, ...] = (
+            *(channels.checkers if channels else ()),
             checkers.DatagramsAreSound(),
             checkers.DeliveriesAreTrue(),
             checkers.PublishersKeepOrder(),
@@ -58,6 +68,8 @@ class Promises:
         """The faults end now."""
         self._storms.is_armed = True
         self._reliable.healed_at = self._reliable.world.clock.now
+        if self._channels:
+            self._channels.peace()
 
     def settled(self) -> None:
         """All must agree now, and stay quiet."""

@@ -4,7 +4,8 @@ A step is a call: when, which method, with which arguments. An argument is plain
 because a participant is not data: `Ref("n3")` is what the step named n3 returned, and
 `Ref("n3", "sinks", "a")` is its sink for that pattern. A history draws its steps from dice; a
 script that is run again draws nothing, and gives the same run to the last event. Printed, the
-steps are Python.
+steps are Python. A method may be that of something that a step returned: "call1.near.close" closes
+the near end of the channel that the step named call1 opened.
 
 A script may lack steps that it once had (shrink.py). A step that has become impossible by that, as
 when a node leaves that never joined, is skipped.
@@ -13,11 +14,13 @@ when a node leaves that never joined, is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from operator import attrgetter
 from typing import Any
 
+from jsonbus.core.channel.end import OPEN
 from jsonbus.core.wire.names import SERVED_PREFIX
+from jsonbus.sim.channels.endpoint import Endpoint
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.network import NetworkOptions
 from jsonbus.sim.participants import Participant, SimNode
@@ -69,12 +72,14 @@ class Step:
 
     def refs(self) -> set[str]:
         """Return the names that it uses."""
-        return {ref.name for ref in _refs([*self.arguments, *self.options.values()])}
+        arguments = _refs([*self.arguments, *self.options.values()])
+        return {self.method.partition(".")[0]} | {ref.name for ref in arguments}
 
     def __str__(self) -> str:
-        shown = [*map(_shown, self.arguments)]
-        shown += [f"{key}={_shown(value)}" for key, value in self.options.items()]
-        return (f"{self.name} = " if self.name else "") + f"{self.method}({', '.join(shown)})"
+        shown_arguments = [*map(shown, self.arguments)]
+        shown_arguments += [f"{key}={shown(value)}" for key, value in self.options.items()]
+        call = f"{self.method}({', '.join(shown_arguments)})"
+        return f"{self.name} = {call}" if self.name else call
 
 
 class Stage:
@@ -122,10 +127,16 @@ class Stage:
         return not isinstance(argument, Ref) or argument.name in self._names
 
     def _is_possible(self, step: Step) -> bool:
+        name, _, path = step.method.rpartition(".")[0].partition(".")
         try:
+            actor = Ref(name, path).find(self._names)
             arguments = [self._find(argument) for argument in step.arguments]
         except KeyError:
             return False
+        if actor is None:  # an end that was never made
+            return False
+        if isinstance(actor, Endpoint):
+            return actor.core.state == OPEN and not actor.is_dead
         if step.method in ("world.cut", "world.partition"):
             return all(arguments)
         if not arguments or not isinstance(arguments[0], Participant):
@@ -135,16 +146,18 @@ class Stage:
             return not participant.is_up
         if not participant.is_up or participant.is_frozen != (step.method == "world.thaw"):
             return False
-        return not isinstance(participant, SimNode) or _fits(step.method, participant, rest)
+        return not isinstance(participant, SimNode) or self._fits(step.method, participant, rest)
 
-
-def _fits(method: str, node: SimNode, arguments: list[Any]) -> bool:
-    """Return whether it can be subscribed or unsubscribed, as it was before."""
-    if method in ("world.subscribe", "world.unsubscribe"):
-        return (arguments[0] in node.sinks) == (method == "world.unsubscribe")
-    if method in ("world.serve", "world.unserve"):
-        return (SERVED_PREFIX + arguments[0] in node.sinks) == (method == "world.unserve")
-    return True
+    def _fits(self, method: str, node: SimNode, arguments: list[Any]) -> bool:
+        """Return whether it can be subscribed or unsubscribed, bound or unbound, as before."""
+        if method in ("world.subscribe", "world.unsubscribe"):
+            return (arguments[0] in node.sinks) == (method == "world.unsubscribe")
+        if method in ("world.serve", "world.unserve"):
+            return (SERVED_PREFIX + arguments[0] in node.sinks) == (method == "world.unserve")
+        if method in ("world.channels.bind", "world.channels.unbind"):
+            bound = self.world.channels.of(node).bindings
+            return (arguments[0] in bound) == (method == "world.channels.unbind")
+        return True
 
 
 def _refs(arguments: Iterable[Any]) -> Iterable[Ref]:
@@ -155,7 +168,19 @@ def _refs(arguments: Iterable[Any]) -> Iterable[Ref]:
             yield from _refs(argument)
 
 
-def _shown(argument: Any) -> str:
+def ref_to(participant: Participant) -> Ref:
+    """Return what steps call a participant of a history."""
+    return Ref(f"{'p' if participant.is_plain else 'n'}{participant.index}")
+
+
+def shown(argument: Any) -> str:
+    """Return it as Python: of options, those that differ from the defaults."""
+    if is_dataclass(argument) and not isinstance(argument, Ref | Padding):
+        given = {f.name: getattr(argument, f.name) for f in fields(argument)}
+        changed = [
+            f"{f.name}={given[f.name]!r}" for f in fields(argument) if given[f.name] != f.default
+        ]
+        return f"{type(argument).__name__}({', '.join(changed)})"
     if isinstance(argument, list) and len(argument) > 2 and len(set(argument)) == 1:
         return f"{argument[:1]!r} * {len(argument)}"
     return repr(argument)

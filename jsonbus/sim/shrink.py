@@ -12,22 +12,28 @@ somebody can after the peace of the scenario.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from jsonbus.sim.channels.node import ChannelBounds
 from jsonbus.sim.checkers import BrokenInvariantError
 from jsonbus.sim.history import History, answering_nodes, promises_of
 from jsonbus.sim.network import NetworkOptions
 from jsonbus.sim.plan import Plan
-from jsonbus.sim.script import Padding, Stage, Step
+from jsonbus.sim.records import Habits
+from jsonbus.sim.script import Padding, Stage, Step, shown
 
 #: A promise that breaks a little later than before still breaks.
 SLACK_S = 1.0
 GAP_S = 0.01
-#: Leaving something out changes the luck of every later datagram: with losses, try other dice too.
+#: Leaving something out changes the luck of every later datagram: with losses, try other dice too;
+#: many of them once a replay takes only milliseconds.
 LUCKS = 3
+LUCKS_OF_SHORT = 16
+SHORT_STEPS = 12
 ROUNDS_MAX = 5
 CALMER: tuple[dict[str, Any], ...] = (
     {"loss": 0.0, "bursts": 0.0, "repeat": 0.0, "late": 0.0},
@@ -41,8 +47,11 @@ CALMER: tuple[dict[str, Any], ...] = (
 #: Options of steps that may not matter.
 SPARE = (
     *("clock_offset_s", "wall_s", "share_delay_s", "datagram_bytes_max", "batching"),
-    *("is_retained", "is_reliable"),
+    *("is_master", "mode", "patterns", "is_retained", "is_reliable", "with_host"),
+    *("habits", "exclusive", "accept_s", "retry", "timeout_s"),
 )
+#: Steps without which a promise would break for no reason.
+KEPT = ("world.heal", "world.channels.take_all", "world.channels.close_all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,13 @@ class Scenario:
     ends_at: float
     promise: str = ""
     detail: str = ""
+
+    @property
+    def story(self) -> str:
+        """What broke and how, for people: without the dots that fill up long names."""
+        is_named = self.detail.startswith(self.promise)
+        story = self.detail if is_named else f"{self.promise}: {self.detail}"
+        return re.sub(r"\.{4,}", "...", story)
 
     def replay(self) -> Scenario | None:
         """Return what really happened until something broke; None if nothing did."""
@@ -126,7 +142,8 @@ class Shrinker:
         options = changed.options
         seeds = [changed.seed]
         if options.loss or options.bursts or options.repeat or options.late:
-            seeds += [f"{changed.plan.world_seed}/{luck}" for luck in range(1, LUCKS)]
+            lucks = LUCKS_OF_SHORT if len(changed.steps) <= SHORT_STEPS else LUCKS
+            seeds += [f"{changed.plan.world_seed}/{luck}" for luck in range(1, lucks)]
         for seed in seeds:
             self.replays += 1
             found = replace(changed, seed=seed).replay()
@@ -141,6 +158,13 @@ class Shrinker:
             calmer = replace(self.best.options, **change)
             if calmer != self.best.options:
                 self._try(options=calmer)
+        for key in ("loss", "bursts", "repeat", "late"):
+            given = getattr(self.best.options, key)
+            for rounded in (round(given, 1), round(given, 2)):
+                if rounded != given and self._try(
+                    options=replace(self.best.options, **{key: rounded})
+                ):
+                    break
 
     def _leave_out(self, may_go: Callable[[Step], bool]) -> None:
         """Leave out as many of these steps as possible: halves, quarters, …, single ones."""
@@ -182,6 +206,15 @@ class Shrinker:
             index += 1
 
 
+#: What a printed test may need.
+IMPORTS = (
+    "from math import inf",
+    "from jsonbus.sim import NetworkOptions, World",
+    "from jsonbus.sim.channels.checkers import ChannelPromises",
+    "from jsonbus.sim.channels.node import ChannelBounds",
+    "from jsonbus.sim.promises import Promises",
+    "from jsonbus.sim.records import Habits",
+)
 _COMMENT: Any = {"initial_indent": "    # ", "subsequent_indent": "    # "}
 
 
@@ -189,15 +222,13 @@ def to_python(scenario: Scenario) -> str:
     """Return a test that fails as long as the promise breaks."""
     plan = scenario.plan
     judged = f"is_calm={plan.is_calm}, judges_plain={plan.is_harmless}"
+    if plan.has_channels:
+        judged += f", channels=ChannelPromises(is_lossless={plan.options.is_lossless})"
     lines = [
-        "from jsonbus.sim import NetworkOptions, World",
-        "from jsonbus.sim.promises import Promises",
-        "",
-        "",
         f"def test_history_{plan.seed}_of_mode_{plan.mode}() -> None:",
-        *textwrap.wrap(f"Broke: {scenario.promise}", 90, **_COMMENT),
+        *textwrap.wrap(f"Broke: {scenario.story}", 96, **_COMMENT),
         f"    promises = Promises({plan.nodes + plan.plain_peers}, {judged})",
-        f"    options = {_options_in_python(scenario.options)}",
+        f"    options = {shown(scenario.options)}",
         f"    world = World({scenario.seed!r}, options, promises.checkers)",
     ]
     used = set().union(*(step.refs() for step in scenario.steps))
@@ -209,20 +240,17 @@ def to_python(scenario: Scenario) -> str:
         lines.append(f"    {step if step.name in used else replace(step, name='')}")
     if scenario.ends_at > now:
         lines.append(f"    world.clock.run_until({scenario.ends_at!r})")
-    return "\n".join(lines) + "\n"
-
-
-def _options_in_python(options: NetworkOptions) -> str:
-    given = [(field.name, field.default, getattr(options, field.name)) for field in fields(options)]
-    changed = [f"{name}={value!r}" for name, default, value in given if value != default]
-    return f"NetworkOptions({', '.join(changed)})"
+    test = "\n".join(lines)
+    words = set(re.findall(r"\w+", test))
+    imports = [each for each in IMPORTS if words & set(each.partition(" import ")[2].split(", "))]
+    return "\n".join((*imports, "", "", test, ""))
 
 
 def _is_spare(step: Step) -> bool:
     """Return whether a scenario without this step is a scenario."""
-    if step.method == "promises.inspect":
-        return True
-    return step.method.startswith("world.") and step.method != "world.heal"
+    if step.method.startswith("promises."):
+        return step.method == "promises.inspect"
+    return step.method not in KEPT
 
 
 def _simpler(step: Step) -> Iterator[Step]:
@@ -240,13 +268,23 @@ def _simpler(step: Step) -> Iterator[Step]:
         before, after = arguments[:number], arguments[number + 1 :]
         if isinstance(argument, Padding) and not after:
             yield replace(step, arguments=before)
-        elif isinstance(argument, list):
-            for shorter in _shorter(argument, least=step.method != "world.start"):
-                yield replace(step, arguments=(*before, shorter, *after))
+        for simpler in _simpler_value(argument, least=step.method != "world.start"):
+            yield replace(step, arguments=(*before, simpler, *after))
     for key, value in options.items():
-        if isinstance(value, list):
-            for shorter in _shorter(value, least=0):
-                yield replace(step, options={**options, key: shorter})
+        for simpler in _simpler_value(value, least=0):
+            yield replace(step, options={**options, key: simpler})
+
+
+def _simpler_value(value: Any, least: int) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from _shorter(value, least)
+    elif isinstance(value, Habits | ChannelBounds):
+        for each in fields(value):
+            given = getattr(value, each.name)
+            fewer = [1, given // 2] if each.name == "messages" else []
+            for simpler in (each.default, *fewer):
+                if simpler != given:
+                    yield replace(value, **{each.name: simpler})
 
 
 def _shorter(items: list[Any], least: int) -> Iterator[list[Any]]:

@@ -17,8 +17,11 @@ def make_stage() -> Stage:
 @pytest.mark.parametrize(
     ("seed", "mode"), [(0, "basic"), (20, "master"), (1, "delayed"), (2, "mixed")]
 )
-def test_the_steps_of_a_history_give_the_same_history_again(seed: int, mode: str) -> None:
-    plan = draw_plan(seed, mode)
+@pytest.mark.parametrize("has_channels", [False, True], ids=["plain", "channels"])
+def test_the_steps_of_a_history_give_the_same_history_again(
+    seed: int, mode: str, has_channels: bool
+) -> None:
+    plan = draw_plan(seed, mode, has_channels=has_channels)
     drawn: list[str] = []
     history = History(plan, [Trace(drawn.append)])
     history.run()

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from jsonbus.core import roster
 from jsonbus.sim import BrokenInvariantError
-from jsonbus.sim.plan import draw_plan
+from jsonbus.sim.plan import Plan, draw_plan
 from jsonbus.sim.shrink import Shrinker, record, to_python
+from tests.simulation.channel_defects import closes_overtake_messages
+from tests.simulation.damage import Damage
 
-BROKEN = draw_plan(6, "mixed")  # by the defect below
 
-
-@pytest.fixture
-def defect(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def repeats_are_soon_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Recognize repeats only among the last eight datagrams."""
-    monkeypatch.setattr(roster, "DUPLICATE_WINDOW", 8)
-    monkeypatch.setattr(roster, "_WINDOW_MASK", (1 << 8) - 1)
-    return monkeypatch
+    patch.setattr(roster, "DUPLICATE_WINDOW", 8)
+    patch.setattr(roster, "_WINDOW_MASK", (1 << 8) - 1)
+
+
+#: What breaks histories, and one that it breaks.
+BROKEN = [
+    pytest.param(repeats_are_soon_forgotten, draw_plan(6, "mixed"), marks=pytest.mark.slow),
+    (closes_overtake_messages, draw_plan(0, "basic", has_channels=True)),
+]
 
 
 def run_test_in(source: str) -> None:
     names: dict[str, Any] = {}
     exec(source, names)
-    test: Callable[[], None] = names["test_history_6_of_mode_mixed"]
+    (test,) = (value for name, value in names.items() if name.startswith("test_history_"))
     test()
 
 
@@ -34,17 +38,22 @@ def test_a_history_that_ends_well_is_no_scenario() -> None:
     assert record(draw_plan(1, "delayed")) is None
 
 
-def test_the_record_of_a_broken_history_breaks_in_the_same_way(defect: pytest.MonkeyPatch) -> None:
-    broken = record(BROKEN)
+@pytest.mark.parametrize(("damage", "plan"), BROKEN)
+def test_the_record_of_a_broken_history_breaks_in_the_same_way(
+    damage: Damage, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(monkeypatch)
+    broken = record(plan)
     assert broken is not None
     assert broken.replay() == broken
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("damage", "plan"), BROKEN)
 def test_a_broken_history_becomes_a_short_test_of_the_same_promise(
-    defect: pytest.MonkeyPatch,
+    damage: Damage, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = record(BROKEN)
+    damage(monkeypatch)
+    broken = record(plan)
     assert broken is not None
     shrinker = Shrinker(broken)
     best = shrinker.shrink()
@@ -54,7 +63,7 @@ def test_a_broken_history_becomes_a_short_test_of_the_same_promise(
     source = to_python(best)
     with pytest.raises(BrokenInvariantError, match=best.promise):
         run_test_in(source)
-    defect.undo()  # the defect is repaired
+    monkeypatch.undo()  # the defect is repaired
     run_test_in(source)
 
 

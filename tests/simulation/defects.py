@@ -2,7 +2,7 @@
 
 A checker that never fails proves nothing. Each function here damages the running core in one place;
 test_defects.py runs histories with the damage until the checker that it is listed under complains.
-Every checker of a history has at least one:
+Every checker has at least one; those of channels are in channel_defects.py:
 
     AllAgree             changes_are_not_announced, digests_ignore_versions,
                          ended_patterns_stay_announced, expired_nodes_stay_buried,
@@ -41,8 +41,8 @@ which tests/core notices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pytest import MonkeyPatch
@@ -64,7 +64,6 @@ from jsonbus.core.rpc import requests
 from jsonbus.core.values import fragments, retained
 from jsonbus.core.wire.frames import Entry
 from jsonbus.sim.checkers import (
-    Checker,
     DatagramsAreSound,
     DeliveriesAreTrue,
     HoldIsBounded,
@@ -81,41 +80,10 @@ from jsonbus.sim.group_checkers import (
 )
 from jsonbus.sim.list_checkers import NothingIsWasted, NothingIsWithheld, VersionsNeverGoBack
 from jsonbus.sim.reliable_checkers import BuffersAreBounded, ReliableIsExact, RetainedIsGivenOnce
+from tests.simulation.damage import Defects, around, omit
 
-Damage = Callable[[MonkeyPatch], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """A damage, the promise that it breaks, and the seed and mode of a history in which it does."""
-
-    name: str
-    damage: Damage
-    promise: type[Checker]
-    seed: int
-    mode: str
-
-
-DEFECTS: list[Defect] = []
-
-
-def breaks(promise: type[Checker], seed: int, mode: str) -> Callable[[Damage], Damage]:
-    def register(damage: Damage) -> Damage:
-        DEFECTS.append(Defect(damage.__name__, damage, promise, seed, mode))
-        return damage
-
-    return register
-
-
-def around(patch: MonkeyPatch, owner: type, name: str, new: Callable[..., Any]) -> None:
-    """Replace a method by `new(real, self, …)`."""
-    real = getattr(owner, name)
-    patch.setattr(owner, name, lambda *args, **options: new(real, *args, **options))
-
-
-def omit(patch: MonkeyPatch, owner: type, name: str) -> None:
-    """Replace a method by one that does nothing."""
-    patch.setattr(owner, name, lambda *args, **options: None)
+DEFECTS = Defects(has_channels=False)
+breaks = DEFECTS.breaks
 
 
 # --- Single messages -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from jsonbus.core.channel.limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
 from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
 from jsonbus.sim import NetworkOptions, World
 from jsonbus.sim.channels import tcp
-from jsonbus.sim.channels.checkers import EverythingArrives, channel_checkers
+from jsonbus.sim.channels.checkers import ChannelPromises, find_untaken
 from jsonbus.sim.channels.connector import ConnectAttempt
 from jsonbus.sim.channels.endpoint import Endpoint
 from jsonbus.sim.channels.node import ChannelBounds
@@ -33,10 +33,8 @@ class Story:
 
     def __init__(self, options: NetworkOptions | None = None) -> None:
         self.tally = Tally()
-        self.arrives = EverythingArrives()
-        is_calm = options is None or not options.loss
-        checkers = channel_checkers(is_calm=is_calm)
-        self.world = World(1, options, (*checkers, self.arrives, self.tally))
+        promises = ChannelPromises(is_lossless=options is None or options.is_lossless)
+        self.world = World(1, options, (*promises.checkers, self.tally))
         self.channels = self.world.channels
 
     def add(self, *names: str) -> list[SimNode]:
@@ -52,7 +50,7 @@ class Story:
 
     def expect_all(self) -> None:
         """Everything that was sent must have been taken by now."""
-        assert list(self.arrives.find()) == []
+        assert list(find_untaken(self.channels)) == []
 
     def finish(self) -> None:
         """Everybody closes everything; nothing may be left."""

@@ -5,25 +5,29 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
 from jsonbus.sim import BrokenInvariantError
 from jsonbus.sim.history import History
-from jsonbus.sim.plan import MODES, draw_plan
-from tests.simulation import defects
-from tests.simulation.defects import DEFECTS, Defect
+from jsonbus.sim.plan import MODES, Plan, draw_plan
+from tests.simulation import channel_defects, defects
+from tests.simulation.damage import Defect
+
+TABLES = (defects, channel_defects)
+DEFECTS = [defect for table in TABLES for defect in table.DEFECTS]
 
 #: Tried after the history in which the defect was caught before: any change of the core may move
 #: it to another one.
 SEEDS = 20
 
 
-def histories(defect: Defect) -> Iterator[tuple[int, str]]:
-    yield defect.seed, defect.mode
+def histories(defect: Defect) -> Iterator[Plan]:
+    yield defect.plan
     for seed in range(SEEDS):
         for mode in MODES:
-            yield seed, mode
+            yield draw_plan(seed, mode, has_channels=defect.plan.has_channels)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
@@ -32,9 +36,9 @@ def test_the_defect_is_caught_by_the_checker_of_its_promise(
 ) -> None:
     defect.damage(monkeypatch)
     broken: Counter[str] = Counter()
-    for seed, mode in histories(defect):
+    for plan in histories(defect):
         try:
-            History(draw_plan(seed, mode)).run()
+            History(plan).run()
         except BrokenInvariantError as error:
             if error.invariant == defect.promise.invariant:
                 return
@@ -43,26 +47,28 @@ def test_the_defect_is_caught_by_the_checker_of_its_promise(
 
 
 def test_without_a_defect_the_same_histories_end_well() -> None:
-    for seed, mode in sorted({(defect.seed, defect.mode) for defect in DEFECTS}):
-        History(draw_plan(seed, mode)).run()
+    for plan in {defect.plan.command: defect.plan for defect in DEFECTS}.values():
+        History(plan).run()
 
 
 def test_every_checker_of_a_history_is_tripped_by_a_defect() -> None:
-    checkers = {type(checker) for checker in History(draw_plan(0, "mixed")).world.checkers}
+    history = History(draw_plan(0, "mixed", has_channels=True))
+    checkers = {type(checker) for checker in history.world.checkers}
     assert {defect.promise for defect in DEFECTS} == checkers
     assert len({checker.invariant for checker in checkers}) == len(checkers)
 
 
-def test_the_table_lists_every_defect_under_its_checker() -> None:
-    assert defects.__doc__ is not None
+@pytest.mark.parametrize("table", TABLES, ids=["plain", "channels"])
+def test_the_table_lists_every_defect_under_its_checker(table: ModuleType) -> None:
+    assert table.__doc__ is not None
     listed: dict[str, list[str]] = {}
     names: list[str] = []
-    for line in defects.__doc__.splitlines():
-        if row := re.fullmatch(r"    (?:(\w+) +| {21})(\w+(?:, \w+)*),?", line):
+    for line in table.__doc__.splitlines():
+        if row := re.fullmatch(r"    (?:(\w+) +| {21,})(\w+(?:, \w+)*),?", line):
             if row[1] is not None:
                 names = listed[row[1]] = []
             names.extend(row[2].split(", "))
     expected: dict[str, list[str]] = {}
-    for defect in sorted(DEFECTS, key=lambda defect: (defect.promise.__name__, defect.name)):
+    for defect in sorted(table.DEFECTS, key=lambda defect: (defect.promise.__name__, defect.name)):
         expected.setdefault(defect.promise.__name__, []).append(defect.name)
     assert listed == expected

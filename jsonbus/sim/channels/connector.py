@@ -29,10 +29,10 @@ class ConnectAttempt:
     timeout_s: float
     retry: bool
     habits: Habits
-    endings: int = 0  # how often it has ended
     ended_at: float = inf
     error: ChannelError | None = None
-    endpoint: Endpoint | None = None
+    endpoint: Endpoint | None = None  # once it is open
+    near: Endpoint | None = None  # its latest connection, open or not: the end of this node
     is_dropped: bool = False  # its process has ended
     _dialing: Dialing | None = None
     _candidate: Endpoint | None = None
@@ -48,6 +48,11 @@ class ConnectAttempt:
 
     def __repr__(self) -> str:
         return f"<call of {self.node.name} to {self.who}, {self.port!r}: {self.outcome}>"
+
+    @property
+    def far(self) -> Endpoint | None:
+        """The other end of its latest connection, if somebody has it or had it."""
+        return None if self.near is None else self.near.other
 
     @property
     def is_over(self) -> bool:
@@ -125,10 +130,9 @@ class ConnectAttempt:
             self._attempt.dial_failed(why, self.owner.local_now())
             self.step()
         else:
-            self._candidate = self.owner.greet(self, socket, to)
+            self._candidate = self.near = self.owner.greet(self, socket, to)
 
     def _finish(self) -> None:
-        self.endings += 1
         self.ended_at = self.owner.clock.now
         self.node.seeks -= 1
         if not self.is_dropped:

@@ -111,6 +111,13 @@ class Endpoint:
         self._take_at = self._send_at = self.clock.now
         self.work()
 
+    def take_all(self) -> None:
+        """Take everything from now on, and send the rest of what was to be sent."""
+        left = self.left
+        self.use(Habits(bytes_max=self.habits.bytes_max))
+        self.left = left
+        self.work()
+
     def close(self) -> None:
         if not self.has_closed:
             self._close_core()

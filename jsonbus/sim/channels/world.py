@@ -79,6 +79,29 @@ class WorldChannels:
         owner.connect(attempt)
         return attempt
 
+    def limit(self, bounds: ChannelBounds) -> None:
+        """Set the bounds of lives that begin later, or have not used a channel yet."""
+        self.bounds = bounds
+
+    def take_all(self) -> None:
+        """Let all applications accept and take whatever comes, from now on."""
+        for binding in self.bindings:
+            binding.habits, binding.accept_s = Habits(), 0.0
+        for attempt in self.attempts:
+            attempt.habits = Habits()
+        for node in sorted(self._nodes, key=lambda node: node.index):
+            self._nodes[node].accept_all()
+        for endpoint in self.endpoints:
+            if not endpoint.is_dead:
+                endpoint.take_all()
+
+    def close_all(self) -> None:
+        """Close every end that there is."""
+        self.tell("happened", None, "all channels are closed")
+        for endpoint in self.endpoints:
+            if not endpoint.is_dead:
+                endpoint.close()
+
     def open_endpoints(self) -> list[Endpoint]:
         """Return the endpoints that an application has and can still use."""
         return [each for each in self.endpoints if each.core.state == "open" and not each.is_dead]
