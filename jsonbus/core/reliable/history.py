@@ -145,12 +145,19 @@ class History:
         return (self.topics.get(topic) or self._begin(topic)).last + 1
 
     def keep(
-        self, topic: str, sequence: int, number: int, text: bytes, now: float, mark: bytes = b""
+        self,
+        topic: str,
+        sequence: int,
+        number: int,
+        text: bytes,
+        now: float,
+        *,
+        is_retained: bool = False,
     ) -> None:
         """Keep a message that has the `next_sequence` of its topic."""
         state = self.topics[topic]
         assert sequence == state.last + 1
-        record = HistoryRecord(topic, sequence, number, text, now, mark)
+        record = HistoryRecord(topic, sequence, number, text, now, b",1" if is_retained else b"")
         state.last = sequence
         state.records[sequence] = record
         self._order[record] = None

@@ -99,13 +99,12 @@ class Reliable:
     def publish(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> int:
         """Send a message and keep it for repairs; return its number."""
         self._is_used = True
-        history = self._history
-        sequence = history.next_sequence(route.topic)
+        sequence = self._history.next_sequence(route.topic)
         number = self._outbox.put_message(
             route.prefix, payload, now, sequence=sequence, is_retained=is_retained
         )
-        mark = b",1" if is_retained else b""
-        history.keep(route.topic, sequence, number, route.prefix + payload, now, mark)
+        text = route.prefix + payload
+        self._history.keep(route.topic, sequence, number, text, now, is_retained=is_retained)
         self.needed_until = now + NEEDED_S
         return number
 
@@ -116,9 +115,9 @@ class Reliable:
     def keep_unsent(self, route: Route, payload: bytes, now: float, *, is_retained: bool) -> None:
         """Count and keep a message that nobody wants now, of a topic that has begun."""
         sequence = self._history.next_sequence(route.topic)
-        mark = b",1" if is_retained else b""
         number = -self._outbox.messages_put  # it comes after that message
-        self._history.keep(route.topic, sequence, number, route.prefix + payload, now, mark)
+        text = route.prefix + payload
+        self._history.keep(route.topic, sequence, number, text, now, is_retained=is_retained)
 
     def appeared(self, old: Entry | None, new: Entry, now: float) -> None:
         """A node is here (again), or wants something else: say how far the topics are for it."""
