@@ -109,11 +109,11 @@ class Receiving:
             if received is None:
                 self._drain_max = 1
                 return
-            datagram, sender = received
+            datagrams, sender = received
             if sender in own_addresses:
                 continue  # multicast returns what this node sent
             # Sinks are subscriptions.
-            deliveries: Deliveries = take(datagram, sender, monotonic())  # type: ignore[assignment]
+            deliveries: Deliveries = take(datagrams, sender, monotonic())  # type: ignore[assignment]
             if not deliveries:
                 continue
             if not self.deliver(deliveries):

@@ -148,12 +148,12 @@ class Receiving:
             if received is None:
                 self._drain_max = 1
                 return True
-            datagram, sender = received
+            datagrams, sender = received
             if sender in own_addresses:
                 continue  # multicast returns what this node sent
             with lock:
                 # Sinks are subscriptions.
-                deliveries: Deliveries = take(datagram, sender, now)  # type: ignore[assignment]
+                deliveries: Deliveries = take(datagrams, sender, now)  # type: ignore[assignment]
             if deliveries:
                 subscription, messages = deliveries[0]
                 claim = workers.begin_in_place(subscription, now) if len(deliveries) == 1 else None

@@ -90,5 +90,7 @@ Values are what JSON has. NaN and the infinities, which it has not, are publishe
 have at most 64 bits, strings no lone surrogates, and arrays and objects at most 254 levels inside
 each other.
 
+A datagram may end with spaces: they make several as long as each other, and so cheaper to send.
+
 A datagram that breaks these rules is refused whole, with one of CAUSES in decode.py.
 """
