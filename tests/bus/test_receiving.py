@@ -7,7 +7,9 @@ import logging
 import pytest
 
 import jsonbus
+from jsonbus.aio import receiving as aio_receiving
 from jsonbus.frontend import loop as base_loop
+from jsonbus.sync import receiving as sync_receiving
 from jsonbus.transport import MemoryNetwork
 from tests.bus.conftest import OpenBus
 from tests.helpers import wait_until
@@ -99,6 +101,30 @@ def test_bad_datagrams_are_counted_and_warned_of_and_stop_nothing(
     warnings = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
     assert len(warnings) == 1
     assert "\n" not in warnings[0]
+
+
+def test_a_message_that_comes_alone_costs_one_receive(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sync_receiving, aio_receiving):
+        monkeypatch.setattr(module, "LULL_S", 0.0)  # all of them come alone
+
+    class Counting(RecordingTransport):
+        useless = 0
+
+        def receive(self, sock):  # type: ignore[no-untyped-def]
+            received = super().receive(sock)
+            self.useless += received is None
+            return received
+
+    transport = Counting(network)
+    subscription = open_over(transport).subscribe("x")
+    sensor = network.open()
+    for number in range(20):
+        sensor.send((b'{"topic":"x","payload":%d}' % number,))
+        assert subscription.get(timeout=30).value == number
+    sensor.close()
+    assert transport.useless == 0
 
 
 def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
