@@ -77,7 +77,7 @@ class Outgoing(BaseOutgoing):
             if datagram is not None:
                 self._unsent.append(datagram)
                 self._send_unsent(now)
-                self._window.open(now)
+                self._open_window(now)
                 return self._must_yield()
         self._queued.append(prefix + payload)
         return self.flush_queued(now, is_large=is_large)
@@ -91,10 +91,10 @@ class Outgoing(BaseOutgoing):
         if self._retry is None:
             if now >= self._window.until:
                 self.send(now)
-                self._window.open(now)
-            elif is_large or self._outbox.has_full_datagram:
+                self._open_window(now)
+            elif is_large or self._outbox.has_full_batch:
                 self._send_full(now)
-                self._window.open(now)
+                self._open_window(now)
             if self._queued and not self._is_look_planned:
                 self._is_look_planned = True
                 self._looked_at_count = 0
@@ -104,7 +104,7 @@ class Outgoing(BaseOutgoing):
 
     def send_due(self, now: float) -> None:
         """After anything but a publish: send what there is, unless it is still batched."""
-        if not self._is_look_planned or self._outbox.has_full_datagram:
+        if not self._is_look_planned or self._outbox.has_full_batch:
             self.send(now)
 
     def send(self, now: float) -> None:
@@ -133,13 +133,13 @@ class Outgoing(BaseOutgoing):
     def send_now(self) -> None:
         """Send everything there is without waiting, because there will be no retry."""
         self._unsent.extend(self._outbox.take(monotonic()))
-        while self._unsent:
+        while run := self._next_run():
             try:
-                if not self._transport.send(self._unsent[0]):
+                if not self._transport.send(run):
                     return
             except TransportError:
-                self._refused += 1
-            self._unsent.popleft()
+                self._refused += len(run)
+            self._take_run()
 
     def close(self) -> None:
         """Send nothing more."""
@@ -163,7 +163,7 @@ class Outgoing(BaseOutgoing):
         try:
             if self._outbox.has_output:
                 self.send(now)
-                self._window.open(now)
+                self._open_window(now)
         finally:
             self._set_limit()
 
@@ -204,17 +204,18 @@ class Outgoing(BaseOutgoing):
             if not throttle.is_open():
                 self._retry_in(throttle.retry_s)
                 return False
+            run = self._next_run()
             try:
-                if send(unsent[0]):
-                    size = len(unsent.popleft())
-                    throttle.let_through(size)
-                    self._turn_bytes += max(size, DATAGRAM_BYTES_COUNTED)
+                if send(run):
+                    self._take_run()
+                    size = sum(map(len, run))
+                    throttle.let_through(size, len(run))
+                    self._turn_bytes += max(size, DATAGRAM_BYTES_COUNTED * len(run))
                     if self._is_failing or self._jammed_at is not None:
                         self._note_sent(now)
                     continue
             except TransportError as error:
-                unsent.popleft()
-                self._note_refused(error, now)
+                self._drop_run(error, now)
                 continue
             if self._note_no_room(now):
                 self._retry_in(RETRY_S)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from jsonbus.aio.subscription import Subscription
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
-from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
+from jsonbus.frontend.limits import DRAIN_MAX, LULL_S, TROUBLE_PAUSE_S
 
 if TYPE_CHECKING:
     from jsonbus.aio.loop import Loop
@@ -44,6 +44,7 @@ class Receiving:
         self._event_loop = loop.event_loop
         self._log = loop.log
         self._drain_max = 1  # datagrams to try for at the next wake-up
+        self._read_at = 0.0
         self._blocked_by: set[Subscription] = set()
         self._blocked_at = 0.0
         self._pause: asyncio.TimerHandle | None = None
@@ -100,20 +101,27 @@ class Receiving:
             self._loop.tend()
 
     def _read(self, sock: socket.socket) -> None:
-        """Try for few more datagrams than came last time: a useless try costs a small message."""
+        """Try for few more datagrams than came last time: a useless try costs a small message.
+
+        For one only, if it had to be waited for.
+        """
         take, receive = self._node.receive, self._transport.receive
         own_addresses = self._transport.own_addresses
         brought = 0
+        now = monotonic()
+        if now - self._read_at > LULL_S:
+            self._drain_max = 1
         for _ in range(self._drain_max):
             received = receive(sock)
             if received is None:
                 self._drain_max = 1
                 return
-            datagram, sender = received
+            datagrams, sender = received
             if sender in own_addresses:
                 continue  # multicast returns what this node sent
             # Sinks are subscriptions.
-            deliveries: Deliveries = take(datagram, sender, monotonic())  # type: ignore[assignment]
+            deliveries: Deliveries = take(datagrams, sender, now)  # type: ignore[assignment]
+            self._read_at = now = monotonic()
             if not deliveries:
                 continue
             if not self.deliver(deliveries):

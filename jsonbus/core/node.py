@@ -19,6 +19,7 @@ The parts of a node; front ends use the public ones directly:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.core.events import Event
@@ -58,10 +59,11 @@ class Node(NodeParts):
             self._receiver.receive_frame(frame, sender, now, len(data))
 
     def receive(
-        self, data: bytes, sender: tuple[str, int], now: float
+        self, datagrams: Sequence[bytes], sender: tuple[str, int], now: float
     ) -> list[tuple[object, list[Message]]]:
-        """`receive_datagram`, and then `take_deliveries`."""
-        self.receive_datagram(data, sender, now)
+        """`receive_datagram` for each, and then `take_deliveries`."""
+        for data in datagrams:
+            self.receive_datagram(data, sender, now)
         return self._deliveries.take() if self._deliveries.touched else []
 
     def receive_frame(

@@ -27,7 +27,7 @@ from jsonbus.core.wire.encode_messages import (
     encode_marks,
     encode_message,
 )
-from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX
+from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, RESERVED_PREFIX
 
 T = TypeVar("T")
 
@@ -37,6 +37,13 @@ _SIZE_SHARE = 4
 
 # A plain peer understands whole messages only, so they travel in one datagram, which IP fragments.
 _WHOLE_ROOM_MAX = DATAGRAM_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+
+#: More messages in a batch of several datagrams would overflow small mailboxes.
+_BATCH_MESSAGES_MAX = 150
+
+#: Share of the size of the largest from which on a datagram is filled up.
+_NEARLY_FULL = 0.75
+_RESERVED_START = b'{"topic":"' + RESERVED_PREFIX.encode()
 
 _SEPARATOR_BYTES = 2  # between messages of a batch: a bracket and a comma
 
@@ -61,11 +68,10 @@ class Outbox:
     ) -> None:
         self._stamp = stamp
         self._fast_publish = fast_publish
+        self._per_datagram = BATCH_MESSAGES_MAX  # messages like the last ones that fill one
         self.allow_bytes(datagram_bytes_max)
         self._queued = fast_publish.queued
         self._measured = self._measured_bytes = 0  # measured part of the queue: messages, bytes
-        #: The number of messages like the last ones that fill a datagram.
-        self.typical_count = BATCH_MESSAGES_MAX
         self._ready: list[bytes] = []
         self._ready_bytes = 0
         self._unbatched_until = -math.inf if batching else math.inf
@@ -81,13 +87,18 @@ class Outbox:
         return bool(self._queued or self._ready)
 
     @property
-    def has_full_datagram(self) -> bool:
-        """True if a datagram is ready, or the queued messages leave hardly any room in one."""
+    def typical_count(self) -> int:
+        """The number of messages like the last ones that make a full batch."""
+        return self._per_datagram * self.batch_datagrams
+
+    @property
+    def has_full_batch(self) -> bool:
+        """True if a datagram is ready, or the queued messages leave hardly any room in a batch."""
         count = len(self._queued)
         return (
             bool(self._ready)
             or count >= self.typical_count
-            or (count > 1 and self._measure() * (count + 1) > self.room_bytes * count)
+            or (count > 1 and self._measure() * (count + 1) > self._batch_room * count)
         )
 
     @property
@@ -98,6 +109,12 @@ class Outbox:
     @property
     def messages_put(self) -> int:
         return self.messages_sent + len(self._queued)
+
+    def fill_datagrams(self, count: int) -> None:
+        """Let so many datagrams make a batch, unless they would hold too many messages."""
+        #: How many datagrams a batch fills: in a flood, several leave together.
+        self.batch_datagrams = max(1, min(count, _BATCH_MESSAGES_MAX // self._per_datagram))
+        self._batch_room = self.room_bytes * self.batch_datagrams
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """Return the bytes that the entries of a list may take in one datagram of this node."""
@@ -117,6 +134,7 @@ class Outbox:
         self._fast_publish.whole_max = self._whole_room
         self._fast_publish.size_max = self.room_bytes // _SIZE_SHARE
         self._fast_publish.alone_min = self.room_bytes // 2
+        self.fill_datagrams(1)
 
     def shares(self, now: float) -> bool:
         """Return whether messages may be batched in one datagram now."""
@@ -146,7 +164,7 @@ class Outbox:
         if in_batch or ESCAPE in prefix:
             item = _Item(item)
             item.parts = (prefix[1:-1], payload, in_header)
-        if self._measure() + size > self.room_bytes or now < self._unbatched_until:
+        if self._measure() + size > self._batch_room or now < self._unbatched_until:
             self._pack(now)
         queued = self._queued
         queued.append(item)
@@ -154,7 +172,7 @@ class Outbox:
         while queued[place] is not item:
             place -= 1  # another thread added a message after this one
         number = self.messages_sent + 1 + place
-        if self._measure() + size > self.room_bytes or now < self._unbatched_until:
+        if self._measure() + size > self._batch_room or now < self._unbatched_until:
             self._pack(now)  # no room for another message of this size, so do not wait
         return number
 
@@ -226,6 +244,8 @@ class Outbox:
             if len(datagrams) > self._silent:
                 self.last_sent_at = now
             self._silent = 0
+            if len(datagrams) > 1:
+                _equalize(datagrams)
             return datagrams
         return []
 
@@ -240,21 +260,18 @@ class Outbox:
         return self._measured_bytes
 
     def _pack(self, now: float, *, keeps_rest: bool = False) -> None:
-        queued = self._queued
-        count = len(queued)
+        size = self._measure()
+        count = self._measured
         if not count:
             return
-        items = queued[:count]
-        del queued[:count]
+        items = self._queued[:count]
+        del self._queued[:count]
         self._measured = self._measured_bytes = 0
-        body = _join(items)
-        if len(body) <= self.room_bytes and count <= BATCH_MESSAGES_MAX:
-            self._add_messages(items, body, now)
+        if size <= self.room_bytes + 1 and count <= BATCH_MESSAGES_MAX:  # no comma at the end
+            self._add_messages(items, now)
         else:
             self._pack_parts(items, now, keeps_rest=keeps_rest)
-        self.typical_count = max(
-            1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // (len(body) + 1))
-        )
+        self._per_datagram = max(1, min(BATCH_MESSAGES_MAX, self.room_bytes * count // size))
 
     def _pack_parts(self, items: list[bytes], now: float, *, keeps_rest: bool) -> None:
         """Pack messages that do not fit into one datagram."""
@@ -262,22 +279,23 @@ class Outbox:
         for place, item in enumerate(items):
             size = len(item) + _SEPARATOR_BYTES
             if place > start and (size > room or place - start == BATCH_MESSAGES_MAX):
-                part = items[start:place]
-                self._add_messages(part, _join(part), now)
+                self._add_messages(items[start:place], now)
                 start, room = place, self.room_bytes
             room -= size
         rest = items[start:]
         if keeps_rest and start:
             self._queued[:0] = rest
         else:
-            self._add_messages(rest, _join(rest), now)
+            self._add_messages(rest, now)
 
-    def _add_messages(self, items: list[bytes], body: bytes, now: float) -> None:
+    def _add_messages(self, items: list[bytes], now: float) -> None:
         """Make a datagram of messages."""
         first = self.messages_sent + 1
         self.messages_sent += len(items)
         sent_us = self._sent_us(now)
         if len(items) > 1:
+            # The separator adds the closing bracket that each item lacks.
+            body = b"],".join(items) + b"]"
             self._add(encode_batch(self._stamp, body, first, sent_us))
             return
         item = items[0]
@@ -310,6 +328,12 @@ def group_items(items: Iterable[T], size_of: Callable[[T], int], room_bytes: int
     return groups
 
 
-def _join(items: list[bytes]) -> bytes:
-    """Return the body of a batch; the separator adds the closing bracket that each item lacks."""
-    return b"],".join(items) + b"]"
+def _equalize(datagrams: list[bytes]) -> None:
+    """Fill nearly full datagrams up with spaces: a run of equal ones leaves in one system call.
+
+    Not single messages: they are recognized by their last bytes.
+    """
+    size = max(map(len, datagrams))
+    for place, datagram in enumerate(datagrams):
+        if size * _NEARLY_FULL <= len(datagram) < size and datagram.startswith(_RESERVED_START):
+            datagrams[place] = datagram.ljust(size)

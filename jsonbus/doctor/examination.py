@@ -13,6 +13,7 @@ from jsonbus.config import BusConfig, BusSettings, load
 
 from ..core.wire.frames import EchoedFrame
 from ..errors import TransportError
+from ..transport import offload, platforms
 from ..transport.base import Transport
 from ..transport.multicast import open_multicast
 from .echo import Asker
@@ -171,11 +172,15 @@ class Examination:
             interfaces=tuple(each.name for each in info.interfaces),
             receive_buffer_asked_bytes=info.receive_buffer_asked_bytes,
             receive_buffer_obtained_bytes=info.receive_buffer_obtained_bytes,
+            one_by_one=tuple(
+                each.name
+                for each in info.interfaces
+                if platforms.IS_LINUX and not offload.cuts_runs(each, info.group)
+            ),
         )
 
 
 def send(transport: Transport, datagram: bytes) -> bool:
     """Send, waiting a moment for room; raises TransportError if every interface refused."""
-    return transport.send(datagram) or (
-        transport.wait_writable(SEND_S) and transport.send(datagram)
-    )
+    run = (datagram,)
+    return transport.send(run) or (transport.wait_writable(SEND_S) and transport.send(run))

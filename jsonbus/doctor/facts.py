@@ -55,6 +55,8 @@ class JoinFacts:
     interfaces: tuple[str, ...]
     receive_buffer_asked_bytes: int
     receive_buffer_obtained_bytes: int
+    #: Interfaces that take datagrams only one by one, on a system where others take several.
+    one_by_one: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

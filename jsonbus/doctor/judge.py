@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from .facts import Facts, Finding
 from .judge_echo import judge_listener
-from .judge_machine import judge_buffer, judge_igmp, judge_interfaces, judge_surroundings
+from .judge_machine import (
+    judge_buffer,
+    judge_igmp,
+    judge_interfaces,
+    judge_offload,
+    judge_surroundings,
+)
 from .judge_traffic import judge_drops, judge_foreign, judge_loopback, judge_nodes
 
 
@@ -21,6 +27,7 @@ def judge(facts: Facts) -> list[Finding]:
         *judge_surroundings(facts),
         *judge_igmp(facts),
         *judge_buffer(facts),
+        *judge_offload(facts),
         *judge_loopback(facts),
         *judge_drops(facts),
         *judge_foreign(facts),

@@ -139,6 +139,14 @@ def judge_igmp(facts: Facts) -> Iterator[Finding]:
         yield Finding("ok", "igmp", f"{speaks}; a socket may join {limit or 'many'} groups")
 
 
+def judge_offload(facts: Facts) -> Iterator[Finding]:
+    if facts.joined is not None and facts.joined.one_by_one:
+        names = ", ".join(facts.joined.one_by_one)
+        text = f"{names} takes datagrams only one by one: much to send costs more CPU"
+        remedy = "use Linux 5.0 or later, an MTU of at least 1428, and no sandbox that forbids it"
+        yield Finding("note", "offload", text, remedy)
+
+
 def judge_buffer(facts: Facts) -> Iterator[Finding]:
     joined = facts.joined
     if joined is None:

@@ -32,7 +32,8 @@ def receive_from(transport: Transport) -> Iterator[tuple[bytes, Address]]:
             received = transport.receive(sock)
             if received is None:
                 break
-            yield received
+            datagrams, sender = received
+            yield from ((datagram, sender) for datagram in datagrams)
 
 
 class Traffic:

@@ -30,6 +30,10 @@ HISTORY_WAIT_S: Final = 0.02
 #: selecting, few enough that this takes a millisecond or two.
 DRAIN_MAX: Final = 64
 
+#: A datagram that comes so long after the last one is read alone, without a look for another: a
+#: publisher that has more to send batches it meanwhile.
+LULL_S: Final = LINGER_S
+
 #: The pause after an error that would occur again at once.
 TROUBLE_PAUSE_S: Final = 0.1
 

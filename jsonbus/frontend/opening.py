@@ -97,6 +97,7 @@ def transport_figures(transport: Transport) -> dict[str, int]:
     info = transport.describe()
     return {
         "kernel_drops": transport.kernel_drops(),
+        "offload_refusals": transport.offload_refusals,
         "receive_buffer_asked_bytes": info.receive_buffer_asked_bytes,
         "receive_buffer_obtained_bytes": info.receive_buffer_obtained_bytes,
         "send_failures": transport.send_failures,

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import LINGER_S, OUTPUT_BYTES_MAX, STALL_S
 from jsonbus.frontend.throttle import Throttle
+from jsonbus.transport.offload import first_run
 
 if TYPE_CHECKING:
     from jsonbus.frontend.loop import BaseLoop
@@ -27,23 +29,33 @@ if TYPE_CHECKING:
 #: So many datagrams, each within the window of the one before, are a flood.
 FLOOD_MIN = 3
 
+#: In a flood so many leave together: more save little, and would overflow small mailboxes.
+BATCH_DATAGRAMS_MAX = 8
+
 
 class BatchWindow:
     """The time after a datagram in which messages wait for others."""
 
-    __slots__ = ("_in_a_row", "is_flood", "until")
+    __slots__ = ("_in_a_row", "datagrams", "is_flood", "until")
 
     def __init__(self) -> None:
         #: The end of the window; messages published before it are batched.
         self.until = -math.inf
         #: Whether datagrams leave one after the other, each because it is full.
         self.is_flood = False
+        #: How many datagrams a batch should fill, so that it is full within the window.
+        self.datagrams = 1
         self._in_a_row = 0
 
     def open(self, now: float) -> bool:
-        """Start the window after a datagram; return whether a flood has just begun."""
-        self._in_a_row = self._in_a_row + 1 if now < self.until else 0
+        """Start the window after a batch; return whether a flood has just begun."""
+        left_s = self.until - now
+        self._in_a_row = self._in_a_row + 1 if left_s > 0 else 0
         self.is_flood = self._in_a_row >= FLOOD_MIN
+        if self.is_flood and left_s > LINGER_S / 2:
+            self.datagrams = min(2 * self.datagrams, BATCH_DATAGRAMS_MAX)
+        elif self.datagrams > 1 and left_s < LINGER_S / 4:
+            self.datagrams //= 2
         self.until = now + LINGER_S
         return self._in_a_row == FLOOD_MIN
 
@@ -66,6 +78,7 @@ class BaseOutgoing:
         self._tend_soon = loop.tend_soon
         self._window = BatchWindow()
         self._unsent: deque[bytes] = deque()
+        self._run: Sequence[bytes] = ()  # the first of them, which leave together
         self._jammed_at: float | None = None  # since when the kernel has had no room
         self._is_failing = False  # the last datagram was refused
         self._is_closed = False
@@ -81,6 +94,14 @@ class BaseOutgoing:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    def _open_window(self, now: float) -> None:
+        """Start to batch: something is about to be sent."""
+        window = self._window
+        if window.open(now):
+            self._throttle.doubt()
+        self._fast_publish.is_flood = window.is_flood
+        self._outbox.fill_datagrams(window.datagrams)
+
     def _is_over_bound(self) -> bool:
         """Whether more output waits than may."""
         bytes_max = min(OUTPUT_BYTES_MAX, self._throttle.backlog_bytes_max)
@@ -92,14 +113,32 @@ class BaseOutgoing:
             self._jammed_at = now
         if now - self._jammed_at < STALL_S:
             return True
-        self._unsent.popleft()
-        self._note_refused(TransportError(f"the network has taken nothing for {STALL_S:g} s"), now)
+        self._drop_run(TransportError(f"the network has taken nothing for {STALL_S:g} s"), now)
         return False
 
-    def _note_refused(self, error: TransportError, now: float) -> None:
-        """Count and log a datagram that could not be sent."""
+    def _next_run(self) -> Sequence[bytes]:
+        """Return the datagrams to send next: the same ones until they were sent or dropped."""
+        unsent = self._unsent
+        if not self._run and unsent:
+            alone = len(unsent) == 1
+            self._run = (unsent[0],) if alone else first_run(unsent, self._throttle.room_bytes)
+        return self._run
+
+    def _take_run(self) -> Sequence[bytes]:
+        """Take the datagrams of `_next_run` away, and return them."""
+        run, self._run = self._run, ()
+        for _ in run:
+            self._unsent.popleft()
+        return run
+
+    def _drop_run(self, error: TransportError, now: float) -> None:
+        """Take away, count and log the datagrams of a run that could not be sent."""
+        self._note_refused(error, now, len(self._take_run()))
+
+    def _note_refused(self, error: TransportError, now: float, datagrams: int = 1) -> None:
+        """Count and log datagrams that could not be sent."""
         self._is_failing = True
-        self._refused += 1
+        self._refused += datagrams
         cause = getattr(error.__cause__, "errno", None) or str(error)
         self._log.warn_once(("send", cause), "a datagram was not sent: %s", error)
         with self._node_lock:

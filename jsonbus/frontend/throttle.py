@@ -54,13 +54,18 @@ class Throttle:
         """The entries of stats()."""
         return {"pacing_waits": self._pacer.waits, "pacing_given_up": self._pacer.given_up}
 
+    @property
+    def room_bytes(self) -> float:
+        """How much may leave before the pacer is asked again; not above 0 if it has to be."""
+        return self._left / self._per_byte
+
     def is_open(self) -> bool:
         """Whether a datagram, however large, may leave now."""
         return (self._left > 0 and not self._is_doubted) or self._ask()
 
-    def let_through(self, size_bytes: int) -> None:
-        """Count a datagram that was sent."""
-        self._left -= self._per_datagram + self._per_byte * size_bytes
+    def let_through(self, size_bytes: int, datagrams: int = 1) -> None:
+        """Count datagrams that were sent."""
+        self._left -= self._per_datagram * datagrams + self._per_byte * size_bytes
 
     def doubt(self) -> None:
         """Ask the pacer before the next datagram, because much may have changed."""

@@ -122,9 +122,7 @@ class Outgoing(BaseOutgoing):
             return None
         datagram = self._make_single(prefix, payload, now)
         if datagram is not None:
-            if self._window.open(now):
-                self._throttle.doubt()
-            self._fast_publish.is_flood = self._window.is_flood
+            self._open_window(now)
             self._holder = get_ident()
         return datagram
 
@@ -139,7 +137,7 @@ class Outgoing(BaseOutgoing):
 
     def _batches(self, now: float) -> bool:
         """Return whether the message just published waits for others. Lock held."""
-        if now >= self._window.until or self._is_stopping or self._outbox.has_full_datagram:
+        if now >= self._window.until or self._is_stopping or self._outbox.has_full_batch:
             return False
         self._fast_publish.limit = self._outbox.typical_count
         if not self._is_flush_planned:
@@ -150,7 +148,7 @@ class Outgoing(BaseOutgoing):
     def take_ripe_turn(self, now: float) -> bool:
         """`take_turn` for the receive thread: leaves messages that are still batched. Lock held."""
         if self._is_flush_planned and not self._unsent:
-            if now < self.flush_at and not self._outbox.has_full_datagram:
+            if now < self.flush_at and not self._outbox.has_full_batch:
                 return False
             # While more messages come it looks again, and no thread has to wake it.
             if not self._outbox.has_output:
@@ -169,9 +167,7 @@ class Outgoing(BaseOutgoing):
             if not self._outbox.has_output:
                 return False
             is_young = self._is_flush_planned and now < self._window.until
-            if self._window.open(now):
-                self._throttle.doubt()
-            self._fast_publish.is_flood = self._window.is_flood
+            self._open_window(now)
             self._unsent.extend(self._outbox.take(now, keeps_rest=is_young))
             if self._waiting:
                 self._room.notify_all()
@@ -212,11 +208,13 @@ class Outgoing(BaseOutgoing):
         ):
             self._unsent.append(datagram)
             return self.send(math.inf)
+        run = (datagram,)
         try:
-            if self._transport.send(datagram):
+            if self._transport.send(run):
                 throttle.let_through(len(datagram))
             else:
                 self._unsent.append(datagram)
+                self._run = run  # interfaces that took it must not get it twice
         except TransportError as error:
             self._note_refused(error, time.monotonic())
         if not self._unsent:
@@ -299,9 +297,11 @@ class Outgoing(BaseOutgoing):
                 self._loop.workers.will_wait()
                 time.sleep(min(throttle.retry_s, ROOM_WAIT_S, wait_until - now))
                 continue
+            run = self._next_run()
             try:
-                if send(unsent[0]):
-                    throttle.let_through(len(unsent.popleft()))
+                if send(run):
+                    self._take_run()
+                    throttle.let_through(sum(map(len, run)), len(run))
                     if throttle.is_limited and not throttle.is_open():
                         # Messages published until more may leave are batched.
                         self._window.extend(time.monotonic() + throttle.retry_s)
@@ -309,8 +309,7 @@ class Outgoing(BaseOutgoing):
                         self._note_sent(time.monotonic())
                     continue
             except TransportError as error:
-                unsent.popleft()
-                self._note_refused(error, time.monotonic())
+                self._drop_run(error, time.monotonic())
                 continue
             now = time.monotonic()
             if self._note_no_room(now):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
-from jsonbus.frontend.limits import DRAIN_MAX, TROUBLE_PAUSE_S
+from jsonbus.frontend.limits import DRAIN_MAX, LULL_S, TROUBLE_PAUSE_S
 from jsonbus.sync.subscription import Subscription
 from jsonbus.sync.waker import Waker
 
@@ -50,6 +50,7 @@ class Receiving:
         self._waker_descriptor = self._waker.socket.fileno()
         self._listening: dict[int, socket.socket] = {}
         self._drain_max = 1  # datagrams to try for at the next wake-up
+        self._drained_at = -math.inf
         self._blocked_by: set[Subscription] = set()
         self._blocked_at = 0.0
         self._needs_tending = True  # timers, output or events may have changed
@@ -131,13 +132,15 @@ class Receiving:
     def _drain(self, sock: socket.socket) -> bool:
         """Read what the kernel has; return False if this thread is no longer the receiver.
 
-        Tries for few more datagrams than came last time: one try too many costs as much as a small
-        message.
+        Tries for few more datagrams than came last time, and for one only if it had to be waited
+        for: one try too many costs as much as a small message.
         """
         lock, take, workers = self._loop.lock, self._node.receive, self._workers
         receive, own_addresses = self._transport.receive, self._transport.own_addresses
         now = monotonic()
         until = now + DRAIN_S
+        if now - self._drained_at > LULL_S:
+            self._drain_max = 1
         for _ in range(self._drain_max):
             try:
                 received = receive(sock)
@@ -148,12 +151,12 @@ class Receiving:
             if received is None:
                 self._drain_max = 1
                 return True
-            datagram, sender = received
+            datagrams, sender = received
             if sender in own_addresses:
                 continue  # multicast returns what this node sent
             with lock:
                 # Sinks are subscriptions.
-                deliveries: Deliveries = take(datagram, sender, now)  # type: ignore[assignment]
+                deliveries: Deliveries = take(datagrams, sender, now)  # type: ignore[assignment]
             if deliveries:
                 subscription, messages = deliveries[0]
                 claim = workers.begin_in_place(subscription, now) if len(deliveries) == 1 else None
@@ -173,7 +176,7 @@ class Receiving:
                 del deliveries, messages
                 if not has_room:
                     return True
-            now = monotonic()
+            self._drained_at = now = monotonic()
             if now >= until:
                 return True
         self._drain_max = min(DRAIN_MAX, 4 * self._drain_max)

@@ -7,6 +7,7 @@ base.py        the interface that front ends use
 multicast.py   a group joined for real
 interfaces.py  which network interfaces are used; the only import of netifaces
 outlets.py     the sending half: one socket per interface
+offload.py     many datagrams in one system call, where the kernel can
 congestion.py  how much waits in the receive queues of this host
 platforms.py   everything about sockets that differs between systems
 refusals.py    why the system refused, in one sentence

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 Sender: TypeAlias = tuple[str, int]
 """Address and port a datagram came from."""
+
+Received: TypeAlias = tuple[Sequence[bytes], Sender]
+"""Datagrams that came together, and where they came from."""
 
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload IPv4 can carry: 65,535 less 20 bytes of IP and 8 of UDP header."""
@@ -56,6 +60,12 @@ class Transport(Protocol):
         """
 
     @property
+    def offload_refusals(self) -> int:
+        """How many times an interface refused to cut a run; from then on it gets single
+        datagrams.
+        """
+
+    @property
     def own_addresses(self) -> frozenset[Sender]:
         """Addresses from which this transport's own datagrams come back, as multicast returns them.
 
@@ -65,18 +75,18 @@ class Transport(Protocol):
     def sockets(self) -> list[socket.socket]:
         """The sockets to watch for reading. They stay the same until `close`."""
 
-    def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
-        """Return one waiting datagram, or None if there is none. Never blocks.
+    def receive(self, sock: socket.socket) -> Received | None:
+        """Return what waits, or None if nothing does: usually one datagram. Never blocks.
 
         Raises TransportError if the socket is unusable.
         """
 
-    def send(self, datagram: bytes) -> bool:
-        """Send to the group on every interface. Never blocks.
+    def send(self, run: Sequence[bytes]) -> bool:
+        """Send these datagrams to the group on every interface. Never blocks.
 
-        Returns False if the kernel has no room now: call `wait_writable`, then pass the same object
-        again (interfaces that already took it do not get it twice). Raises TransportError if every
-        interface refused.
+        Several make a run as `offload.first_run` returns it. Returns False if the kernel has no
+        room now: call `wait_writable`, then pass the same object again (interfaces that already
+        took it do not get it twice). Raises TransportError if every interface refused.
         """
 
     def wait_writable(self, timeout_s: float) -> bool:
@@ -97,8 +107,8 @@ class Transport(Protocol):
     def kernel_drops(self) -> int:
         """Count datagrams that arrived but were dropped because the receive buffer was full.
 
-        Exact at the time of the call; 0 where the system does not report it. Costs the receive path
-        nothing.
+        Datagrams that came together count as one. Up to date at the time of the call; 0 where the
+        system does not report it. Costs the receive path nothing.
         """
 
     def queued_bytes(self) -> int | None:

@@ -14,9 +14,10 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from ..errors import TransportError
-from .base import DATAGRAM_BYTES_MAX, Interface, Sender, TransportInfo
+from .base import DATAGRAM_BYTES_MAX, Interface, Received, Sender, TransportInfo
 
 # Also far below what a socket pair takes in single bytes before it is full.
 BUFFER_DATAGRAMS = 64
@@ -79,6 +80,10 @@ class MemoryTransport:
         self._is_closed = False
 
     @property
+    def offload_refusals(self) -> int:
+        return 0
+
+    @property
     def own_addresses(self) -> frozenset[Sender]:
         return frozenset()
 
@@ -89,7 +94,7 @@ class MemoryTransport:
     def sockets(self) -> list[socket.socket]:
         return [self._readable]
 
-    def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
+    def receive(self, sock: socket.socket) -> Received | None:
         try:
             if not sock.recv(1):
                 return None
@@ -97,20 +102,22 @@ class MemoryTransport:
             return None
         except OSError as error:
             raise TransportError("the transport is closed") from error
-        return self._waiting.popleft()
+        datagram, sender = self._waiting.popleft()
+        return (datagram,), sender
 
-    def send(self, datagram: bytes) -> bool:
+    def send(self, run: Sequence[bytes]) -> bool:
         if self._is_closed:
             raise TransportError("the transport is closed")
         if not self.is_plugged:
             self._send_failures += 1
             raise TransportError("cannot send in memory (unplugged): plug it in again")
-        if len(datagram) > DATAGRAM_BYTES_MAX:
+        if len(run[0]) > DATAGRAM_BYTES_MAX:
             self._send_failures += 1
-            raise TransportError(f"a datagram of {len(datagram):,} bytes is too large: send less")
+            raise TransportError(f"a datagram of {len(run[0]):,} bytes is too large: send less")
         if self.is_jammed:
             return False
-        self._network._spread(datagram, self._sender)
+        for datagram in run:
+            self._network._spread(datagram, self._sender)
         return True
 
     def wait_writable(self, timeout_s: float) -> bool:

@@ -28,8 +28,8 @@ from collections.abc import Sequence
 
 from ..errors import TransportError
 from . import interfaces as interface_choice
-from . import platforms, refusals
-from .base import Interface, Sender, TransportInfo
+from . import offload, platforms, refusals
+from .base import Interface, Received, Sender, TransportInfo
 from .congestion import ReceiveQueues
 from .outlets import Outlets
 
@@ -73,7 +73,10 @@ class MulticastTransport:
         self._receiver, self._buffer_obtained_bytes = _open_receiver(
             group, port, receive_buffer_bytes
         )
-        self._outlets = Outlets(group, port, ttl, on_failure=self._look_again)
+        self._receives_runs = offload.ask_for_runs(self._receiver)
+        self._outlets = Outlets(
+            group, port, ttl, loops_runs=self._receives_runs, on_failure=self._look_again
+        )
         self._queues = ReceiveQueues(group, port)
         # The hottest call of all: bound directly, without a method of ours.
         self.send = self._outlets.send  # type: ignore[method-assign]
@@ -96,15 +99,23 @@ class MulticastTransport:
         return self._outlets.failures
 
     @property
+    def offload_refusals(self) -> int:
+        return self._outlets.offload_refusals
+
+    @property
     def own_addresses(self) -> frozenset[Sender]:
         return self._outlets.addresses
 
     def sockets(self) -> list[socket.socket]:
         return [self._receiver]
 
-    def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
+    def receive(self, sock: socket.socket) -> Received | None:
         try:
-            return sock.recvfrom(_RECEIVE_BYTES)
+            if not self._receives_runs:
+                data, sender = sock.recvfrom(_RECEIVE_BYTES)
+                return (data,), sender
+            data, ancillary, _, sender = sock.recvmsg(_RECEIVE_BYTES, offload.ANCILLARY_BYTES)
+            return (offload.cut_run(data, ancillary) if ancillary else (data,)), sender
         except BlockingIOError:
             return None
         except ConnectionResetError:
@@ -116,8 +127,8 @@ class MulticastTransport:
                 f"cannot receive from {self._group}:{self._port}: {error}"
             ) from error
 
-    def send(self, datagram: bytes) -> bool:
-        return self._outlets.send(datagram)
+    def send(self, run: Sequence[bytes]) -> bool:
+        return self._outlets.send(run)
 
     def wait_writable(self, timeout_s: float) -> bool:
         return self._outlets.wait_writable(timeout_s)

@@ -17,12 +17,13 @@ import logging
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from ..errors import TransportError
-from . import platforms, refusals
-from .base import Interface
+from . import offload, platforms, refusals
+from .base import DATAGRAM_BYTES_MAX, Interface
 
 _log = logging.getLogger("jsonbus.transport")
 
@@ -36,9 +37,18 @@ _WAIT_SELECTOR: type[selectors.BaseSelector] = getattr(
 )
 
 
-class Outlet(NamedTuple):
-    interface: Interface
-    sock: socket.socket
+class Outlet:
+    """An interface and the socket that sends by it."""
+
+    __slots__ = ("interface", "segment_bytes_max", "sock", "taken")
+
+    def __init__(self, interface: Interface, sock: socket.socket) -> None:
+        self.interface = interface
+        self.sock = sock
+        #: Runs of datagrams of up to this size leave in one system call, as far as is known.
+        self.segment_bytes_max = DATAGRAM_BYTES_MAX if platforms.IS_LINUX else 0
+        #: Datagrams that left one by one, of a run that found no room for the rest.
+        self.taken = 0
 
 
 class Failure(NamedTuple):
@@ -52,11 +62,16 @@ class Outlets:
     `send` calls `on_failure` when an interface refused, or when there is none.
     """
 
-    def __init__(self, group: str, port: int, ttl: int, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self, group: str, port: int, ttl: int, *, loops_runs: bool, on_failure: Callable[[], None]
+    ) -> None:
         #: How many times an interface refused a datagram.
         self.failures = 0
         #: How many times one took a datagram, or is about to: each of them comes back once.
         self.looped = 0
+        #: How many times an interface refused to cut a run.
+        self.offload_refusals = 0
+        self._loops_runs = loops_runs  # a run comes back as one, not as its datagrams
         self._on_failure = on_failure
         self._address = (group, port)
         self._ttl = ttl
@@ -65,8 +80,9 @@ class Outlets:
         #: get another address. Datagrams from other addresses are recognized by their node's id.
         self.addresses: frozenset[tuple[str, int]] = frozenset()
         self._retired: list[socket.socket] = []
-        # The datagram that some interface had no room for, and the outlets that still lack it.
-        self._unsent: tuple[bytes, tuple[Outlet, ...]] | None = None
+        # The datagrams that some interfaces had no room for, and those.
+        self._unsent: Sequence[bytes] = ()
+        self._jammed: tuple[Outlet, ...] = ()
         self._is_device_queue_full = False
         self._warned: set[tuple[str, int | None]] = set()
 
@@ -102,71 +118,106 @@ class Outlets:
         gone = set(interfaces)
         self._retired = [outlet.sock for outlet in self._outlets if outlet.interface in gone]
         self._set(tuple(each for each in self._outlets if each.interface not in gone))
-        self._unsent = None  # it may name them
+        self._forget_unsent()  # it may name them
 
     def update(self, before: Interface, now: Interface) -> None:
         """Note that an interface has another address or state."""
-        outlets = []
         for outlet in self._outlets:
             if outlet.interface == before:
                 with contextlib.suppress(OSError):  # a send will show
                     platforms.send_through(outlet.sock, now)
-                outlet = Outlet(now, outlet.sock)
-            outlets.append(outlet)
-        self._set(tuple(outlets))
+                outlet.interface = now
+        self._set(self._outlets)
 
-    def send(self, datagram: bytes) -> bool:
+    def send(self, run: Sequence[bytes]) -> bool:
         """See `Transport.send`. Raises TransportError if every interface refused or is gone."""
         everything = outlets = self._outlets
-        unsent = self._unsent
-        if unsent is not None:
-            if unsent[0] is datagram:
-                outlets = unsent[1]
-            self._unsent = None
+        if self._jammed:
+            if self._unsent is run:
+                outlets, self._jammed = self._jammed, ()
+            else:
+                self._forget_unsent()
         jammed: list[Outlet] = []
         failed: list[Failure] = []
         for outlet in outlets:
-            self.looped += 1
             try:
-                outlet.sock.sendto(datagram, self._address)
+                if len(run) == 1:
+                    self.looped += 1
+                    outlet.sock.sendto(run[0], self._address)
+                elif len(run[0]) > outlet.segment_bytes_max or outlet.taken:
+                    self._send_singly(outlet, run)
+                else:
+                    self._send_at_once(outlet, run)
             except OSError as error:
                 self.looped -= 1
                 if error.errno in _NO_ROOM:
                     self._is_device_queue_full = error.errno == errno.ENOBUFS
                     jammed.append(outlet)
                 else:
+                    self.failures += len(run) - outlet.taken
+                    outlet.taken = 0
                     failed.append(Failure(outlet.interface, error))
         if failed or not everything:
-            self.failures += len(failed)
             self._on_failure()
             if not failed:
                 raise TransportError("no chosen interface is there now: bring one up again")
             if len(failed) == len(everything):
-                raise self._explain(failed[0], datagram) from failed[0].error
-            self._warn(failed, datagram)
+                raise self._explain(failed[0], run) from failed[0].error
+            self._warn(failed, run)
         if jammed:
-            self._unsent = (datagram, tuple(jammed))
+            self._unsent, self._jammed = run, tuple(jammed)
             return False
         return True
 
+    # Both raise OSError; then they have counted one more as looped than was sent.
+
+    def _send_at_once(self, outlet: Outlet, run: Sequence[bytes]) -> None:
+        looped = 1 if self._loops_runs else len(run)
+        size = len(run[0])
+        self.looped += looped
+        try:
+            offload.send_run(outlet.sock, run, size, self._address)
+            return
+        except OSError as error:
+            self.looped -= looped
+            if error.errno not in offload.REFUSALS:
+                self.looped += 1
+                raise
+        self._send_singly(outlet, run)
+        # That worked, so it was the run that was refused, and others will be.
+        self.offload_refusals += 1
+        is_large = size > offload.SEGMENT_BYTES_USUAL
+        outlet.segment_bytes_max = offload.SEGMENT_BYTES_USUAL if is_large else 0
+
+    def _send_singly(self, outlet: Outlet, run: Sequence[bytes]) -> None:
+        for datagram in islice(run, outlet.taken, None):
+            self.looped += 1
+            outlet.sock.sendto(datagram, self._address)
+            outlet.taken += 1
+        outlet.taken = 0
+
     def wait_writable(self, timeout_s: float) -> bool:
         """See `Transport.wait_writable`."""
-        unsent = self._unsent
-        if unsent is None:
+        if not self._jammed:
             return True
         if self._is_device_queue_full:
             time.sleep(min(timeout_s, _DEVICE_QUEUE_WAIT_S))
             return True
         with _WAIT_SELECTOR() as selector:
-            for outlet in unsent[1]:
+            for outlet in self._jammed:
                 selector.register(outlet.sock, selectors.EVENT_WRITE)
             return bool(selector.select(timeout_s))
 
     def close(self) -> None:
         outlets, self._outlets = self._outlets, ()
-        self._unsent = None
+        self._forget_unsent()
         for sock in (*self._retired, *(outlet.sock for outlet in outlets)):
             sock.close()
+
+    def _forget_unsent(self) -> None:
+        jammed, self._unsent, self._jammed = self._jammed, (), ()
+        for outlet in jammed:
+            outlet.taken = 0
 
     def _set(self, outlets: tuple[Outlet, ...]) -> None:
         self._outlets = outlets
@@ -174,14 +225,14 @@ class Outlets:
             (outlet.interface.address, outlet.sock.getsockname()[1]) for outlet in outlets
         )
 
-    def _warn(self, failed: list[Failure], datagram: bytes) -> None:
+    def _warn(self, failed: list[Failure], run: Sequence[bytes]) -> None:
         for failure in failed:
             cause = (failure.interface.name, failure.error.errno)
             level = logging.DEBUG if cause in self._warned else logging.WARNING
             self._warned.add(cause)  # bounded: interfaces times error numbers
-            _log.log(level, "%s", self._explain(failure, datagram))
+            _log.log(level, "%s", self._explain(failure, run))
 
-    def _explain(self, failure: Failure, datagram: bytes) -> TransportError:
+    def _explain(self, failure: Failure, run: Sequence[bytes]) -> TransportError:
         where = f"{self._address[0]}:{self._address[1]}"
         interface, error = failure
-        return TransportError(refusals.explain_send(where, interface, len(datagram), error))
+        return TransportError(refusals.explain_send(where, interface, len(run[0]), error))

@@ -67,7 +67,7 @@ def test_an_event_loop_that_cannot_watch_sockets_opens_nothing() -> None:
         with pytest.raises(TransportError, match="cannot watch sockets"):
             runner.run(open_bus())
     with pytest.raises(TransportError, match="closed"):
-        transport.send(b"{}")
+        transport.send((b"{}",))
 
 
 def test_a_bus_is_not_made_outside_an_event_loop() -> None:

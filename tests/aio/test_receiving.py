@@ -47,7 +47,7 @@ async def test_readers_get_their_turn_long_before_a_flood_has_been_read() -> Non
         subscription = bus.subscribe("x", maxsize=1000)
         stranger = network.open()
         for datagram in elsewhere.sent:
-            stranger.send(datagram)
+            stranger.send((datagram,))
         stranger.close()
         steps: list[int] = []
         while subscription.pending < 1000:

@@ -7,7 +7,9 @@ import logging
 import pytest
 
 import jsonbus
+from jsonbus.aio import receiving as aio_receiving
 from jsonbus.frontend import loop as base_loop
+from jsonbus.sync import receiving as sync_receiving
 from jsonbus.transport import MemoryNetwork
 from tests.bus.conftest import OpenBus
 from tests.helpers import wait_until
@@ -90,8 +92,8 @@ def test_bad_datagrams_are_counted_and_warned_of_and_stop_nothing(
     stranger = network.open()
     with caplog.at_level(logging.WARNING, "jsonbus.bus"):
         for _ in range(3):
-            stranger.send(b"\xff\x00 not json\nforged line")
-        stranger.send(b'{"topic":"x","payload":1}')
+            stranger.send((b"\xff\x00 not json\nforged line",))
+        stranger.send((b'{"topic":"x","payload":1}',))
         assert subscription.get(timeout=30).value == 1
         assert wait_until(lambda: "dropped" in caplog.text)
     stranger.close()
@@ -99,6 +101,30 @@ def test_bad_datagrams_are_counted_and_warned_of_and_stop_nothing(
     warnings = [r.getMessage() for r in caplog.records if "dropped" in r.getMessage()]
     assert len(warnings) == 1
     assert "\n" not in warnings[0]
+
+
+def test_a_message_that_comes_alone_costs_one_receive(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sync_receiving, aio_receiving):
+        monkeypatch.setattr(module, "LULL_S", 0.0)  # all of them come alone
+
+    class Counting(RecordingTransport):
+        useless = 0
+
+        def receive(self, sock):  # type: ignore[no-untyped-def]
+            received = super().receive(sock)
+            self.useless += received is None
+            return received
+
+    transport = Counting(network)
+    subscription = open_over(transport).subscribe("x")
+    sensor = network.open()
+    for number in range(20):
+        sensor.send((b'{"topic":"x","payload":%d}' % number,))
+        assert subscription.get(timeout=30).value == number
+    sensor.close()
+    assert transport.useless == 0
 
 
 def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
@@ -109,7 +135,7 @@ def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
 
         def receive(self, sock):  # type: ignore[no-untyped-def]
             received = super().receive(sock)
-            if received is not None and b'"break"' in received[0] and self.failures:
+            if received is not None and b'"break"' in received[0][0] and self.failures:
                 self.failures -= 1
                 raise ZeroDivisionError
             return received
@@ -118,7 +144,7 @@ def test_a_bug_in_the_loop_is_logged_and_the_loop_goes_on(
     subscription = bus.subscribe("**")
     sensor = network.open()
     for _ in range(3):
-        sensor.send(b'{"topic":"break","payload":1}')
+        sensor.send((b'{"topic":"break","payload":1}',))
     assert subscription.get(timeout=30).topic == "break"
     sensor.close()
     assert len([r for r in caplog.records if "this is a bug" in r.getMessage()]) == 2
@@ -140,7 +166,7 @@ def test_an_unusable_socket_is_warned_of_once_and_tried_again(
     bus = open_over(Broken(network))
     subscription = bus.subscribe("x")
     sensor = network.open()
-    sensor.send(b'{"topic":"x","payload":1}')
+    sensor.send((b'{"topic":"x","payload":1}',))
     assert subscription.get(timeout=30).value == 1
     sensor.close()
     assert len([r for r in caplog.records if "cable" in r.getMessage()]) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from jsonbus.transport import MemoryNetwork
@@ -17,11 +19,13 @@ class ForgetfulTransport(RecordingTransport):
         self.text = text
         self.times = times
 
-    def send(self, datagram: bytes) -> bool:
-        if self.times and self.text in datagram:
-            self.times -= 1
-            return True
-        return super().send(datagram)
+    def send(self, run: Sequence[bytes]) -> bool:
+        for datagram in run:
+            if self.times and self.text in datagram:
+                self.times -= 1
+            elif not super().send((datagram,)):
+                return False
+        return True
 
 
 @pytest.mark.slow

@@ -246,7 +246,7 @@ def test_gathered_messages_leave_with_right_numbers_and_counters() -> None:
     link.publish(a, "v", 1)
     for number in range(2, 250):
         assert send(a, "tv"[number % 2], number)
-    assert a.outbox.has_output and a.outbox.has_full_datagram
+    assert a.outbox.has_output and a.outbox.has_full_batch
     stats = a.view.stats()
     assert (stats["messages_published"], stats["messages_sent"]) == (250, 2)
     link.move()

@@ -181,13 +181,13 @@ def test_outbox_knows_whether_and_about_how_much_waits() -> None:
 def test_full_datagram_is_known_before_it_is_taken() -> None:
     outbox = make_outbox()
     put(outbox, "x" * 400)
-    assert not outbox.has_full_datagram  # another one would fit
+    assert not outbox.has_full_batch  # another one would fit
     put(outbox, "x" * 400)
-    assert not outbox.has_full_datagram
+    assert not outbox.has_full_batch
     put(outbox, "x" * 400)
-    assert outbox.has_full_datagram  # a fourth would not
+    assert outbox.has_full_batch  # a fourth would not
     outbox.take(NOW)
-    assert not outbox.has_full_datagram
+    assert not outbox.has_full_batch
 
 
 def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
@@ -203,4 +203,18 @@ def test_control_datagram_that_cannot_be_written_is_not_counted() -> None:
 def test_without_batching_nothing_waits_for_company() -> None:
     outbox = make_outbox(batching=False)
     put(outbox, 1)
-    assert outbox.has_full_datagram
+    assert outbox.has_full_batch
+
+
+def test_datagrams_that_are_nearly_full_are_made_as_long_as_the_longest() -> None:
+    outbox = make_outbox()
+    for number in range(7):
+        put(outbox, f"{number}" + "x" * (250 + number), now=NOW)
+    put(outbox, "y" * 600)
+    datagrams = outbox.take(NOW)
+    kinds = [type(decode(datagram)) for datagram in datagrams]
+    assert kinds == [MessagesFrame] * 3
+    first, second, single = datagrams
+    assert len(first) == len(second)
+    assert first.endswith(b" ") or second.endswith(b" ")
+    assert single.endswith(b"}")  # single messages are recognized by their last bytes

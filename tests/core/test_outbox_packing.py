@@ -212,7 +212,7 @@ def test_messages_that_fill_a_datagram_are_known_from_the_last_ones(
     outbox.take(NOW)
     assert outbox.typical_count == typical
     gather(fast_publish, *("x" * size for _ in range(typical)))
-    assert outbox.has_full_datagram
+    assert outbox.has_full_batch
     assert len(outbox.take(NOW)) == 1
 
 
@@ -314,7 +314,7 @@ class EveryWayOut(RuleBasedStateMachine):
     @rule()
     def look(self) -> None:
         assert (self.outbox.size_bytes > 0) == self.outbox.has_output
-        assert self.outbox.has_full_datagram <= self.outbox.has_output
+        assert self.outbox.has_full_batch <= self.outbox.has_output
 
     @rule()
     def take_full_ones(self) -> None:

@@ -123,6 +123,15 @@ def test_a_receive_buffer_smaller_than_asked_is_a_warning() -> None:
     assert found.remedy == f"sudo sysctl -w net.core.rmem_max={ASKED_BYTES}"
 
 
+def test_an_interface_that_takes_datagrams_one_by_one_is_noted() -> None:
+    facts = make_facts()
+    assert findings(facts, "offload") == []
+    joined = replace(facts.joined, one_by_one=("eth0",))
+    (found,) = findings(replace(facts, joined=joined), "offload")
+    assert found.level == "note"
+    assert found.text.startswith("eth0 takes datagrams only one by one")
+
+
 def test_a_receive_buffer_is_judged_where_the_limit_is_not_told() -> None:
     facts = make_facts(obtained_bytes=212_992, machine={"rmem_max_bytes": None})
     (found,) = findings(facts, "buffer")

@@ -61,7 +61,7 @@ def test_a_system_without_a_thread_left_opens_nothing(
         with pytest.raises(TransportError, match="new thread"):
             jsonbus.Bus.over(transport)
     with pytest.raises(TransportError, match="closed"):
-        transport.send(b"{}")
+        transport.send((b"{}",))
 
 
 def test_an_async_handler_is_refused(open_bus: OpenBus) -> None:

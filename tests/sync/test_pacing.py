@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic, process_time
 
@@ -31,9 +32,9 @@ class TimedTransport(RecordingTransport):
         super().__init__(network)
         self.times: list[tuple[float, int]] = []
 
-    def send(self, datagram: bytes) -> bool:
-        self.times.append((monotonic(), len(datagram)))
-        return super().send(datagram)
+    def send(self, run: Sequence[bytes]) -> bool:
+        self.times.append((monotonic(), sum(map(len, run))))
+        return super().send(run)
 
 
 class FullTransport(RecordingTransport):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jsonbus.core.values.fragments import Fragments
@@ -13,6 +13,7 @@ from jsonbus.core.wire.codec import loads
 from jsonbus.core.wire.decode import decode
 from jsonbus.core.wire.frames import FragmentFrame, MessagesFrame
 from jsonbus.transport import MemoryNetwork, Sender, TransportInfo
+from jsonbus.transport.base import Received
 
 
 class RecordingTransport:
@@ -28,6 +29,7 @@ class RecordingTransport:
         self.gate.set()
         self.entered = 0
         self.sent: list[bytes] = []
+        self.runs: list[int] = []  # how many left together
 
     @property
     def own_addresses(self) -> frozenset[Sender]:
@@ -37,18 +39,23 @@ class RecordingTransport:
     def send_failures(self) -> int:
         return self.inner.send_failures
 
+    @property
+    def offload_refusals(self) -> int:
+        return self.inner.offload_refusals
+
     def sockets(self) -> list[socket.socket]:
         return self.inner.sockets()
 
-    def receive(self, sock: socket.socket) -> tuple[bytes, Sender] | None:
+    def receive(self, sock: socket.socket) -> Received | None:
         return self.inner.receive(sock)
 
-    def send(self, datagram: bytes) -> bool:
+    def send(self, run: Sequence[bytes]) -> bool:
         self.entered += 1
         assert self.gate.wait(60)
-        if not self.inner.send(datagram):
+        if not self.inner.send(run):
             return False
-        self.sent.append(datagram)
+        self.sent.extend(run)
+        self.runs.append(len(run))
         return True
 
     def wait_writable(self, timeout_s: float) -> bool:
@@ -116,12 +123,15 @@ class LosingTransport(RecordingTransport):
         self.loses = loses
         self.lost = 0
 
-    def send(self, datagram: bytes) -> bool:
-        if self.loses(datagram):
-            self.lost += 1
-            self.sent.append(datagram)
-            return True
-        return super().send(datagram)
+    def send(self, run: Sequence[bytes]) -> bool:
+        kept = []
+        for datagram in run:
+            if self.loses(datagram):
+                self.lost += 1
+                self.sent.append(datagram)
+            else:
+                kept.append(datagram)
+        return not kept or super().send(kept)
 
 
 def a_share(share: float, seed: int) -> Callable[[bytes], bool]:

@@ -32,7 +32,7 @@ def opened(
 
 
 def hear(transport: Transport, count: int) -> list[tuple[bytes, str]]:
-    """The next datagrams with their senders' addresses; at most `count`, and not for ever."""
+    """The next datagrams with their senders' addresses; some `count`, and not for ever."""
     (sock,) = transport.sockets()
     heard: list[tuple[bytes, str]] = []
 
@@ -41,7 +41,8 @@ def hear(transport: Transport, count: int) -> list[tuple[bytes, str]]:
             received = transport.receive(sock)
             if received is None:
                 return False
-            heard.append((received[0], received[1][0]))
+            datagrams, (address, _) = received
+            heard.extend((datagram, address) for datagram in datagrams)
         return True
 
     wait_until(has_heard_enough)
@@ -59,9 +60,10 @@ def reaches(sender: Transport, listener: Transport) -> bool:
     (sock,) = listener.sockets()
 
     def is_heard() -> bool:
-        sender.send(text)
+        sender.send((text,))
         while (received := listener.receive(sock)) is not None:
-            if received == (text, (source.address, received[1][1])):
+            datagrams, (address, _) = received
+            if text in datagrams and address == source.address:
                 return True
         return False
 

@@ -55,7 +55,7 @@ def test_a_queue_grows_until_it_is_read(port: int) -> None:
         sizes = []
         for _ in range(5):
             last = queued(sender)
-            sender.send(bytes(1000))
+            sender.send((bytes(1000),))
             assert wait_until(lambda last=last: queued(sender) > last)  # type: ignore[misc]
             sizes.append(queued(sender))
         assert sizes == sorted(set(sizes))
@@ -72,7 +72,7 @@ def test_a_queue_grows_until_it_is_read(port: int) -> None:
 
 def test_the_own_socket_counts_as_well(port: int) -> None:
     with opened(port) as alone:
-        alone.send(b"x")
+        alone.send((b"x",))
         assert wait_until(lambda: queued(alone) > 0)
 
 
@@ -81,7 +81,7 @@ def test_a_full_queue_reaches_what_the_transport_said_is_its_limit(port: int) ->
         limit = transport.describe().queue_bytes_max
         assert limit == transport.sockets()[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         while transport.kernel_drops() == 0:
-            transport.send(bytes(1000))
+            transport.send((bytes(1000),))
         assert 0.9 * limit < queued(transport) < 1.1 * limit
 
 
@@ -94,8 +94,8 @@ def test_other_ports_groups_and_remote_addresses_are_not_counted(port: int) -> N
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connected,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source,
     ):
-        beside.send(bytes(1000))
-        above.send(bytes(1000))
+        beside.send((bytes(1000),))
+        above.send((bytes(1000),))
         # Bound elsewhere, and only connected to the group: the group is its remote address.
         connected.bind(("127.0.0.1", 0))
         source.sendto(b"x", connected.getsockname())
@@ -112,7 +112,7 @@ def test_all_sockets_are_found_among_more_than_a_page_of_others(port: int) -> No
             sock.bind(("127.0.0.1", 0))
         sender = stack.enter_context(opened(port))
         assert queued(sender) == 0
-        sender.send(bytes(1000))
+        sender.send((bytes(1000),))
         assert queued(sender) > 1000
         with looking(GROUP, port) as queues:
             assert queues.largest_bytes() == queued(sender)

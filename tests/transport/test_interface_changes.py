@@ -34,7 +34,7 @@ def test_a_link_that_goes_down_and_up_needs_no_rejoin() -> None:
     with opened(2416, "one") as transport:
         ip("link set one down")
         with pytest.raises(TransportError, match="cannot send to .* on one"):
-            transport.send(b"lost")
+            transport.send((b"lost",))
         ip("link set one up")
         with opened(2416, give_far_end("one", "10.1.0.2")) as far:
             assert reaches(far, transport)
@@ -58,11 +58,11 @@ def test_a_replaced_address_becomes_the_source_without_a_rejoin() -> None:
     with opened(2416, "one") as transport:
         ip("addr del 10.1.0.1/24 dev one")
         ip("addr add 10.1.0.7/24 dev one")
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert hear(transport, 1) == [(b"x", "10.1.0.7")]
         assert transport.rejoin()
         assert transport.describe().interfaces[0].address == "10.1.0.7"
-        assert transport.send(b"y")
+        assert transport.send((b"y",))
         assert hear(transport, 1) == [(b"y", "10.1.0.7")]
 
 
@@ -76,7 +76,7 @@ def test_an_interface_without_its_address_stays_joined_and_shows_as_not_up() -> 
         assert (interface.name, interface.is_up) == ("one", False)
         assert not transport.rejoin()
         ip("addr add 10.1.0.7/24 dev one")
-        assert transport.send(b"back")
+        assert transport.send((b"back",))
         assert hear(transport, 1) == [(b"back", "10.1.0.7")]
         assert transport.rejoin()
         (interface,) = transport.describe().interfaces
@@ -91,7 +91,7 @@ def test_an_interface_that_is_gone_is_left() -> None:
         assert transport.rejoin()
         assert transport.describe().interfaces == ()
         with pytest.raises(TransportError, match="no chosen interface is there now"):
-            transport.send(b"lost")
+            transport.send((b"lost",))
         assert not transport.rejoin()
 
 
@@ -101,9 +101,9 @@ def test_a_pinned_address_works_again_when_it_is_back() -> None:
     with opened(2416, "10.1.0.1") as transport:
         ip("addr del 10.1.0.1/24 dev one")
         with pytest.raises(TransportError, match="cannot send"):
-            transport.send(b"lost")
+            transport.send((b"lost",))
         ip("addr add 10.1.0.1/24 dev one")
-        assert transport.send(b"back")
+        assert transport.send((b"back",))
         assert hear(transport, 1) == [(b"back", "10.1.0.1")]
 
 
@@ -116,7 +116,7 @@ def test_a_recreated_interface_is_joined_by_rejoin() -> None:
         add_cable("one", "10.1.0.2")
         assert transport.rejoin()
         assert index_of(transport) != before
-        assert transport.send(b"back")
+        assert transport.send((b"back",))
         assert hear(transport, 1) == [(b"back", "10.1.0.2")]
         with opened(2416, give_far_end("one", "10.1.0.3")) as far:
             assert reaches(far, transport)
@@ -130,8 +130,8 @@ def test_a_recreated_interface_is_joined_by_the_send_that_fails_for_it() -> None
         ip("link del one")
         add_cable("one", "10.1.0.2")
         with pytest.raises(TransportError, match="cannot send .* on one"):
-            transport.send(b"lost")
-        assert transport.send(b"back")
+            transport.send((b"lost",))
+        assert transport.send((b"back",))
         assert hear(transport, 1) == [(b"back", "10.1.0.2")]
         # The owner is still told.
         assert transport.rejoin()
@@ -145,7 +145,7 @@ def test_failing_sends_look_for_an_interface_until_it_is_back() -> None:
 
     def is_sent(transport: MulticastTransport) -> bool:
         try:
-            return transport.send(b"x")
+            return transport.send((b"x",))
         except TransportError:
             return False
 
@@ -193,7 +193,7 @@ def test_rejoin_keeps_the_other_interfaces_when_one_is_gone() -> None:
         ip("link del one")
         assert transport.rejoin()
         assert [interface.name for interface in transport.describe().interfaces] == ["two"]
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert hear(transport, 1) == [(b"x", "10.2.0.1")]
         assert transport.send_failures == 0
 
@@ -201,11 +201,11 @@ def test_rejoin_keeps_the_other_interfaces_when_one_is_gone() -> None:
 @in_private_namespace
 def test_auto_moves_from_loopback_to_a_network_that_appears() -> None:
     with opened(2416, "auto") as transport:
-        assert transport.send(b"alone")
+        assert transport.send((b"alone",))
         assert hear(transport, 1) == [(b"alone", "127.0.0.1")]
         add_cable("one", "10.1.0.1")
         assert transport.rejoin()
-        assert transport.send(b"together")
+        assert transport.send((b"together",))
         assert hear(transport, 1) == [(b"together", "10.1.0.1")]
 
 
@@ -219,7 +219,7 @@ def test_rejoin_may_run_while_another_thread_sends() -> None:
         try:
             while not is_done.is_set():
                 with contextlib.suppress(TransportError):  # while the interface is away
-                    transport.send(b"x")
+                    transport.send((b"x",))
         except BaseException as surprise:  # judged by the thread that waits below
             surprises.append(surprise)
 

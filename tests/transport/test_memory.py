@@ -23,7 +23,7 @@ def read_all(transport: Transport) -> list[bytes]:
     (sock,) = transport.sockets()
     found = []
     while (received := transport.receive(sock)) is not None:
-        found.append(received[0])
+        found.extend(received[0])
     return found
 
 
@@ -35,14 +35,14 @@ def test_every_member_hears_a_datagram_its_sender_included(
     pair: tuple[MemoryTransport, MemoryTransport],
 ) -> None:
     one, two = pair
-    assert one.send(b"first")
-    assert two.send(b"second")
+    assert one.send((b"first",))
+    assert two.send((b"second",))
     assert read_all(one) == read_all(two) == [b"first", b"second"]
 
 
 def test_the_senders_address_is_its_own(pair: tuple[MemoryTransport, MemoryTransport]) -> None:
     one, two = pair
-    one.send(b"x")
+    one.send((b"x",))
     received = two.receive(two.sockets()[0])
     assert received is not None
     assert received[1] == (one.describe().interfaces[0].address, one.describe().port)
@@ -55,8 +55,8 @@ def test_the_socket_is_readable_exactly_while_datagrams_wait(
     one, two = pair
     (sock,) = two.sockets()
     assert not is_readable(sock)
-    one.send(b"1")
-    one.send(b"2")
+    one.send((b"1",))
+    one.send((b"2",))
     assert is_readable(sock)
     two.receive(sock)
     assert is_readable(sock)
@@ -69,7 +69,7 @@ def test_a_full_buffer_drops_and_counts() -> None:
     network = MemoryNetwork()
     with contextlib.closing(network.open(buffer_datagrams=3)) as transport:
         for number in range(5):
-            assert transport.send(b"%d" % number)
+            assert transport.send((b"%d" % number,))
         assert transport.kernel_drops() == 2
         assert read_all(transport) == [b"0", b"1", b"2"]
 
@@ -79,7 +79,7 @@ def test_networks_do_not_hear_each_other() -> None:
         contextlib.closing(MemoryNetwork().open()) as here,
         contextlib.closing(MemoryNetwork().open()) as there,
     ):
-        here.send(b"x")
+        here.send((b"x",))
         assert read_all(there) == []
 
 
@@ -90,15 +90,15 @@ def test_an_unplugged_transport_fails_to_send_and_hears_nothing(
     assert not one.rejoin()
     one.is_plugged = False
     with pytest.raises(TransportError, match="plug it in"):
-        one.send(b"lost")
+        one.send((b"lost",))
     assert one.send_failures == 1
-    two.send(b"not for one")
+    two.send((b"not for one",))
     assert read_all(one) == []
     assert one.rejoin()
     one.is_plugged = True
     assert one.rejoin()
     assert not one.rejoin()
-    assert one.send(b"back")
+    assert one.send((b"back",))
     assert read_all(one) == [b"back"]
 
 
@@ -107,7 +107,7 @@ def test_a_jammed_transport_has_no_room_until_it_is_freed(
 ) -> None:
     one, two = pair
     one.is_jammed = True
-    assert not one.send(b"x")
+    assert not one.send((b"x",))
     assert not one.wait_writable(0.001)
 
     def free() -> None:
@@ -117,7 +117,7 @@ def test_a_jammed_transport_has_no_room_until_it_is_freed(
     freeing.start()
     assert one.wait_writable(30)
     freeing.join()
-    assert one.send(b"x")
+    assert one.send((b"x",))
     assert read_all(two) == [b"x"]
 
 
@@ -125,9 +125,9 @@ def test_a_datagram_larger_than_udp_allows_is_refused(
     pair: tuple[MemoryTransport, MemoryTransport],
 ) -> None:
     one, two = pair
-    assert one.send(bytes(DATAGRAM_BYTES_MAX))
+    assert one.send((bytes(DATAGRAM_BYTES_MAX),))
     with pytest.raises(TransportError, match="too large"):
-        one.send(bytes(DATAGRAM_BYTES_MAX + 1))
+        one.send((bytes(DATAGRAM_BYTES_MAX + 1),))
     assert len(read_all(two)) == 1
 
 
@@ -138,9 +138,9 @@ def test_closing_leaves_the_network_and_may_be_repeated(
     (sock,) = one.sockets()
     one.close()
     one.close()
-    assert two.send(b"still works")
+    assert two.send((b"still works",))
     with pytest.raises(TransportError, match="closed"):
-        one.send(b"x")
+        one.send((b"x",))
     with pytest.raises(TransportError, match="closed"):
         one.receive(sock)
 
@@ -152,7 +152,7 @@ def test_many_threads_lose_nothing_that_fits() -> None:
 
         def send_ten(sender: MemoryTransport) -> None:
             for number in range(10):
-                sender.send(b"%d" % number)
+                sender.send((b"%d" % number,))
 
         threads = [threading.Thread(target=send_ten, args=(sender,)) for sender in senders]
         for thread in threads:

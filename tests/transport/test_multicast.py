@@ -30,7 +30,7 @@ def test_many_transports_share_a_port_and_all_hear_all(port: int) -> None:
     with contextlib.ExitStack() as stack:
         transports: list[Transport] = [stack.enter_context(opened(port)) for _ in range(3)]
         for number, transport in enumerate(transports):
-            assert transport.send(b"%d" % number)
+            assert transport.send((b"%d" % number,))
         expected = [(b"0", "127.0.0.1"), (b"1", "127.0.0.1"), (b"2", "127.0.0.1")]
         assert [hear(transport, 3) for transport in transports] == [expected] * 3
 
@@ -42,8 +42,8 @@ def test_nothing_waiting_is_none(port: int) -> None:
 
 def test_another_group_on_the_same_port_is_not_heard(port: int) -> None:
     with opened(port) as here, opened(port, group="239.255.24.17") as there:
-        there.send(b"not for us")
-        here.send(b"for us")
+        there.send((b"not for us",))
+        here.send((b"for us",))
         assert hear(here, 1) == [(b"for us", "127.0.0.1")]
         assert hear(there, 1) == [(b"not for us", "127.0.0.1")]
         assert here.receive(here.sockets()[0]) is None
@@ -61,10 +61,10 @@ def test_a_plain_socket_can_talk_to_the_group(port: int) -> None:
 def test_the_largest_datagram_travels_and_a_larger_one_is_refused(port: int) -> None:
     with opened(port) as transport:
         largest = bytes(DATAGRAM_BYTES_MAX)
-        assert transport.send(largest)
+        assert transport.send((largest,))
         assert hear(transport, 1) == [(largest, "127.0.0.1")]
         with pytest.raises(TransportError, match="65,508 bytes is too large for lo"):
-            transport.send(largest + b"x")
+            transport.send((largest + b"x",))
 
 
 def test_the_facts_of_an_open_transport_are_told(port: int) -> None:
@@ -85,7 +85,7 @@ def test_a_buffer_larger_than_the_system_gives_shows_in_the_size_obtained(port: 
 def test_datagrams_the_full_buffer_could_not_take_are_counted_exactly(port: int) -> None:
     with opened(port) as sender, opened(port, receive_buffer_bytes=4_096) as listener:
         for _ in range(100):
-            sender.send(bytes(1_000))
+            sender.send((bytes(1_000),))
         heard = 0
         while listener.receive(listener.sockets()[0]) is not None:
             heard += 1
@@ -103,7 +103,7 @@ def test_what_a_transport_sends_does_not_come_back_and_is_no_drop(interfaces: li
         opened(2416, *interfaces, receive_buffer_bytes=4_096, hears_itself=False) as other,
     ):
         for _ in range(1_000):
-            assert transport.send(bytes(500))
+            assert transport.send((bytes(500),))
         assert transport.receive(transport.sockets()[0]) is None
         assert transport.kernel_drops() == 0
         heard = 0
@@ -112,7 +112,7 @@ def test_what_a_transport_sends_does_not_come_back_and_is_no_drop(interfaces: li
         # What the other one's own datagrams count for, there, hides none of these.
         assert other.kernel_drops() == 1_000 * len(interfaces) - heard > 0
         for number in range(10):
-            assert other.send(b"%d" % number)
+            assert other.send((b"%d" % number,))
         assert len(hear(transport, 10 * len(interfaces))) == 10 * len(interfaces)
         assert other.kernel_drops() == 1_000 * len(interfaces) - heard
         assert transport.kernel_drops() == 0
@@ -124,12 +124,12 @@ def test_datagrams_do_not_come_back_after_the_address_was_replaced() -> None:
     with opened(2416, "one", hears_itself=False) as transport:
         ip("addr del 10.1.0.1/24 dev one")
         ip("addr add 10.1.0.7/24 dev one")
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert transport.receive(transport.sockets()[0]) is None
         ip("link del one")
         add_cable("one", "10.1.0.1")
         assert transport.rejoin()
-        assert transport.send(b"y")
+        assert transport.send((b"y",))
         assert transport.receive(transport.sockets()[0]) is None
         assert transport.kernel_drops() == 0
 
@@ -139,7 +139,7 @@ def test_a_system_without_filters_brings_back_what_was_sent(
 ) -> None:
     monkeypatch.setattr(platforms, "ignore_own", lambda sock, ports: False)
     with opened(port, hears_itself=False) as transport:
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert hear(transport, 1) == [(b"x", "127.0.0.1")]
         assert transport.kernel_drops() == 0
 
@@ -192,14 +192,14 @@ def test_closing_twice_is_fine_and_later_use_is_refused(port: int) -> None:
     assert transport.kernel_drops() == 0
     assert not transport.rejoin()
     with pytest.raises(TransportError, match="closed"):
-        transport.send(b"x")
+        transport.send((b"x",))
     with pytest.raises(TransportError, match="closed"):
         transport.receive(sock)
 
 
 def test_a_transport_with_room_need_not_wait(port: int) -> None:
     with opened(port) as transport:
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert transport.wait_writable(0)
 
 
@@ -208,7 +208,7 @@ def test_a_datagram_leaves_by_every_interface() -> None:
     add_cable("one", "10.1.0.1")
     add_cable("two", "10.2.0.1")
     with opened(2416, "one", "two") as transport:
-        transport.send(b"x")
+        transport.send((b"x",))
         assert sorted(hear(transport, 2)) == [(b"x", "10.1.0.1"), (b"x", "10.2.0.1")]
 
 
@@ -217,8 +217,8 @@ def test_an_interface_only_others_have_joined_is_not_heard() -> None:
     add_cable("one", "10.1.0.1")
     add_cable("two", "10.2.0.1")
     with opened(2416, "one") as one, opened(2416, "two") as two:
-        two.send(b"elsewhere")
-        one.send(b"here")
+        two.send((b"elsewhere",))
+        one.send((b"here",))
         assert hear(one, 1) == [(b"here", "10.1.0.1")]
         assert hear(two, 1) == [(b"elsewhere", "10.2.0.1")]
 
@@ -228,7 +228,7 @@ def test_an_address_chosen_among_several_is_what_datagrams_come_from() -> None:
     add_cable("one", "10.1.0.1")
     ip("addr add 10.1.0.9/24 dev one")
     with opened(2416, "10.1.0.9") as transport:
-        transport.send(b"x")
+        transport.send((b"x",))
         assert hear(transport, 1) == [(b"x", "10.1.0.9")]
 
 
@@ -240,15 +240,15 @@ def test_one_failing_interface_is_counted_and_does_not_stop_the_others(
     with opened(2416, "lo", "one") as transport:
         ip("link set one down")
         with caplog.at_level(logging.WARNING, logger="jsonbus.transport"):
-            assert transport.send(b"1")
-            assert transport.send(b"2")
+            assert transport.send((b"1",))
+            assert transport.send((b"2",))
         assert hear(transport, 2) == [(b"1", "127.0.0.1"), (b"2", "127.0.0.1")]
         assert transport.send_failures == 2
         (warning,) = caplog.messages
         assert "on one" in warning and "bring the interface up" in warning
         ip("link set lo down")
         with pytest.raises(TransportError, match="bring the interface up, or choose another"):
-            transport.send(b"3")
+            transport.send((b"3",))
 
 
 @in_private_namespace
@@ -256,12 +256,12 @@ def test_a_send_without_room_is_repeated_only_where_it_had_none() -> None:
     add_cable("slow", "10.1.0.1")
     slow_down("slow")
     with opened(2416, "lo", "slow") as transport, opened(2416, "lo") as listener:
-        datagram = bytes(1_000)
+        run = (bytes(1_000),)
         taken = 0
-        while transport.send(datagram):
+        while transport.send(run):
             taken += 1
             assert taken < 100_000, "the kernel always had room"
-        assert wait_until(lambda: transport.wait_writable(1) and transport.send(datagram))
+        assert wait_until(lambda: transport.wait_writable(1) and transport.send(run))
         assert len(hear(listener, taken + 1)) == taken + 1
         assert listener.receive(listener.sockets()[0]) is None
         assert transport.send_failures == 0
@@ -276,7 +276,7 @@ def test_joining_by_address_as_on_windows_works_here_too(
         info = transport.describe()
         assert [(each.name, each.index) for each in info.interfaces] == [("lo", 0)]
         assert info.receive_buffer_obtained_bytes >= 100_000
-        assert transport.send(b"x")
+        assert transport.send((b"x",))
         assert hear(transport, 1) == [(b"x", "127.0.0.1")]
         assert not transport.rejoin()
         assert transport.kernel_drops() == 0

@@ -89,5 +89,7 @@ items at the end of the arrays in `jb`: later versions grow there.
 Values are what JSON has, so there is no NaN and no infinity. Integers have at most 64 bits, strings
 no lone surrogates, and arrays and objects at most 254 levels inside each other.
 
+A datagram may end with spaces: they make several as long as each other, and so cheaper to send.
+
 A datagram that breaks these rules is refused whole, with one of CAUSES in decode.py.
 """

@@ -141,7 +141,8 @@ bus
     datagrams_outdated  datagrams of a node from before its restart
     datagrams_rejected  datagrams that were malformed
     fragments_received  parts of large messages received
-    kernel_drops  datagrams that the kernel dropped: they came faster than they were read
+    kernel_drops  datagrams that the kernel dropped, as they came faster than they were read
+    offload_refusals  times that an interface did not take several datagrams at once
     receive_buffer_asked_bytes  the receive buffer requested from the system
     receive_buffer_obtained_bytes  the receive buffer that the system granted
     interfaces_up  network interfaces by which this node is on the bus

@@ -7,13 +7,13 @@ import random
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jsonbus.core.membership.subscription_list import FrozenList
 from jsonbus.core.node import Node
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.frames import Entry
-from jsonbus.transport.base import TransportInfo
+from jsonbus.transport.base import Received, TransportInfo
 
 ADDRESS = ("127.0.0.1", 2416)
 #: How often a node that is driven by hand looks at its timers.
@@ -23,7 +23,7 @@ STEP_S = 0.002
 class ScriptedTransport:
     """A transport that delivers given datagrams and drops everything that is sent."""
 
-    send_failures = 0
+    send_failures = offload_refusals = 0
     own_addresses: frozenset[tuple[str, int]] = frozenset()
 
     def __init__(self) -> None:
@@ -38,15 +38,15 @@ class ScriptedTransport:
     def sockets(self) -> list[socket.socket]:
         return [self._inside]
 
-    def receive(self, sock: socket.socket) -> tuple[bytes, tuple[str, int]] | None:
+    def receive(self, sock: socket.socket) -> Received | None:
         try:
-            return self._datagrams.popleft(), ADDRESS
+            return (self._datagrams.popleft(),), ADDRESS
         except IndexError:
             with contextlib.suppress(BlockingIOError):
                 sock.recv(1)
             return None
 
-    def send(self, datagram: bytes) -> bool:
+    def send(self, run: Sequence[bytes]) -> bool:
         return True
 
     def wait_writable(self, timeout_s: float) -> bool:
@@ -84,9 +84,9 @@ class Company(ScriptedTransport):
         group = FrozenList([self._node.own_entry(), *others])
         self._node.open_converged(time.monotonic(), group)
 
-    def send(self, datagram: bytes) -> bool:
+    def send(self, run: Sequence[bytes]) -> bool:
         if self._sent is not None:
-            self._sent.append(datagram)
+            self._sent.extend(run)
         return True
 
     def introduce(self, is_done: Callable[[], bool], timeout_s: float = 30.0) -> None:
