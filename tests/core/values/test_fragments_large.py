@@ -82,7 +82,7 @@ def test_slices_in_any_order_and_repeated_make_one_message(seed: int) -> None:
     random.Random(seed).shuffle(slices)
     got = []
     for datagram in slices:
-        got += [m for _, ms in b.receive(datagram, ADDRESS, link.now) for m in ms]
+        got += [m for _, ms in b.receive([datagram], ADDRESS, link.now) for m in ms]
     assert sorted(message.value for message in got) == values
     assert {message.sequence for message in got} == {1, 2, 3}
     assert b.view.stats()["messages_lost"] == 0
@@ -183,7 +183,7 @@ def test_slices_that_make_no_message_are_counted_and_dropped(text: str, cause: s
         forged = head + dumps(piece) + tail
         forged = forged.replace(b'"q":%d' % frame.header.counter, counter)
         forged = forged.replace(b'"f":[%d,0,%d]' % (frame.number, frame.count), place)
-        assert b.receive(forged, ADDRESS, link.now) == []
+        assert b.receive([forged], ADDRESS, link.now) == []
     assert b.view.stats()["messages_delivered"] == 0
     assert b._fragments.size_bytes == 0
     if cause is not None:

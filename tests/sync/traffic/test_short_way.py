@@ -245,7 +245,7 @@ class Reading:
     [
         ({1: "a", None: 2}, {"1": "a", "null": 2}),
         (Reading(1.5), {"temp": 1.5}),
-        (float("nan"), None),
+        (float("nan"), PayloadError),
         ("é" * 300, "é" * 300),
         (["x" * 60_000], ["x" * 60_000]),
         (object(), PayloadError),
