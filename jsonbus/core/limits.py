@@ -54,8 +54,8 @@ LIST_PATTERNS_MAX = 1_000_000
 #: A joiner repeats its announcement after these times, until it knows that it was heard.
 ANNOUNCE_REPEATS_S = (0.25, 0.5, 1.0)
 
-#: After two announcements and this much silence, a joiner is sure that it is alone. A doubting node,
-#: which has heard others, waits for a lease instead: after that, a silent node is gone.
+#: After two announcements and this much silence, a joiner is sure that it is alone. A doubting
+#: node, which has heard others, waits for a lease instead: after that, a silent node is gone.
 SILENCE_S = 0.5
 
 #: A joiner that got neither an answer nor silence stops waiting after this and sends everything.
