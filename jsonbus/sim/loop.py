@@ -110,6 +110,7 @@ class Loop:
         while True:
             receiver = self.participants[index]
             if receiver.is_up:
+                receiver.has_heard |= receiver.address != flight.address
                 receiver.receive(flight, at)
                 if flight.has_messages:
                     self.fetch(receiver, flight)
