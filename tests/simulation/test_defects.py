@@ -10,7 +10,7 @@ import pytest
 
 from jsonbus.sim import BrokenInvariantError
 from jsonbus.sim.history import History
-from jsonbus.sim.plan import MODES, draw_plan
+from jsonbus.sim.plan import MODES, Plan, draw_plan
 from tests.simulation import defects
 from tests.simulation.defects import DEFECTS, Defect
 
@@ -19,11 +19,15 @@ from tests.simulation.defects import DEFECTS, Defect
 SEEDS = 20
 
 
-def histories(defect: Defect) -> Iterator[tuple[int, str]]:
-    yield defect.seed, defect.mode
+def histories(defect: Defect) -> Iterator[Plan]:
+    yield plan_of(defect)
     for seed in range(SEEDS):
         for mode in MODES:
-            yield seed, mode
+            yield draw_plan(seed, mode, family=defect.family)
+
+
+def plan_of(defect: Defect) -> Plan:
+    return draw_plan(defect.seed, defect.mode, family=defect.family)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
@@ -32,9 +36,9 @@ def test_the_defect_is_caught_by_the_checker_of_its_promise(
 ) -> None:
     defect.damage(monkeypatch)
     broken: Counter[str] = Counter()
-    for seed, mode in histories(defect):
+    for plan in histories(defect):
         try:
-            History(draw_plan(seed, mode)).run()
+            History(plan).run()
         except BrokenInvariantError as error:
             if error.invariant == defect.promise.invariant:
                 return
@@ -43,8 +47,8 @@ def test_the_defect_is_caught_by_the_checker_of_its_promise(
 
 
 def test_without_a_defect_the_same_histories_end_well() -> None:
-    for seed, mode in sorted({(defect.seed, defect.mode) for defect in DEFECTS}):
-        History(draw_plan(seed, mode)).run()
+    for plan in dict.fromkeys(map(plan_of, DEFECTS)):
+        History(plan).run()
 
 
 def test_every_checker_of_a_history_is_tripped_by_a_defect() -> None:
