@@ -8,6 +8,9 @@
         10,000 random histories, every invariant checked: 2,500 of each mode, in two processes
     python3 tools/simulate.py --seeds 10000 --channels
         the same, and all along nodes open channels to each other
+    python3 tools/simulate.py --seeds 40 --family large
+        histories of 50 to 200 nodes, of which whole groups are cut off; --family long: an hour of
+        simulated time each, with restarts every few seconds
     python3 tools/simulate.py --seconds 60 --seed 123456
         as many as begin within a minute, from that seed on
     python3 tools/simulate.py --seeds 1 --seed 17 --mode mixed --trace
@@ -47,7 +50,7 @@ try:
         measure_late_joins,
         measure_mass_start,
     )
-    from jsonbus.sim.plan import MODES, draw_plan
+    from jsonbus.sim.plan import FAMILIES, MODES, draw_plan
     from jsonbus.sim.report import TRACE_HEADER, TRACE_LEGEND, Trace, markdown_table
     from jsonbus.sim.shrink import Shrinker, record, to_python
 except ModuleNotFoundError:  # run by a Python without the dependencies: fetch them once
@@ -96,6 +99,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         "--seconds", type=float, metavar="S", help="run histories, cut, for so long"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (one per processor)")
+    parser.add_argument(
+        "--family", choices=FAMILIES, help="few nodes, many, or few for an hour (small)"
+    )
     parser.add_argument("--channels", action="store_true", help="histories with channels, too")
     parser.add_argument("--mass-start", type=int, metavar="N", help="start N nodes within 1 s")
     parser.add_argument("--table", action="store_true", help="the README's table, in Markdown")
@@ -107,6 +113,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.shrink and options.mode is None:
         parser.error("--shrink needs --mode")
     has_histories = options.seeds or options.seconds or options.shrink
+    if options.family and not has_histories:
+        parser.error("--family is for histories: it needs --seeds, --seconds or --shrink")
+    options.family = options.family or "small"
+    if options.channels and options.family != "small":
+        parser.error("--channels are for histories of the family small")
     if options.mode in ("basic", "mixed") and not has_histories:
         parser.error(f"nobody waits for lists in mode {options.mode}: it is for histories")
     return options
@@ -155,6 +166,7 @@ def _run_histories(options: argparse.Namespace) -> int:
         nodes=options.nodes,
         loss=options.loss,
         has_channels=options.channels,
+        family=options.family,
     )
     if options.trace:
         return _trace_histories(batch)
@@ -177,7 +189,12 @@ def _trace_histories(batch: Batch) -> int:
 
 def _run_shrinker(options: argparse.Namespace) -> int:
     plan = draw_plan(
-        options.seed, options.mode, options.nodes, options.loss, has_channels=options.channels
+        options.seed,
+        options.mode,
+        options.nodes,
+        options.loss,
+        has_channels=options.channels,
+        family=options.family,
     )
     broken = record(plan)
     if broken is None:

@@ -27,8 +27,9 @@ from jsonbus.sim.history import History
 from jsonbus.sim.plan import Plan, draw_plan
 
 PLAIN_PROGRESS_S = 15.0
-#: The slowest histories take some seconds; those with channels and a trace, some ten.
-STUCK_S = 120.0
+#: The slowest small histories take some seconds; those with channels and a trace, some ten; the
+#: slowest large and long ones take a minute, on a busy machine two.
+STUCK_S = 600.0
 SLOWEST = 10
 SEEDS_SHOWN = 12
 
@@ -44,6 +45,7 @@ class Batch:
     nodes: int | None = None
     loss: float | None = None
     has_channels: bool = False
+    family: str = "small"
 
     def plan(self, number: int) -> Plan:
         """Return the plan of the history with that number, from 0."""
@@ -54,6 +56,7 @@ class Batch:
             self.nodes,
             self.loss,
             has_channels=self.has_channels,
+            family=self.family,
         )
 
 

@@ -18,7 +18,9 @@ purpose has dice of its own (`World.dice`): the network, the ids, every life of 
 **History.** `History(draw_plan(seed, mode)).run()`: a plan is drawn from seed and mode, then a
 random world lives through chaos, is healed, settles, and is probed (history.py says how). It
 returns the world, or raises BrokenInvariantError, which names the promise, the time and the seed.
-`tools/simulate.py` runs histories and measurements from the command line.
+There are three families of them: small groups, large ones of which whole groups are cut off, and
+an hour of restarts (plan.py). `tools/simulate.py` runs histories and measurements from the command
+line.
 
 **Checkers.** A checker guards one promise. The world calls its hooks with what happens (published,
 sent, delivered, told …) and records the truth (subscriptions, publications, lives); the checker
@@ -45,6 +47,9 @@ compares the two and raises as soon as the promise is broken. A history checks a
       ReliableIsExact       once, in order, and complete but for reported gaps (judged at the end)
       BuffersAreBounded     history, streams, slices and held messages stay within their bounds
       RetainedIsGivenOnce   a late subscriber gets each retained value once (judged at the end)
+    growth_checkers.py    what nodes and subscriptions that are gone leave behind
+      TablesStayBounded     no table of a node grows with all nodes that were ever here
+      VersionsAreEarned     versions and incarnations grow only with changes and restarts
     channels/checkers.py  channels, in histories that have some
       MessagesAreInOrder    what is taken is what was sent, in order
       ClosesAreTrue         who is told that all has arrived, or of a close, is told the truth
@@ -66,10 +71,11 @@ network.py       multicast with loss, delay, repeats, reordering and cut links
 loop.py          hands datagrams and timers to the participants
 records.py       the truth: subscriptions, publications, lives
 checkers.py      base class of checkers and its hooks; promises of single messages
-list_checkers.py, reliable_checkers.py, group_checkers.py  further promises
+list_checkers.py, reliable_checkers.py, group_checkers.py, growth_checkers.py  further promises
 plan.py          draws what a seed decides before a history begins
 promises.py      all promises of a history, and what its phases tell them
-history.py       a random history
+chaos.py         what happens in a random history, for each family
+history.py       a random history, from chaos to the last probe
 script.py        what a history does, as data: recorded, and done again
 shrink.py        cuts a broken history down to a short scenario
 experiments.py   measurements: late joins, mass starts

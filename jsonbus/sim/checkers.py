@@ -77,6 +77,11 @@ class Checker:
     def touched(self, participant: Participant) -> None:
         """A call into the participant ended, and its output was sent."""
 
+    def passed(self, participant: Participant) -> None:
+        """A participant took a datagram and says that this needs no attention: no output, no timer,
+        and nothing that another hook tells.
+        """
+
     def attempt_changed(self, attempt: ConnectAttempt) -> None:
         """An attempt to open a channel was refused and pauses, or has ended."""
 
@@ -240,8 +245,8 @@ class NothingIsForgotten(Checker):
 
     invariant = "what a node wants to send, and when it wants to be called, is never missed"
 
-    def touched(self, participant: Participant) -> None:
-        if not isinstance(participant, SimNode) or not participant.is_up or participant.is_frozen:
+    def passed(self, participant: Participant) -> None:
+        if not isinstance(participant, SimNode) or participant.is_frozen:
             return
         at = participant.timer_at()
         if at is not None:

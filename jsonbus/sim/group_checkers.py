@@ -64,9 +64,10 @@ class NobodyStorms(Checker):
 class JoinersAreServed(Checker):
     """A joiner soon learns of everybody who was there before it, if somebody can answer.
 
-    That is a settled node in mode delayed, or a master, that neither comes nor goes meanwhile. The
-    joiner is judged after `within_s`, and only if all links were whole all the time. If it has
-    taken somebody for gone since, that is no failure to serve it: it doubts, and sends everything.
+    That is a settled node in mode delayed, or a master, that neither comes nor goes meanwhile, nor
+    loses everything on the way for so long that it is as good as cut off. The joiner is judged
+    after `within_s`, and only if all links were whole all the time. If it has taken somebody for
+    gone since, that is no failure to serve it: it doubts, and sends everything.
     """
 
     invariant = "a joiner soon learns of everybody who was there before it"
@@ -96,6 +97,15 @@ class JoinersAreServed(Checker):
         is_willing = node.mode == "delayed" or bool(node.settings.get("is_master"))
         return is_willing and node.core.state == "sure"
 
+    def _can_serve(self, node: SimNode, joiner: SimNode, since: float) -> bool:
+        """Return whether the links between them have carried something all the time since then."""
+        network = self.world.network
+        ways = (
+            network.carries_since(node.index, joiner.index),
+            network.carries_since(joiner.index, node.index),
+        )
+        return all(carried is not None and carried <= since for carried in ways)
+
     def _judge(self, life: tuple[SimNode, float, list[SimNode]]) -> None:
         joiner, joined_at, answering = life
         whole_since = self.world.network.whole_since
@@ -103,7 +113,10 @@ class JoinersAreServed(Checker):
             return
         if whole_since is None or whole_since > joined_at - self._settling_s:
             return
-        if not any(node.is_up and node.started_at < joined_at for node in answering):
+        if not any(
+            node.is_up and node.started_at < joined_at and self._can_serve(node, joiner, joined_at)
+            for node in answering
+        ):
             return
         for node in self.world.nodes:
             is_known = (joiner, joined_at, node.node_id) in self._learned

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jsonbus.core.events import Event, RequestUnserved
-from jsonbus.core.limits import SUSPECT_GRACE_S
+from jsonbus.core.limits import ANNOUNCE_REPEATS_S, SILENCE_S, SUSPECT_GRACE_S, TIMER_SLACK_S
 from jsonbus.core.membership.liveness import heartbeat_s, lease_s
 from jsonbus.core.routing.matching import matches
 from jsonbus.core.wire.frames import Frame, MessagesFrame
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from jsonbus.sim.world import World
 
 CALM_PATIENCE_S = 0.1
+#: A joiner asks twice and waits before it believes that it is alone.
+ALONE_S = ANNOUNCE_REPEATS_S[0] + SILENCE_S - TIMER_SLACK_S
 PLAIN_ANSWER_S = 2 * PLAIN_ANSWER_DELAY_MAX_S
 
 #: What a scenario does to a node that must make it doubt.
@@ -82,6 +84,9 @@ class NothingIsWithheld(Checker):
     has become sure, when a request is given up as unserved, and whenever a scenario asks. A node
     that subscribed, joined or was reconnected a moment ago may still be unknown. A node that slept,
     or whose interfaces changed, cannot be sure before it has heard anybody.
+
+    A joiner that nothing has reached takes itself for the first, once it has asked twice and
+    waited. If everything that was sent to it was lost it is wrong, and cannot know better.
 
     A plain peer speaks when it starts, and when it answers a list. If that is lost, nothing ever
     makes up for it: plain peers are judged only where the network is harmless.
@@ -146,6 +151,8 @@ class NothingIsWithheld(Checker):
 
     def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
         now = self.world.clock.now
+        if not publisher.has_heard and now - publisher.started_at >= ALONE_S and not self._is_calm:
+            return
         nodes = len(self.world.participants)
         # How long a subscription may take to become known, and links that were cut to work again.
         news_s = CALM_PATIENCE_S if self._is_calm else settling_s(nodes)

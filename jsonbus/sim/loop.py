@@ -39,12 +39,13 @@ class Loop:
         observers = Observers(checkers)
         self.tell = observers.tell
         self._tells_events = observers.follow("told")
-        self._tells_touches = observers.follow("touched")
+        self._tells_passes = observers.follow("passed")
 
     def bring_up(self, participant: Participant) -> None:
         assert not participant.is_up
         participant.is_up = True
         participant.started_at = self.clock.now
+        participant.has_heard = False
         participant.wake_at = inf
         self._receivers.append(participant.index)
 
@@ -109,6 +110,7 @@ class Loop:
         while True:
             receiver = self.participants[index]
             if receiver.is_up:
+                receiver.has_heard |= receiver.address != flight.address
                 receiver.receive(flight, at)
                 if flight.has_messages:
                     self.fetch(receiver, flight)
@@ -117,8 +119,8 @@ class Loop:
                 if receiver.take_attention():
                     self.fetch(receiver, flight)  # a list may report that somebody is gone
                     self.settle(receiver)
-                elif self._tells_touches:
-                    self.tell("touched", receiver)
+                elif self._tells_passes:
+                    self.tell("passed", receiver)
             flight.landed += 1
             if flight.landed == len(arrivals):
                 return

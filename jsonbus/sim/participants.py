@@ -55,6 +55,7 @@ class _Participant:
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
         self.thawed_at = -inf
+        self.has_heard = False  # any other, in the present or last life
         self.wake_at = inf  # the earliest event that the clock has for its timer
 
     def __repr__(self) -> str:
@@ -79,6 +80,7 @@ class SimNode(_Participant):
         self.sinks: dict[str, Sink] = {}  # by pattern
         self.inquiries: dict[int, Inquiry] = {}  # by request id
         self._local_now = -inf
+        self._due_at: float | None = None  # by its clock, as of the last call of timer_at
 
     @property
     def mode(self) -> str:
@@ -134,13 +136,13 @@ class SimNode(_Participant):
         return core.outbox.take(self.local(at)) if core.outbox.has_output else ()
 
     def timer_at(self) -> float | None:
-        at = self.core.timer_at()
+        at = self._due_at = self.core.timer_at()
         return None if at is None else at - self.clock_offset_s
 
     def handle_timer(self, at: float) -> None:
-        due_at = self.core.timer_at()
-        if due_at is not None:
-            self.core.handle_timer(self.local_when_due(at, due_at))
+        """Do what was due when `timer_at` was last called."""
+        if self._due_at is not None:
+            self.core.handle_timer(self.local_when_due(at, self._due_at))
 
     def local_when_due(self, at: float, due_at: float) -> float:
         """Return its clock when something happens that is due by that clock at `due_at`.

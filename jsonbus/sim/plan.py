@@ -1,4 +1,9 @@
-"""Draws everything that a seed and a mode decide about a random history before it begins."""
+"""Draws everything that a seed and a mode decide about a random history before it begins.
+
+There are three families of histories, each with its own dice: "small" ones of a dozen nodes;
+"large" ones of 50 to 200 nodes in groups, each behind a switch; and "long" ones of a few nodes,
+which restart every few seconds for an hour.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,14 @@ from jsonbus.core.limits import WHOLE_LIST_NODES
 from jsonbus.sim.network import NetworkOptions
 
 MODES = ("basic", "master", "delayed", "mixed")
+FAMILIES = ("small", "large", "long")
 
 # Lists of more nodes are compared in buckets and repaired in part. Such groups take as long to
 # simulate as fifty small ones, so they are rare and their chaos is short.
 LARGE_GROUP = WHOLE_LIST_NODES + 6
 LARGE_SHARE = 0.03
+
+LONG_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +38,11 @@ class Plan:
     options: NetworkOptions
     command: str  # the command that shows this history again, step by step
     has_channels: bool = False
+    family: str = "small"
 
     @property
     def world_seed(self) -> str:
-        return f"{self.seed}/{self.mode}"
+        return _world_seed(self.seed, self.mode, self.family)
 
     @property
     def is_calm(self) -> bool:
@@ -55,15 +64,18 @@ def draw_plan(
     loss: float | None = None,
     *,
     has_channels: bool = False,
+    family: str = "small",
 ) -> Plan:
     """Draw everything that is not given."""
-    assert mode in MODES
-    dice = random.Random(f"{seed}/{mode}/plan")
+    assert mode in MODES and family in FAMILIES
+    purpose = _world_seed(seed, mode, family)
+    dice = random.Random(f"{purpose}/plan")
     weather = dice.choice(("calm", "lossy", "disorderly", "foul"))
     is_lossy, is_disorderly = weather in ("lossy", "foul"), weather in ("disorderly", "foul")
     drawn_loss = dice.choice((0.01, 0.05, 0.1, 0.2)) if is_lossy else 0.0
     is_large = dice.random() < LARGE_SHARE
     command = f"python3 tools/simulate.py --seeds 1 --seed {seed} --mode {mode}"
+    command += "" if family == "small" else f" --family {family}"
     command += "" if nodes is None else f" --nodes {nodes}"
     command += "" if loss is None else f" --loss {loss}"
     command += " --channels" if has_channels else ""
@@ -74,18 +86,32 @@ def draw_plan(
         keeps_order=weather == "calm" and dice.random() < 0.5,
         loops_back=dice.random() < 0.2,
         # Separate dice: they disturb none of the others.
-        bursts=random.Random(f"{seed}/{mode}/bursts").choice((0.0, 0.01, 0.05)) if is_lossy else 0,
+        bursts=random.Random(f"{purpose}/bursts").choice((0.0, 0.01, 0.05)) if is_lossy else 0,
     )
+    # Of the family "small", the order of these draws must stay: its seeds are known.
+    pauses_s: tuple[float, ...]
+    plain_peers: tuple[int, ...]
+    if family == "large":
+        nodes = nodes or dice.choice((50, 50, 50, 60, 60, 80, 80, 120, 200))
+        chaos_s, pauses_s, plain_peers = dice.uniform(8, 14), (0.1, 0.2, 0.4), (0,)
+    elif family == "long":
+        nodes = nodes or dice.choice((4, 5, 6, 8, 10))
+        chaos_s, pauses_s, plain_peers = LONG_S, (0.7, 1.0, 1.4), (0, 0, 0, 1)
+    else:
+        nodes = nodes or (LARGE_GROUP if is_large else dice.choice((3, 4, 5, 6, 8, 12)))
+        chaos_s = dice.uniform(4, 8) if is_large else dice.uniform(8, 25)
+        pauses_s, plain_peers = (0.05, 0.1, 0.3), (0, 0, 0, 1, 2)
     return Plan(
         seed=seed,
         mode=mode,
-        nodes=nodes or (LARGE_GROUP if is_large else dice.choice((3, 4, 5, 6, 8, 12))),
-        chaos_s=dice.uniform(4, 8) if is_large else dice.uniform(8, 25),
-        pause_s=dice.choice((0.05, 0.1, 0.3)),
-        plain_peers=dice.choice((0, 0, 0, 1, 2)),
+        nodes=nodes,
+        chaos_s=chaos_s,
+        pause_s=dice.choice(pauses_s),
+        plain_peers=dice.choice(plain_peers),
         options=options,
         command=f"{command} --trace",
         has_channels=has_channels,
+        family=family,
     )
 
 
@@ -101,4 +127,10 @@ def draw_settings(plan: Plan, number: int, dice: random.Random) -> dict[str, Any
         settings["share_delay_s"] = dice.choice((0.0, 0.01, 0.05, 0.2))
     if dice.random() < 0.2:
         settings["datagram_bytes_max"] = 1200  # the least that may be configured
+    if plan.family == "long":
+        settings["receive_buffer_bytes"] = 1 << 20  # for the tables in which others note it
     return settings
+
+
+def _world_seed(seed: int, mode: str, family: str) -> str:
+    return f"{seed}/{mode}" if family == "small" else f"{seed}/{mode}/{family}"

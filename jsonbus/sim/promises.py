@@ -6,9 +6,16 @@ beginning, and each phase arms or judges some of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
-from jsonbus.sim import checkers, group_checkers, list_checkers, reliable_checkers
+from jsonbus.sim import (
+    checkers,
+    group_checkers,
+    growth_checkers,
+    list_checkers,
+    reliable_checkers,
+)
 from jsonbus.sim.channels.checkers import ChannelPromises
 from jsonbus.sim.checkers import Checker
 from jsonbus.sim.list_checkers import settling_s
@@ -38,6 +45,7 @@ class Promises:
         self._probes = group_checkers.ProbesArrive(judges_plain=judges_plain)
         self._reliable = reliable_checkers.ReliableIsExact()
         self._retained = reliable_checkers.RetainedIsGivenOnce()
+        self._growth = (growth_checkers.TablesStayBounded(), growth_checkers.VersionsAreEarned())
         join_s = CALM_JOIN_S if is_calm else FOUL_JOIN_S
         self.checkers: tuple[Checker, ...] = (
             *(channels.checkers if channels else ()),
@@ -58,11 +66,14 @@ class Promises:
             self._reliable,
             reliable_checkers.BuffersAreBounded(),
             self._retained,
+            *self._growth,
         )
 
-    def inspect(self) -> None:
-        """Judge what every node would withhold now."""
-        self._withheld.inspect(TOPICS)
+    def inspect(self, topics: Sequence[str] = TOPICS) -> None:
+        """Judge what every node would withhold of these topics now, and what it keeps."""
+        self._withheld.inspect(topics)
+        for checker in self._growth:
+            checker.inspect()
 
     def peace(self) -> None:
         """The faults end now."""

@@ -25,6 +25,11 @@ from jsonbus.sim.network import Cut, Network, NetworkOptions
 from jsonbus.sim.participants import Participant, PlainPeer, SimNode
 from jsonbus.sim.records import Inquiry, Publication, Sink, Wish
 
+#: Wishes are kept for this long after they ended: much longer than any node of a checked world may
+#: take them for true. From so many on, those that ended earlier are dropped.
+WISHES_KEPT_S = 60.0
+WISHES_MIN = 256
+
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
 
@@ -43,7 +48,10 @@ class World:
         self.checkers = tuple(checkers)
         self._loop = Loop(self.clock, self.network, self.checkers)
         self.participants = self._loop.participants
+        #: Those of now, and those that ended a while ago; all of plain peers, whose topics others
+        #: repeat for ever.
         self.wishes: list[Wish] = []
+        self._wishes_max = WISHES_MIN
         self.publications: list[Publication] = []
         self.inquiries: list[Inquiry] = []
         self._frozen: dict[SimNode, tuple[float, Cut, Cut]] = {}
@@ -126,9 +134,8 @@ class World:
         if isinstance(participant, PlainPeer):
             self._loop.bring_up(participant)
             participant.boot()
-            self.wishes.extend(
-                Wish(participant, topic, self.clock.now) for topic in participant.topics
-            )
+            for topic in participant.topics:
+                self._wish(participant, topic)
         else:
             self._boot(participant, node_id)
             for pattern in patterns:
@@ -231,7 +238,7 @@ class World:
             pattern = SERVED_PREFIX + topic
             sink = node.sinks[pattern] = Sink(node, [pattern])
             node.core.requests.serve(topic, sink, now)
-            self.wishes.append(Wish(node, pattern, self.clock.now))
+            self._wish(node, pattern)
 
     def unserve(self, node: SimNode, topic: str) -> None:
         with self._acting(node, f"no longer serves {topic}") as now:
@@ -320,7 +327,16 @@ class World:
         sink.subscriptions += 1
         node.sinks[pattern] = sink
         node.core.subscribe(pattern, sink, node.local(self.clock.now))
-        self.wishes.append(Wish(node, pattern, self.clock.now))
+        self._wish(node, pattern)
+
+    def _wish(self, participant: Participant, pattern: str) -> None:
+        now = self.clock.now
+        if len(self.wishes) >= self._wishes_max:
+            self.wishes[:] = [
+                w for w in self.wishes if w.until > now - WISHES_KEPT_S or w.participant.is_plain
+            ]
+            self._wishes_max = max(WISHES_MIN, 2 * len(self.wishes))
+        self.wishes.append(Wish(participant, pattern, now))
 
     def _end_wish(self, node: SimNode, pattern: str) -> None:
         for wish in self.wishes:

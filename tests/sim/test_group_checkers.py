@@ -160,6 +160,26 @@ def test_a_joiner_is_not_judged_where_links_are_cut_or_nobody_answers() -> None:
     world.run_for(2.0)
 
 
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_a_joiner_that_its_only_master_cannot_reach_is_not_judged(is_broken: bool) -> None:
+    served = JoinersAreServed(within_s=10.0, settling_s=5.0)
+    world = World(1, checkers=(served,))
+    master = world.add_node("master", mode="master", is_master=True)
+    other = world.add_node("other", mode="master")
+    world.run_for(3.0)
+    joiner = world.add_node("joiner", mode="master")
+    for node in (master, other):  # what it hears of them tells it nothing
+        node.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    joiner.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    if is_broken:
+        link = (master.index, joiner.index)
+        world.network._losing[link] = (world.clock.now, world.clock.now + 5.0)
+        world.run_for(12.0)
+    else:
+        with pytest.raises(BrokenInvariantError, match="joiner, here since .* never knew master"):
+            world.run_for(12.0)
+
+
 def make_fixed_delays(checker: Checker) -> World:
     world = World(1, checkers=(checker,))
     for number, delay_s in enumerate((0.05, 0.1, 0.2)):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jsonbus.core.events import RequestUnserved
-from jsonbus.sim import BrokenInvariantError, Checker, World
+from jsonbus.sim import BrokenInvariantError, Checker, NetworkOptions, World
 from jsonbus.sim.list_checkers import (
     NothingIsWasted,
     NothingIsWithheld,
@@ -86,6 +86,36 @@ def test_a_held_message_that_is_dropped_is_noticed() -> None:
     world.publish(joiner, "b")
     joiner.core.publish = honest  # type: ignore[method-assign]
     with pytest.raises(BrokenInvariantError, match="to b was withheld by joiner"):
+        world.run_for(2.0)
+
+
+@pytest.mark.parametrize("has_heard", [True, False])
+def test_a_joiner_of_a_bad_network_that_nothing_reaches_is_not_judged(has_heard: bool) -> None:
+    options = NetworkOptions(loss=1.0)
+    checker = NothingIsWithheld(is_calm=False)
+    world = World(1, options, (checker,))
+    reader = world.add_node("reader", patterns=["a"])
+    world.run_for(20.0)
+    joiner = world.add_node("joiner")
+    world.publish(joiner, "a")
+    joiner.has_heard = has_heard
+    if not has_heard:
+        world.run_for(2.0)
+        assert joiner.core.state == reader.core.state == "sure"
+        return
+    with pytest.raises(BrokenInvariantError, match="to a was withheld by joiner"):
+        world.run_for(2.0)
+
+
+def test_a_joiner_that_does_not_listen_for_long_enough_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jsonbus.core.membership.joining.SILENCE_S", 0.0)
+    world = World(1, NetworkOptions(loss=1.0), (NothingIsWithheld(is_calm=False),))
+    world.add_node("reader", patterns=["a"])
+    world.run_for(20.0)
+    world.publish(world.add_node("joiner"), "a")
+    with pytest.raises(BrokenInvariantError, match="to a was withheld by joiner"):
         world.run_for(2.0)
 
 

@@ -48,6 +48,23 @@ def test_the_record_of_a_broken_history_breaks_in_the_same_way(
     assert broken.replay() == broken
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "nodes"), [("large", 20), ("long", 4)])
+def test_a_history_of_another_family_is_replayed_in_the_same_way(
+    monkeypatch: pytest.MonkeyPatch, family: str, nodes: int
+) -> None:
+    monkeypatch.setattr("jsonbus.core.roster.Peer.admit", lambda peer, counter: True)
+    plan = next(
+        plan
+        for plan in (draw_plan(seed, "delayed", nodes, family=family) for seed in range(99))
+        if plan.options.repeat and not plan.options.loss
+    )
+    broken = record(plan)
+    assert broken is not None and broken.replay() == broken
+    assert f"def test_history_{plan.seed}_of_mode_delayed() -> None:" in to_python(broken)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("damage", "plan"), BROKEN)
 def test_a_broken_history_becomes_a_short_test_of_the_same_promise(
     damage: Damage, plan: Plan, monkeypatch: pytest.MonkeyPatch

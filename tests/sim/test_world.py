@@ -8,6 +8,7 @@ from jsonbus.core.wire.frames import Frame
 from jsonbus.sim import Checker, NetworkOptions, World
 from jsonbus.sim.participants import Participant, SimNode
 from jsonbus.sim.records import Flight, Sink
+from jsonbus.sim.world import WISHES_MIN
 
 
 class Recorder(Checker):
@@ -173,3 +174,15 @@ def test_plain_peers_and_nodes_hear_each_other() -> None:
     world.run_for(0.1)
     assert peer.heard == [("to/plain", {"number": publication.number})]
     assert ("node", "from/plain", 0) in recorder.given
+
+
+def test_wishes_that_ended_long_ago_are_dropped() -> None:
+    world = World(1)
+    node = world.add_node("node", patterns=["stays"])
+    for number in range(2_000):
+        world.subscribe(node, f"t/{number}")
+        world.run_for(1.0)
+        world.unsubscribe(node, f"t/{number}")
+    assert len(world.wishes) <= WISHES_MIN
+    wanted = {wish.pattern for wish in world.wishes}
+    assert wanted >= {"stays"} | {f"t/{number}" for number in range(1_945, 2_000)}

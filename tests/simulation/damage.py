@@ -31,11 +31,13 @@ class Defects(list[Defect]):
         super().__init__()
         self._has_channels = has_channels
 
-    def breaks(self, promise: type[Checker], seed: int, mode: str) -> Callable[[Damage], Damage]:
+    def breaks(
+        self, promise: type[Checker], seed: int, mode: str, family: str = "small"
+    ) -> Callable[[Damage], Damage]:
         """Enter the decorated damage: it breaks that promise in that history."""
 
         def enter(damage: Damage) -> Damage:
-            plan = draw_plan(seed, mode, has_channels=self._has_channels)
+            plan = draw_plan(seed, mode, has_channels=self._has_channels, family=family)
             self.append(Defect(damage.__name__, damage, promise, plan))
             return damage
 

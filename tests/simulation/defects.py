@@ -29,6 +29,8 @@ Every checker has at least one; those of channels are in channel_defects.py:
                          replies_are_taken_by_everybody
     RetainedIsGivenOnce  large_retained_values_are_not_given, retained_values_are_given_again,
                          retained_values_are_never_given
+    TablesStayBounded    nodes_that_left_are_remembered, tombstones_are_never_forgotten
+    VersionsAreEarned    nodes_overrule_what_is_true
     VersionsNeverGoBack  older_entries_are_taken
 
 Some damage breaks no promise of a history, because another part makes up for it: Trickle that
@@ -78,6 +80,7 @@ from jsonbus.sim.group_checkers import (
     ProbesArrive,
     QuietGroupsAreQuiet,
 )
+from jsonbus.sim.growth_checkers import TablesStayBounded, VersionsAreEarned
 from jsonbus.sim.list_checkers import NothingIsWasted, NothingIsWithheld, VersionsNeverGoBack
 from jsonbus.sim.reliable_checkers import BuffersAreBounded, ReliableIsExact, RetainedIsGivenOnce
 from tests.simulation.damage import Defects, around, omit
@@ -412,3 +415,27 @@ def retained_values_are_given_again(patch: MonkeyPatch) -> None:
 @breaks(RetainedIsGivenOnce, 0, "master")
 def large_retained_values_are_not_given(patch: MonkeyPatch) -> None:
     omit(patch, retained.RetainedDelivery, "receive_large")
+
+
+# --- Growth --------------------------------------------------------------------------------------
+
+
+@breaks(TablesStayBounded, 0, "delayed", "long")
+def tombstones_are_never_forgotten(patch: MonkeyPatch) -> None:
+    omit(patch, subscription_list.SubscriptionList, "forget_tombstones")
+
+
+@breaks(TablesStayBounded, 0, "delayed", "long")
+def nodes_that_left_are_remembered(patch: MonkeyPatch) -> None:
+    patch.setattr(limits, "PEERS_UNLISTED_MAX", 50)  # in an hour, fewer leave than really fit
+    omit(patch, roster.Roster, "note_unlisted")
+
+
+@breaks(VersionsAreEarned, 0, "delayed", "long")
+def nodes_overrule_what_is_true(patch: MonkeyPatch) -> None:
+    def merge(real: Any, self: Any, entry: Entry, now: float) -> None:
+        if entry == self.entry:
+            entry = replace(entry, gone=True)
+        real(self, entry, now)
+
+    around(patch, membership.Membership, "_merge_own", merge)

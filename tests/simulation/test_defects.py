@@ -24,10 +24,11 @@ SEEDS = 20
 
 
 def histories(defect: Defect) -> Iterator[Plan]:
-    yield defect.plan
+    plan = defect.plan
+    yield plan
     for seed in range(SEEDS):
         for mode in MODES:
-            yield draw_plan(seed, mode, has_channels=defect.plan.has_channels)
+            yield draw_plan(seed, mode, has_channels=plan.has_channels, family=plan.family)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)

@@ -91,6 +91,28 @@ def test_a_run_goes_on_after_broken_histories_and_names_the_commands_that_repeat
     assert "3 histories (delayed), 3 broken" in printed
 
 
+@pytest.mark.parametrize("family", ["large", "long"])
+def test_histories_of_other_families_name_their_family(
+    family: str,
+    simulate: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jsonbus.sim.plan.LONG_S", 20.0)
+    arguments = ["--seeds", "1", "--mode", "delayed", "--nodes", "10", "--family", family]
+    assert simulate.main([*arguments, "--jobs", "1"]) == 0
+    assert "1 history (delayed), no invariant broken" in capsys.readouterr().out
+    assert simulate.main([*arguments, "--trace"]) == 0
+    assert f"family='{family}'" in capsys.readouterr().out
+    shrink = ["--shrink", "--seed", "0", *arguments[2:]]
+    assert simulate.main(shrink) == 0
+    assert "nothing to cut" in capsys.readouterr().out
+    monkeypatch.setattr(Node, "publish", lambda node, topic, value, now, **flags: False)
+    assert simulate.main([*arguments, "--jobs", "1"]) == 1
+    command = f"--seeds 1 --seed 0 --mode delayed --family {family} --nodes 10 --trace"
+    assert f"repeat: python3 tools/simulate.py {command}" in capsys.readouterr().out
+
+
 def test_an_exception_is_reported_like_a_broken_promise(
     simulate: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +242,10 @@ def test_with_seconds_the_shortest_so_far_is_printed(
         ["--mode", "basic"],
         ["--mode", "x"],
         ["--shrink", "--seed", "1"],
+        ["--family", "large"],
+        ["--family", "long", "--mass-start", "10"],
+        ["--family", "large", "--channels", "--seeds", "1"],
+        ["--family", "huge", "--seeds", "1"],
     ],
 )
 def test_impossible_options_are_a_usage_error(
