@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import pytest
 from tools.lab.promises import figures
 from tools.lab.promises.plan import SECONDS, Plan
 from tools.lab.promises.record import Calm, Delivery, Gap, Life, Publication, Record, Sighting
-from tools.lab.promises.tap import datagram_in, facts_of
+from tools.lab.promises.tap import datagrams_in, facts_of, payload_of
 
 TOPIC = "lab/0/x"
 LEAVING_AT = 200.0
@@ -181,12 +180,14 @@ def frame(data: bytes, *, port: int = 2416, options: bytes = b"") -> bytes:
     return b"\0" * 12 + b"\x08\x00" + head + segment + data + b"padding"
 
 
-def test_the_tap_finds_the_datagram_in_a_frame() -> None:
-    assert datagram_in(frame(b"abc")) == b"abc"
-    assert datagram_in(frame(b"abc", options=b"\x94\x04\0\0")) == b"abc"  # as IGMP has them
-    assert datagram_in(frame(b"abc", port=53)) is None
-    assert datagram_in(b"\0" * 12 + b"\x08\x06" + b"\0" * 28) is None  # ARP
-    assert datagram_in(b"\0" * 20) is None
+def test_the_tap_finds_the_datagrams_in_a_frame() -> None:
+    assert payload_of(frame(b"abc")) == b"abc"
+    assert payload_of(frame(b"abc", options=b"\x94\x04\0\0")) == b"abc"  # as IGMP has them
+    assert payload_of(frame(b"abc", port=53)) == b""
+    assert payload_of(b"\0" * 12 + b"\x08\x06" + b"\0" * 28) == b""  # ARP
+    assert list(datagrams_in(b"\0" * 20)) == []
+    run = '{"topic":"a","payload":"ä"}{"topic":"b","payload":2}'.encode()
+    assert [each["topic"] for each in datagrams_in(frame(run))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -208,16 +209,16 @@ def test_the_tap_finds_the_datagram_in_a_frame() -> None:
 def test_the_tap_reads_every_kind_of_message(
     topic: str, payload: object, header: dict[str, object], messages: list[tuple[int, str, int]]
 ) -> None:
-    data = json.dumps({"topic": topic, "payload": payload, "jb": {"n": "p1", **header}}).encode()
-    assert facts_of(data) == {"node": "p1", "topic": topic, "messages": messages}
+    datagram = {"topic": topic, "payload": payload, "jb": {"n": "p1", **header}}
+    assert facts_of(datagram) == {"node": "p1", "topic": topic, "messages": messages}
 
 
 def test_the_tap_reads_digests_and_passes_over_what_has_no_messages() -> None:
-    header = '"jb":{"n":"p1","dig":[2,"0123456789abcdef"]}'
-    data = f'{{"topic":"jsonbus.presence","payload":null,{header}}}'.encode()
+    header = {"n": "p1", "dig": [2, "0123456789abcdef"]}
+    presence = {"topic": "jsonbus.presence", "payload": None, "jb": header}
     facts = {"node": "p1", "topic": "jsonbus.presence", "digest": [2, "0123456789abcdef"]}
-    assert facts_of(data) == facts
-    later = b'{"topic":"jsonbus.frag","payload":"xx","jb":{"n":"p1","f":[9,1,3]}}'
+    assert facts_of(presence) == facts
+    later = {"topic": "jsonbus.frag", "payload": "xx", "jb": {"n": "p1", "f": [9, 1, 3]}}
     assert facts_of(later) == {"node": "p1", "topic": "jsonbus.frag"}
 
 

@@ -29,6 +29,8 @@ _UDP_HEADER_BYTES = 8
 #: The beginning of a message in slices, as the first of them has it.
 _FIRST_SLICE = re.compile(r'\["([^"]+)",\{"number":(\d+)')
 
+_DECODER = json.JSONDecoder()
+
 Message = tuple[int, str, int | None]
 
 
@@ -50,46 +52,61 @@ def take(port: socket.socket, name: str) -> None:
             frame, address = port.recvfrom(65_536)
         except OSError:
             break  # nothing more, or the port is down
-        if address[2] != socket.PACKET_OUTGOING and (data := datagram_in(frame)) is not None:
-            sys.stdout.write(json.dumps({"at": time.time(), "port": name, **facts_of(data)}) + "\n")
+        if address[2] == socket.PACKET_OUTGOING:
+            continue
+        for datagram in datagrams_in(frame):
+            facts = {"at": time.time(), "port": name, **facts_of(datagram)}
+            sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
 
 
-def datagram_in(frame: bytes) -> bytes | None:
-    """Return the datagram to the group's port that a frame carries, if it does."""
+def datagrams_in(frame: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the datagrams to the group's port that a frame carries.
+
+    A virtual cable carries several that leave in one system call as one long frame: their texts
+    follow each other, and each is a JSON object.
+    """
+    text, start = payload_of(frame).decode(), 0
+    while start < len(text):
+        datagram, start = _DECODER.raw_decode(text, start)
+        yield datagram
+
+
+def payload_of(frame: bytes) -> bytes:
+    """Return what a frame carries to the group's port; nothing if it is another frame."""
     packet = frame[_ETHERNET_BYTES:]
     if frame[12:14] != _IPV4 or len(packet) < 20 or packet[9] != _UDP:
-        return None
+        return b""
     segment = packet[4 * (packet[0] & 0x0F) :]
     if int.from_bytes(segment[2:4], "big") != UDP_PORT:
-        return None
+        return b""
     return segment[_UDP_HEADER_BYTES : int.from_bytes(segment[4:6], "big")]
 
 
-def facts_of(data: bytes) -> dict[str, Any]:
-    frame = json.loads(data)
-    header = frame.get("jb", {})
-    facts = {"node": header.get("n"), "topic": frame["topic"]}
+def facts_of(datagram: dict[str, Any]) -> dict[str, Any]:
+    """Return what the tap prints of a datagram."""
+    header = datagram.get("jb", {})
+    facts = {"node": header.get("n"), "topic": datagram["topic"]}
     if "dig" in header:
         facts["digest"] = header["dig"]
-    messages = list(messages_in(frame, header))
+    messages = list(messages_in(datagram, header))
     return {**facts, "messages": messages} if messages else facts
 
 
-def messages_in(frame: dict[str, Any], header: dict[str, Any]) -> Iterator[Message]:
+def messages_in(datagram: dict[str, Any], header: dict[str, Any]) -> Iterator[Message]:
     """Yield the lab's messages in a datagram: the number in the value, topic and sequence."""
-    match frame["topic"]:
+    match datagram["topic"]:
         case "jsonbus.batch" | "jsonbus.repair":
-            for topic, value, *more in frame["payload"]:
+            for topic, value, *more in datagram["payload"]:
                 if is_ours(topic):
                     yield value["number"], topic, more[0] if more else None
         case "jsonbus.frag":
             _, index, _, *sequence = header["f"]
-            begin = _FIRST_SLICE.match(frame["payload"]) if index == 0 else None
+            begin = _FIRST_SLICE.match(datagram["payload"]) if index == 0 else None
             if begin is not None and is_ours(begin[1]):
                 yield int(begin[2]), begin[1], sequence[0] if sequence else None
         case topic if is_ours(topic):
-            yield frame["payload"]["number"], topic, header.get("s")
+            yield datagram["payload"]["number"], topic, header.get("s")
 
 
 def is_ours(topic: str) -> bool:
