@@ -30,7 +30,9 @@ HOST_BYTES_MAX = 64
 DATAGRAM_BYTES_DEFAULT = 1400
 
 #: A datagram that never leaves the machine. Linux keeps each in memory of 2^n bytes, of
-#: which this leaves no part unused; larger ones were not measurably cheaper per message.
+#: which this leaves no part unused; larger ones were not measurably cheaper per message. In
+#: datagrams of 1,400 bytes a flood takes 1.5 times the CPU, although they leave and arrive in runs:
+#: each has a header to write and to parse.
 LOOPBACK_DATAGRAM_BYTES = 7800
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -36,6 +38,35 @@ def test_a_network_that_is_stuck_for_long_is_like_one_that_is_down(
     assert bus.flush(timeout=30)
     assert transport.messages() == [("x", 3)]
     assert len([r for r in caplog.records if "taken nothing" in r.getMessage()]) == 1
+
+
+def test_what_found_no_room_is_tried_again_as_the_same_run(
+    network: MemoryNetwork, open_over: OpenBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_outgoing, "LINGER_S", 0.0)  # nothing waits for company
+
+    class Trying(RecordingTransport):
+        """Remembers what it was given; the transport knows by it who needs not take it again."""
+
+        def send(self, run: Sequence[bytes]) -> bool:
+            tries.append(run)
+            return super().send(run)
+
+    tries: list[Sequence[bytes]] = []
+    transport = Trying(network)
+    bus = open_over(transport, mode="basic")
+    bus.publish("x", "a topic for the first time")
+    assert bus.flush(timeout=30)
+    for value in ("alone", "in slices " * 5_000):
+        transport.inner.is_jammed = True
+        tries.clear()
+        publish = threading.Thread(target=bus.publish, args=("x", value))
+        publish.start()
+        assert wait_until(lambda: len(tries) > 3)
+        assert all(each is tries[0] for each in tries)
+        transport.inner.is_jammed = False
+        publish.join(30)
+        assert bus.flush(timeout=30)
 
 
 def test_a_network_that_is_down_is_counted_warned_of_once_and_raises_nothing(

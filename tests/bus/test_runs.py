@@ -16,10 +16,8 @@ from tests.sync.transports import LosingTransport, RecordingTransport, first_tri
 
 def runs_with(transport: RecordingTransport, text: bytes) -> list[int]:
     """How many datagrams with this text left together, for each time that some did."""
-    places, found = iter(list(transport.sent)), []
-    for count in list(transport.runs):
-        found.append(sum(text in next(places) for _ in range(count)))
-    return [count for count in found if count]
+    counts = [sum(text in datagram for datagram in run) for run in tuple(transport.runs)]
+    return [count for count in counts if count]
 
 
 def test_slices_of_a_large_value_leave_in_few_runs(

@@ -29,7 +29,7 @@ class RecordingTransport:
         self.gate.set()
         self.entered = 0
         self.sent: list[bytes] = []
-        self.runs: list[int] = []  # how many left together
+        self.runs: list[Sequence[bytes]] = []  # what left together
 
     @property
     def own_addresses(self) -> frozenset[Sender]:
@@ -55,7 +55,7 @@ class RecordingTransport:
         if not self.inner.send(run):
             return False
         self.sent.extend(run)
-        self.runs.append(len(run))
+        self.runs.append(run)
         return True
 
     def wait_writable(self, timeout_s: float) -> bool:
