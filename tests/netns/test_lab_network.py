@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers import wait_until
 from tests.netns.conftest import MakeLab
-from tests.netns.plain import COUNTER, GROUP, LISTENER, PORT
+from tests.netns.plain import COUNTER, GROUP, LISTENER, PORT, RUN
 from tools.lab.host import Host
 from tools.lab.hub import Hub, has_netem
 from tools.lab.namespace import LabError, Namespace
@@ -67,6 +67,15 @@ def test_every_host_hears_every_frame_of_a_clean_network(lab: MakeLab, hub: str)
     for listener in listeners:
         assert listener.wait_until(lambda p: len(heard(p)) == FRAMES, 60)
         assert heard(listener) == list(range(FRAMES))
+
+
+def test_datagrams_of_a_run_are_frames_of_their_own(lab: MakeLab) -> None:
+    network = lab(2, hub="relay")
+    before = network.hub.relay_counts()["heard"]
+    host = network.hosts[0]
+    sender = host.start_script(RUN, host.address, GROUP, str(PORT), str(FRAMES))
+    assert sender.wait(60) == 0, sender.report()
+    assert wait_until(lambda: network.hub.relay_counts()["heard"] >= before + FRAMES, 60)
 
 
 def test_a_relay_loses_what_the_shape_says(lab: MakeLab) -> None:

@@ -83,10 +83,14 @@ class Namespace:
 
 
 def connect(here: Namespace, port: str, there: Namespace, interface: str) -> None:
-    """Lay a cable: interface `port` in one namespace, `interface` in the other."""
+    """Lay a cable: interface `port` in one namespace, `interface` in the other.
+
+    Runs of datagrams are cut before they enter it: each has its own fate on the way.
+    """
     cable = ["ip", "link", "add", port, "type", "veth", "peer", "name", interface]
     here.run(*cable, "netns", str(there.holder_id))
     here.run("ip", "link", "set", port, "up")
+    there.run("ip", "link", "set", interface, "gso_max_segs", "1")
 
 
 def find_obstacle() -> str | None:
