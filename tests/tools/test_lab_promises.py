@@ -186,7 +186,7 @@ def test_the_tap_finds_the_datagrams_in_a_frame() -> None:
     assert payload_of(frame(b"abc", port=53)) == b""
     assert payload_of(b"\0" * 12 + b"\x08\x06" + b"\0" * 28) == b""  # ARP
     assert list(datagrams_in(b"\0" * 20)) == []
-    run = '{"topic":"a","payload":"ä"}{"topic":"b","payload":2}'.encode()
+    run = '{"topic":"a","payload":"ä"}  {"topic":"b","payload":2} '.encode()
     assert [each["topic"] for each in datagrams_in(frame(run))] == ["a", "b"]
 
 

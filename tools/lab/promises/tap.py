@@ -64,11 +64,12 @@ def datagrams_in(frame: bytes) -> Iterator[dict[str, Any]]:
     """Yield the datagrams to the group's port that a frame carries.
 
     A virtual cable carries several that leave in one system call as one long frame: their texts
-    follow each other, and each is a JSON object.
+    follow each other, each a JSON object, with spaces after those that are shorter than others.
     """
-    text, start = payload_of(frame).decode(), 0
-    while start < len(text):
-        datagram, start = _DECODER.raw_decode(text, start)
+    text = payload_of(frame).decode()
+    while text := text.lstrip():
+        datagram, end = _DECODER.raw_decode(text)
+        text = text[end:]
         yield datagram
 
 
