@@ -308,7 +308,7 @@ class LongChaos(Chaos):
         ]
         return [
             *([] if self.plan.is_harmless else cuts),
-            (30, self._restart, self._passers_by),
+            (45, self._restart, self._passers_by),
             (10, self.start, self.down),
             (30, self._publish, self._up),
             (15, partial(self._publish, is_reliable=True), self._nodes),

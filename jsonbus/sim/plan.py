@@ -96,7 +96,7 @@ def draw_plan(
         chaos_s, pauses_s, plain_peers = dice.uniform(8, 14), (0.1, 0.2, 0.4), (0,)
     elif family == "long":
         nodes = nodes or dice.choice((4, 5, 6, 8, 10))
-        chaos_s, pauses_s, plain_peers = LONG_S, (0.7, 1.0, 1.4), (0, 0, 0, 1)
+        chaos_s, pauses_s, plain_peers = LONG_S, (1.0, 1.5, 2.0), (0, 0, 0, 1)
     else:
         nodes = nodes or (LARGE_GROUP if is_large else dice.choice((3, 4, 5, 6, 8, 12)))
         chaos_s = dice.uniform(4, 8) if is_large else dice.uniform(8, 25)
