@@ -23,8 +23,8 @@ Every checker has at least one; those of channels are in channel_defects.py:
     PublishersKeepOrder  held_messages_are_sent_in_reverse, held_messages_are_sent_twice
     QuietGroupsAreQuiet  agreement_is_answered_by_a_share
     ReliableIsExact      gaps_are_not_told, losses_are_skipped, naks_are_never_answered,
-                         naks_are_never_repeated, naks_are_never_sent,
-                         reliable_messages_overtake, sequences_are_reused
+                         naks_are_never_sent, reliable_messages_overtake,
+                         sequences_are_reused
     RepliesAreTrue       replies_answer_another_request, replies_are_given_twice,
                          replies_are_taken_by_everybody
     RetainedIsGivenOnce  large_retained_values_are_not_given, retained_values_are_given_again,
@@ -35,9 +35,9 @@ Every checker has at least one; those of channels are in channel_defects.py:
 
 Some damage breaks no promise of a history, because another part makes up for it: Trickle that
 never speaks (heartbeats carry digests, too), differences that are never doubted, NAKs without
-back-off, shares that are not cancelled, a brake that never brakes while lists become equal,
-suspects that do not answer, a window of repeats that is too small. It costs time or datagrams,
-which tests/core notices.
+back-off, NAKs that are never repeated (the next beat brings another), shares that are not
+cancelled, a brake that never brakes while lists become equal, suspects that do not answer, a window
+of repeats that is too small. It costs time or datagrams, which tests/core notices.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from jsonbus.core.membership import (
     subscription_list,
 )
 from jsonbus.core.node import Node
-from jsonbus.core.reliable import gaps, history, reliable, streams
+from jsonbus.core.reliable import history, reliable, streams
 from jsonbus.core.routing import subscriptions
 from jsonbus.core.rpc import requests
 from jsonbus.core.values import fragments, retained
@@ -347,11 +347,6 @@ def gaps_are_not_told(patch: MonkeyPatch) -> None:
 @breaks(ReliableIsExact, 2, "master")
 def naks_are_never_sent(patch: MonkeyPatch) -> None:
     around(patch, streams.Streams, "handle_timer", lambda real, self, now: real(self, now)[:0])
-
-
-@breaks(ReliableIsExact, 6, "delayed")
-def naks_are_never_repeated(patch: MonkeyPatch) -> None:
-    patch.setattr(gaps, "NAK_WAITS_S", (math.inf,))
 
 
 @breaks(ReliableIsExact, 7, "master")
