@@ -123,7 +123,7 @@ def test_no_offset_changes_its_meaning_though_the_bridge_is_killed_at_any_moment
 ) -> None:
     dice = random.Random(SEED)
     # More than will be recorded, but few enough for small segments: so kills meet new ones, too.
-    bridge = Bridge(desk, tmp_path / "data", "--partitions", "2", "--retention-bytes", "4M")
+    bridge = Bridge(desk, tmp_path / "data", "--partitions", "2", "--retention-bytes", "10M")
     desk.start_command([sys.executable, "-c", PUBLISHER])
     reader = Reader(bridge.address, 2)
     try:
