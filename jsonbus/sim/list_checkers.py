@@ -86,7 +86,8 @@ class NothingIsWithheld(Checker):
     or whose interfaces changed, cannot be sure before it has heard anybody.
 
     A joiner that nothing has reached takes itself for the first, once it has asked twice and
-    waited. If everything that was sent to it was lost it is wrong, and cannot know better.
+    waited. If everything that was sent to it was lost it is wrong, and cannot know better: it
+    counts as connected when the first datagram comes.
 
     A plain peer speaks when it starts, and when it answers a list. If that is lost, nothing ever
     makes up for it: plain peers are judged only where the network is harmless.
@@ -151,8 +152,6 @@ class NothingIsWithheld(Checker):
 
     def _judge(self, publisher: SimNode, topic: str, what: str) -> None:
         now = self.world.clock.now
-        if not publisher.has_heard and now - publisher.started_at >= ALONE_S and not self._is_calm:
-            return
         nodes = len(self.world.participants)
         # How long a subscription may take to become known, and links that were cut to work again.
         news_s = CALM_PATIENCE_S if self._is_calm else settling_s(nodes)
@@ -183,6 +182,9 @@ class NothingIsWithheld(Checker):
         ways = [network.open_since(here, there), network.carries_since(there, here)]
         if publisher.started_at >= wish.since:
             ways.append(network.whole_since)
+        deaf_until = min(publisher.first_heard_at, self.world.clock.now)
+        if not self._is_calm and deaf_until - publisher.started_at >= ALONE_S:
+            ways.append(deaf_until)
         known = [since for since in ways if since is not None]
         return max(known) if len(known) == len(ways) else None
 

@@ -45,7 +45,7 @@ class Loop:
         assert not participant.is_up
         participant.is_up = True
         participant.started_at = self.clock.now
-        participant.has_heard = False
+        participant.first_heard_at = inf
         participant.wake_at = inf
         self._receivers.append(participant.index)
 
@@ -110,7 +110,8 @@ class Loop:
         while True:
             receiver = self.participants[index]
             if receiver.is_up:
-                receiver.has_heard |= receiver.address != flight.address
+                if receiver.first_heard_at == inf and receiver.address != flight.address:
+                    receiver.first_heard_at = at
                 receiver.receive(flight, at)
                 if flight.has_messages:
                     self.fetch(receiver, flight)

@@ -55,7 +55,7 @@ class _Participant:
         self.started_at = inf  # of the present or last life
         self.stopped_at = -inf
         self.thawed_at = -inf
-        self.has_heard = False  # any other, in the present or last life
+        self.first_heard_at = inf  # any other, in the present or last life
         self.wake_at = inf  # the earliest event that the clock has for its timer
 
     def __repr__(self) -> str:

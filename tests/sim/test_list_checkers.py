@@ -89,22 +89,33 @@ def test_a_held_message_that_is_dropped_is_noticed() -> None:
         world.run_for(2.0)
 
 
-@pytest.mark.parametrize("has_heard", [True, False])
-def test_a_joiner_of_a_bad_network_that_nothing_reaches_is_not_judged(has_heard: bool) -> None:
-    options = NetworkOptions(loss=1.0)
+@pytest.mark.parametrize(
+    ("first_heard_s", "patience_s"), [(0.1, 0), (0.8, settling_s(2)), (99, 99)]
+)
+def test_a_joiner_of_a_bad_network_is_not_judged_before_anything_has_reached_it(
+    first_heard_s: float, patience_s: float
+) -> None:
     checker = NothingIsWithheld(is_calm=False)
-    world = World(1, options, (checker,))
-    reader = world.add_node("reader", patterns=["a"])
+    world = World(1, NetworkOptions(loss=1.0), (checker,))
+    world.add_node("reader", patterns=["a"])
+    world.run_for(2.0)
+    world.network.options = NetworkOptions()
     world.run_for(20.0)
     joiner = world.add_node("joiner")
-    world.publish(joiner, "a")
-    joiner.has_heard = has_heard
-    if not has_heard:
-        world.run_for(2.0)
-        assert joiner.core.state == reader.core.state == "sure"
+    joiner.core.receive_frame = lambda *frame: None  # type: ignore[method-assign]
+    world.run_for(1.0)
+    assert joiner.core.state == "sure"
+    assert joiner.first_heard_at - joiner.started_at < 0.1
+    joiner.first_heard_at = joiner.started_at + first_heard_s
+    world.run_for(max(0.0, min(first_heard_s + patience_s, 50.0) - 1.1))
+    if patience_s:
+        checker.inspect(["a"])
+    world.run_for(0.2)
+    if patience_s == 99:
+        checker.inspect(["a"])
         return
     with pytest.raises(BrokenInvariantError, match="to a was withheld by joiner"):
-        world.run_for(2.0)
+        checker.inspect(["a"])
 
 
 def test_a_joiner_that_does_not_listen_for_long_enough_is_judged(
