@@ -32,7 +32,7 @@ from jsonbus.core.limits import (
     REPAIR_SIZE_BYTES,
     STREAMS_EXPIRY_S,
 )
-from jsonbus.core.message import Message, Origin, make_message, set_position
+from jsonbus.core.message import Message, Origin, make_message
 from jsonbus.core.outbox import Outbox, group_items
 from jsonbus.core.reliable.gaps import Key, Stream
 from jsonbus.core.reliable.history import Beat, History, HistoryRecord
@@ -225,7 +225,7 @@ class Reliable:
         stream = streams.by_key.get(key) or self._open(key, peer, sequence, now)
         if self._partial:
             self._partial.pop((*key, sequence), None)
-        set_position(message, sequence)
+        message._position = sequence
         number = message.sequence or after
         is_wanted = number >= stream.floor or (after and sequence >= stream.known_from)
         item = message if is_wanted else None
