@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from .core.rpc.requests import Request
     from .core.views import Explanation, NodeInfo
     from .core.wire.frames import Totals
-    from .core.wire.topics import check_pattern, check_topic
+    from .core.wire.topics import check_pattern, check_topic, translate_pattern
     from .frontend.requests import Pong
     from .frontend.watch import GapEvent, NodeEvent
     from .queues.tasks import AsyncTopicQueue
@@ -143,6 +143,7 @@ __all__ = [
     "check_topic",
     "errors",
     "topic_matches",
+    "translate_pattern",
 ]
 
 #: A public name -> its module, and what it is called there, if not the same.
@@ -176,6 +177,7 @@ _HOMES = {
     "check_pattern": ".core.wire.topics",
     "check_topic": ".core.wire.topics",
     "topic_matches": ".core.routing.matching",
+    "translate_pattern": ".core.wire.topics",
 }
 
 # A library says nothing unless its user asks to hear it.

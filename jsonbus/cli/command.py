@@ -66,6 +66,13 @@ class BusCommand(click.Command):
                 for each in (given,) if isinstance(given, str) else given:
                     if hint := param.type.hint(each):
                         note(hint)
+                        self._say_once(ctx)
+
+    def _say_once(self, ctx: click.Context) -> None:
+        """Keep the bus from logging the same again."""
+        log = logging.getLogger("jsonbus.bus.program.patterns")
+        log.setLevel(logging.ERROR)
+        ctx.call_on_close(lambda: log.setLevel(logging.NOTSET))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Explain the command's own options, and only name those that all commands have."""

@@ -121,8 +121,8 @@ class BaseBus(Generic[S, NodeWatch, GapWatch, C, B]):
             alarms = bus.subscribe("alarm/**")      # iterate, or call get()
 
         Args:
-            pattern: a topic or a pattern, or several of them. `*` stands for one level, `**` at
-                the end for any number. A message that several patterns match arrives once.
+            pattern: a topic or a pattern, or several of them. `*` stands for one level, `**`
+                for any number. A message that several patterns match arrives once.
             handler: a function of one message. Workers call it for one message after the other;
                 if it raises, the error is logged, and it is called with the next message.
                 `AsyncBus` also takes async functions. Without a handler, iterate over the

@@ -7,7 +7,7 @@ of its own: a program that never configured logging has to see it, too. All else
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from jsonbus.core.events import (
     DatagramRejected,
@@ -19,9 +19,11 @@ from jsonbus.core.events import (
     NodeLeft,
     StateChanged,
 )
+from jsonbus.core.wire.topics import translate_pattern
 
 _log = logging.getLogger("jsonbus.bus")
 _program_log = logging.getLogger("jsonbus.bus.program")
+_pattern_log = logging.getLogger("jsonbus.bus.program.patterns")  # by itself: some mean it so
 
 #: Causes that were warned about. Beyond this number, new causes are logged at debug level only: a
 #: user with that many different problems has read enough warnings.
@@ -69,6 +71,13 @@ class BusLog:
     def warn_program_once(self, cause: Hashable, text: str, *arguments: object) -> None:
         """The same, about what the program has to change: seen also if logging is unconfigured."""
         self._log_once(_program_log, cause, text, arguments)
+
+    def warn_of_wildcards(self, patterns: Iterable[str]) -> None:
+        """Warn once of each pattern whose wildcards look like those of another system."""
+        for pattern in patterns:
+            if (meant := translate_pattern(pattern)) is not None:
+                text = "%r has no wildcard of jsonbus: did you mean %r?"
+                self._log_once(_pattern_log, ("wildcards", pattern), text, (pattern, meant))
 
     def warn_program(self, text: str, *arguments: object) -> None:
         """Log a warning about what the program has to change; the caller bounds how many."""

@@ -153,6 +153,8 @@ class BaseLoop(ABC, Generic[S, C]):
             self._notify()  # it may be the subscriber that a caller waits for
 
         self.call(act)
+        if not subscription.is_service:
+            self.log.warn_of_wildcards(subscription.patterns)
 
     def change_pattern(self, subscription: S, pattern: str, *, is_wanted: bool) -> bool:
         """Add or remove a pattern of an open subscription; False if nothing changed.
@@ -178,7 +180,10 @@ class BaseLoop(ABC, Generic[S, C]):
             self._notify()
             return True
 
-        return self.call(act)
+        has_changed = self.call(act)
+        if has_changed and is_wanted:
+            self.log.warn_of_wildcards((pattern,))
+        return has_changed
 
     def detach(self, subscription: S) -> None:
         """End a subscription or service. Idempotent."""

@@ -120,6 +120,30 @@ def test_a_reply_that_cannot_be_sent_is_logged_where_it_was_made(
     assert "a request to 'odd' failed here: the reply " in caplog.text
 
 
+def test_wildcards_of_other_systems_are_told_once_and_by_a_logger_of_their_own(
+    open_bus: OpenBus, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = open_bus(name="kitchen")
+    for _ in range(2):
+        bus.subscribe(["sensors/#", "c#"])
+    bus.subscribe("door").add_pattern("+")
+    bus.serve("a/#", len)  # one topic, and no pattern
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert told == [
+        "kitchen: 'sensors/#' has no wildcard of jsonbus: did you mean 'sensors/**'?",
+        "kitchen: '+' has no wildcard of jsonbus: did you mean '*'?",
+    ]
+    assert {each.name for each in caplog.records} == {"jsonbus.bus.program.patterns"}
+
+
+def test_wildcards_of_other_systems_are_seen_without_any_logging_configured(
+    open_bus: OpenBus, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with logging_unconfigured():
+        open_bus().subscribe("sensors/#")
+    assert "did you mean 'sensors/**'?" in capsys.readouterr().err
+
+
 def test_what_is_no_fault_of_the_program_stays_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with logging_unconfigured():
         BusLog("kitchen").report(MessagesLost("id", "hall", 1))

@@ -1,16 +1,13 @@
 """Topics and patterns as arguments, with a hint for those who know the wildcards of another system.
 
-`+`, `#` and `>` are characters like others here, and `.` separates nothing. So `sub 'sensors/+/x'`
-is right, but it waits in silence for a topic of that very name. A hint does not forbid the name.
+A hint does not forbid the name.
 """
 
 from __future__ import annotations
 
 import click
 
-#: Wildcards of MQTT (+ and #), AMQP (#) and NATS (>), and ours for them.
-_OURS = {"+": "*", "#": "**", ">": "**"}
-_WILDCARDS = {"*", "**", *_OURS}
+import jsonbus
 
 _RULE = "* stands for one level, ** for any number, and / separates levels"
 
@@ -23,7 +20,7 @@ class Name(click.types.StringParamType):
 
     def hint(self, name: str) -> str | None:
         """Return what to write instead if the name looks like another system's pattern."""
-        meant = translate(name)
+        meant = jsonbus.translate_pattern(name)
         if meant is None:
             return None
         if self._is_pattern:
@@ -33,12 +30,3 @@ class Name(click.types.StringParamType):
 
 TOPIC = Name(is_pattern=False)
 PATTERN = Name(is_pattern=True)
-
-
-def translate(name: str) -> str | None:
-    """Return the pattern of another system in our syntax, None if it does not look like one."""
-    levels = name.split("/")
-    if len(levels) == 1 and not _WILDCARDS.isdisjoint(words := name.split(".")):
-        levels = words
-    meant = "/".join(_OURS.get(each, each) for each in levels)
-    return None if meant == name else meant

@@ -23,6 +23,10 @@ _LEVEL = rf"(?:{_LITERAL}|\*\*?)"
 _is_topic = re.compile(rf"(?!jsonbus\.){_LITERAL}(?:/{_LITERAL})*").fullmatch
 _is_pattern = re.compile(rf"(?!jsonbus\.){_LEVEL}(?:/{_LEVEL})*").fullmatch
 
+# Wildcards of MQTT (+ and #), AMQP (#) and NATS (>), and ours for them.
+_OURS = {"+": "*", "#": "**", ">": "**"}
+_WILDCARDS = {"*", "**", *_OURS}
+
 
 def check_topic(topic: object) -> str:
     """Return the topic as a plain str; raise InvalidTopicError with the reason if invalid."""
@@ -36,6 +40,19 @@ def check_pattern(pattern: object) -> str:
     if not (isinstance(pattern, str) and _is_pattern(pattern) and _is_short(pattern)):
         raise InvalidTopicError(pattern, _fault(pattern, wildcards=True))
     return _plain(pattern)
+
+
+def translate_pattern(name: str) -> str | None:
+    """Return the pattern of another system in our syntax, None if it does not look like one.
+
+    For hints only: `+`, `#` and `>` are characters like others here, and `.` separates nothing. So
+    `sensors/+/x` is valid, but it waits in silence for a topic of that very name.
+    """
+    levels = name.split("/")
+    if len(levels) == 1 and not _WILDCARDS.isdisjoint(words := name.split(".")):
+        levels = words
+    meant = "/".join(_OURS.get(each, each) for each in levels)
+    return None if meant == name else meant
 
 
 def is_valid_topic(topic: object) -> bool:

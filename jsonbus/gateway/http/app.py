@@ -75,7 +75,14 @@ def make_app(services: Services) -> FastAPI:
         plain=publishing.publish_value,
         openapi_extra=limit,
     )
-    add("/subscribe", operations.subscribe, "GET POST", "subscribe", Subscribe)
+    add(
+        "/subscribe",
+        operations.subscribe,
+        "GET POST",
+        "subscribe",
+        Subscribe,
+        response_model_exclude_defaults=True,  # most have no hint
+    )
     add("/unsubscribe", operations.unsubscribe, "GET POST", "subscribe", Unsubscribe, error=404)
     stream, text = operations.EventStreamResponse, PlainTextResponse
     add("/events", operations.follow, "GET", "subscribe", response_class=stream)

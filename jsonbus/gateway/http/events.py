@@ -142,7 +142,8 @@ class EventStreams:
         gone = asyncio.create_task(stream.notice_disconnect(receive), name="jsonbus-events-client")
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await send({"type": "http.response.body", "body": _GREETING, "more_body": True})
+            body = _GREETING + _hints(stream.wanted)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
             await stream.send_events(send)
         finally:
             self._end(stream)
@@ -342,3 +343,13 @@ def _check_patterns(patterns: Sequence[str]) -> list[str]:
             400, f"{len(found):,} patterns are given, but at most {PATTERNS_MAX} are allowed"
         )
     return found
+
+
+def _hints(patterns: Sequence[str]) -> bytes:
+    """Return comments, which a person sees and a program passes over, on what matches nothing."""
+    meant = {each: jsonbus.translate_pattern(each) for each in patterns}
+    return b"".join(
+        b": %s has no wildcard of jsonbus: did you mean %s?\n\n" % (each.encode(), ours.encode())
+        for each, ours in meant.items()
+        if ours is not None
+    )

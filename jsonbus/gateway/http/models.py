@@ -149,6 +149,7 @@ class Published(Answer):
 class Subscribed(Answer):
     new: bool = Field(description="False: the webhook had this subscription already.")
     moved: bool = Field(description="True: the webhook had another url before.")
+    hint: str = Field(default="", description="What is probably wrong with the topic, if anything.")
 
 
 class Unsubscribed(Answer):

@@ -60,7 +60,9 @@ async def subscribe(
         if type(error) is not LocalError:
             raise
         raise try_later(str(error), 500) from error
-    return models.Subscribed(new=done.is_new, moved=done.has_moved)
+    ours = jsonbus.translate_pattern(wish.topic)
+    hint = {"hint": f"this has no wildcard of jsonbus: did you mean {ours}?"} if ours else {}
+    return models.Subscribed(new=done.is_new, moved=done.has_moved, **hint)
 
 
 async def unsubscribe(

@@ -3,40 +3,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-import pytest
 
-import jsonbus
 from jsonbus.cli.group import COMMANDS, load_command
-from jsonbus.cli.lib.names import PATTERN, TOPIC, Name, translate
+from jsonbus.cli.lib.names import PATTERN, TOPIC, Name
 from tests.cli.running import Run
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("#", "**"),
-        ("+", "*"),
-        ("sensors/#", "sensors/**"),
-        ("sensors/+/x", "sensors/*/x"),
-        ("+/x/#", "*/x/**"),
-        (">", "**"),
-        ("sensors.>", "sensors/**"),
-        ("sensors.*.x", "sensors/*/x"),
-        ("sensors.#", "sensors/**"),
-        ("v1.2/+/x", "v1.2/*/x"),
-    ],
-)
-def test_a_pattern_of_another_system_is_translated(theirs: str, ours: str) -> None:
-    assert translate(theirs) == ours
-    assert jsonbus.check_pattern(ours) == ours
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["door", "**", "sensors/*/x", "a.b.c", "c#", "a+b", "c++/#1", "x->y", "1.5/*", "*", "a/>b"],
-)
-def test_other_names_have_no_translation(name: str) -> None:
-    assert translate(name) is None
 
 
 def names_of(command: click.Command) -> Iterator[click.Parameter]:

@@ -14,6 +14,7 @@ from jsonbus.core.wire.topics import (
     check_topic,
     is_valid_pattern,
     is_valid_topic,
+    translate_pattern,
 )
 from jsonbus.errors import InvalidTopicError
 
@@ -141,3 +142,31 @@ def test_validity_is_what_the_rules_say(text: str) -> None:
     assert is_valid_pattern(text) == (
         is_sound and all(level in ("*", "**") or "*" not in level for level in levels)
     )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("#", "**"),
+        ("+", "*"),
+        ("sensors/#", "sensors/**"),
+        ("sensors/+/x", "sensors/*/x"),
+        ("+/x/#", "*/x/**"),
+        (">", "**"),
+        ("sensors.>", "sensors/**"),
+        ("sensors.*.x", "sensors/*/x"),
+        ("sensors.#", "sensors/**"),
+        ("v1.2/+/x", "v1.2/*/x"),
+    ],
+)
+def test_a_pattern_of_another_system_is_translated(theirs: str, ours: str) -> None:
+    assert translate_pattern(theirs) == ours
+    assert check_pattern(ours) == ours
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["door", "**", "sensors/*/x", "a.b.c", "c#", "a+b", "c++/#1", "x->y", "1.5/*", "*", "a/>b"],
+)
+def test_other_names_have_no_translation(name: str) -> None:
+    assert translate_pattern(name) is None

@@ -26,7 +26,7 @@ class EventSource:
         self.status = status
         self.headers = headers
         self.retry_ms: int | None = None
-        self.comments = 0
+        self.comments: list[str] = []
         self._lines = lines
 
     async def next(self) -> Any:
@@ -41,7 +41,7 @@ class EventSource:
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
             if field == "":
-                self.comments += 1
+                self.comments.append(value)
             elif field == "event":
                 kind = value
             elif field == "data":
@@ -78,6 +78,17 @@ async def test_messages_of_clients_and_of_other_nodes_arrive_in_order() -> None:
             await here.other.publish("a/c", {"text": "zwei\nZeilen", "number": number})
         got = await source.messages(100)
         assert got == [("a/c", {"text": "zwei\nZeilen", "number": number}) for number in range(100)]
+
+
+@asynctest
+async def test_wildcards_of_other_systems_are_told_in_a_comment() -> None:
+    async with site() as here, listening(here, "a/+", "a/*", "b/#") as source:
+        await here.hub.publish("a/+", 1)
+        assert await source.messages(1) == [("a/+", 1)]
+        assert source.comments == [
+            "a/+ has no wildcard of jsonbus: did you mean a/*?",
+            "b/# has no wildcard of jsonbus: did you mean b/**?",
+        ]
 
 
 @asynctest
@@ -122,7 +133,7 @@ async def test_retained_values_come_first_and_once() -> None:
 async def test_a_comment_comes_when_nothing_else_does() -> None:
     async with site(stream_options={"heartbeat_s": 0.01}) as here, listening(here, "a") as source:
         waiting = asyncio.create_task(source.next())
-        assert await until(lambda: source.comments >= 3)
+        assert await until(lambda: len(source.comments) >= 3)
         await here.hub.publish("a", 1)
         assert (await waiting)["message"] == 1
 
