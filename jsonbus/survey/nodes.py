@@ -20,6 +20,11 @@ from .samples import WINDOW_S, per_second
 SILENT_S = 5.0
 SILENT_FACTOR = 1.5
 
+#: What a node told before the first look may be older by a whole pause. If the next totals come
+#: sooner than this, most of what they add was done before that look, so they begin the rate anew:
+#: a dashboard just opened showed 54 a second where 10 were right.
+FIRST_PAUSE_S_MIN = 1.5
+
 
 class Rates(NamedTuple):
     """What a node does per second; None if that is not known."""
@@ -48,6 +53,8 @@ class NodeRates:
             key = (info.node, info.incarnation)
             changes = self._told.get(key) or deque()
             if not changes or changes[-1][1] != totals:
+                if len(changes) == 1 and now - changes[0][0] < FIRST_PAUSE_S_MIN:
+                    changes.clear()
                 changes.append((now, totals))
             while len(changes) > 2 and changes[-1][0] - changes[1][0] >= WINDOW_S:
                 changes.popleft()

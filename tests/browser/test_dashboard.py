@@ -104,6 +104,10 @@ def test_tiles_fill_their_rows_and_leave_room_for_the_content(
         assert len({round(box["x"]) for box in boxes if box}) == columns
         chart = page.locator(".tab-overview .card").first.bounding_box()
         assert chart is not None and chart["y"] < size[1] * 0.4
+        # The longest note; written and measured before the next second's figures replace it.
+        fits = """note => { note.textContent = "reported by 10 of 12 nodes";
+                           return note.scrollWidth <= note.clientWidth }"""
+        assert page.locator("[data-tile=suppressed] .tile-note").evaluate(fits)
 
 
 def test_nodes_are_shown_with_what_they_want_and_their_death(window: Window) -> None:

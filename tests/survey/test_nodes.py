@@ -22,6 +22,15 @@ def test_rates_are_taken_between_the_moments_at_which_a_node_told() -> None:
     assert seen == {(100.0, 10.0, 5.0)}
 
 
+def test_totals_older_than_the_first_look_do_not_make_a_rate() -> None:
+    """The first look is 1.75 s after the node told, and 0.25 s before it tells again."""
+    taken = Survey()
+    seen = []
+    for quarter in range(7, 40):
+        seen.append(view_one(taken, quarter / 4, Totals(suppressed=20 * (quarter // 8))))
+    assert {view.suppressed_per_s for view in seen} == {None, 10.0}
+
+
 def test_a_node_that_does_nothing_has_rates_of_zero() -> None:
     taken = Survey()
     assert view_one(taken, 0.0, Totals(sent=5)).sent_per_s is None

@@ -113,7 +113,7 @@ def _tiles(snapshot: Snapshot) -> Iterator[tuple[str, ...]]:
     figure, unit = show_bytes(overview.bytes_per_s).split(" ")
     yield "bytes", "Traffic", figure, f"{unit}/s", f"{show_bytes(overview.bytes)} in all", ""
     telling = overview.nodes_telling
-    note = f"{show_share(overview.suppressed_share)} of all so far"
+    note = f"{show_share(overview.suppressed_share)} in all"
     if telling != overview.nodes:
         note = f"reported by {telling} of {overview.nodes} nodes"
     yield "suppressed", "Not sent", show_rate(overview.suppressed_per_s), "/s", note, ""
