@@ -69,7 +69,7 @@ def find_nan(value: Any) -> str | None:
 
     Only for values that orjson has written: it finds those that contain themselves.
     """
-    found = _find_nan(value)
+    found = _find(value, _tell_nan)
     return None if found is None else f"value{found}"
 
 
@@ -86,31 +86,36 @@ def nests_too_deeply(value: object) -> bool:
     return False
 
 
-def _find_nan(value: Any) -> str | None:
-    """Return the rest of the path, and what is there."""
+def _tell_nan(value: Any) -> str | None:
+    is_number = isinstance(value, float) or _is_decimal(value)
+    return f" is {value}" if is_number and not math.isfinite(value) else None
+
+
+def _find(value: Any, tell: Callable[[Any], str | None]) -> str | None:
+    """Return the rest of the path to the first leaf that `tell` says something of, and what."""
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is float and not math.isfinite(key):
                 return f" has the key {key}"
-            found = None if type(item) in _PLAIN_TYPES else _find_nan(item)
+            found = None if type(item) in _PLAIN_TYPES else _find(item, tell)
             if found is not None:
                 is_name = isinstance(key, str) and key.isidentifier()
                 return f".{key}{found}" if is_name else f"[{key!r}]{found}"
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            found = None if type(item) in _PLAIN_TYPES else _find_nan(item)
+            found = None if type(item) in _PLAIN_TYPES else _find(item, tell)
             if found is not None:
                 return f"[{index}]{found}"
     elif isinstance(value, enum.Enum):
-        return _find_nan(value.value)
+        return _find(value.value, tell)
     elif dataclasses.is_dataclass(value):
         # As orjson does; a class with slots has no dictionary.
         names = getattr(value, "__dict__", None) or (each.name for each in fields(value))
-        return _find_nan({name: getattr(value, name) for name in names if name[0] != "_"})
+        return _find({name: getattr(value, name) for name in names if name[0] != "_"}, tell)
     elif _is_numpy(value):
-        return _find_nan(value.tolist())
-    elif (isinstance(value, float) or _is_decimal(value)) and not math.isfinite(value):
-        return f" is {value}"
+        return _find(value.tolist(), tell)
+    else:
+        return tell(value)
     return None
 
 
@@ -126,7 +131,7 @@ def _dumps_slowly(value: object) -> bytes:
     except TypeError as error:
         if isinstance(error.__cause__, PayloadError):
             raise error.__cause__ from None
-        raise PayloadError(_explain(str(error))) from error
+        raise PayloadError(_explain(str(error), value)) from error
 
 
 def _replace(value: Any) -> Any:
@@ -156,16 +161,22 @@ def _is_numpy(value: object) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "tolist")
 
 
-def _explain(reason: str) -> str:
+def _explain(reason: str, value: object) -> str:
     """Return one sentence for orjson's message, with a remedy."""
     for words, sentence in _SENTENCES.items():
         if words in reason:
             return sentence
     _, _, type_name = reason.partition("not JSON serializable: ")
     if type_name:
+        try:
+            found = _find(value, lambda leaf: "" if type(leaf).__name__ == type_name else None)
+        except RecursionError:  # it contains itself, too
+            found = None
+        where = f" (value{found})" if found else ""
         return (
-            f"a value of type {type_name} has no JSON form: publish numbers, strings, booleans, "
-            "None, lists, tuples, dicts, dataclasses, enums, UUIDs, datetimes or NumPy arrays"
+            f"a value of type {type_name}{where} has no JSON form: publish numbers, strings, "
+            "booleans, None, lists, tuples, dicts, dataclasses, enums, UUIDs, datetimes or NumPy "
+            "arrays"
         )
     return f"the value cannot be written as JSON ({reason}): publish plain JSON types"
 

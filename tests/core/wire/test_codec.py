@@ -145,9 +145,15 @@ def a_list_that_contains_itself() -> list[object]:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"readings": [{1, 2}]}, "a value of type set has no JSON form: publish"),
+        (
+            {"readings": [1, {1, 2}]},
+            "a value of type set (value.readings[1]) has no JSON form: publish",
+        ),
         (b"bytes", "a value of type bytes has no JSON form: publish"),
-        (Reading("door", object()), "a value of type object has no JSON form: publish"),
+        (
+            {"a b": Reading("door", object())},
+            "a value of type object (value['a b'].value) has no JSON form: publish",
+        ),
         ("\ud800", "a string has a lone surrogate, which UTF-8 cannot carry: clean it"),
         ({"\ud800": 1}, "a string has a lone surrogate, which UTF-8 cannot carry: clean it"),
         (2**64, "an integer is beyond 64 bits: publish it as a string"),
@@ -166,7 +172,7 @@ def test_a_value_that_is_not_json_is_refused_with_what_to_do(value: object, reas
 
 
 def test_an_unknown_complaint_of_the_library_is_passed_on() -> None:
-    assert "(moon phase)" in codec._explain("moon phase")
+    assert "(moon phase)" in codec._explain("moon phase", None)
 
 
 def test_the_deepest_value_that_can_be_written_can_be_read() -> None:
