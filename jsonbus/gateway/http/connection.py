@@ -6,8 +6,8 @@
 - Requests that wait behind another one on the same connection are bounded.
 - Head and body of an answer leave in one packet. uvicorn writes them one by one, and each write is
   a system call that wakes the client; one write saves a fifth of a /publish (46 µs, not 58).
-- `scope["state"]["connection"]` is the transport, to notice and cut off a client that does not
-  read.
+- An event stream writes its body to the transport itself, see `hand_over`; the connection is
+  `scope["state"]["connection"]`.
 - Errors before there is a request to route are JSON, like all other errors.
 """
 
@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from ..text.outlet import Outlet
 from ..values import to_json_line
 
 #: A request's line and headers: twice the limit of common browsers and proxies.
@@ -67,6 +68,10 @@ class _OneWrite:
         if self._head:
             self.write(b"")
 
+    def hand_over(self, outlet: Outlet) -> None:
+        self.flush()
+        outlet.open(self._transport)
+
     def close(self) -> None:
         self.flush()
         self._transport.close()
@@ -93,9 +98,10 @@ class GuardedConnection(HttpToolsProtocol):
         self._bytes_given = 0
         self._is_in_head = False
         self._is_in_message = False
+        self._outlet: Outlet | None = None  # who writes to the transport
 
     def connection_made(self, transport: Any) -> None:
-        self.app_state = {"connection": transport}
+        self.app_state = {"connection": self}
         one_write: Any = _OneWrite(transport)
         super().connection_made(one_write)
         self._await_head()
@@ -105,7 +111,40 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self.app_state = {}  # a reference to itself
+        if self._outlet is not None:
+            self._outlet.drop()
         super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close at once: an answer cannot be completed."""
+        self.transport.abort()
+
+    def hand_over(self, outlet: Outlet) -> None:
+        """Let an outlet write to the transport, past uvicorn, until `take_back`.
+
+        Call it when an answer has begun. What the outlet writes must be in the framing that the
+        answer's head announces. It is dropped when the connection is lost.
+        """
+        self._outlet = outlet
+        if self.transport.is_closing():
+            outlet.drop()
+        else:
+            self.transport.hand_over(outlet)
+
+    def take_back(self) -> None:
+        self._outlet = None
+        self.transport.set_write_buffer_limits()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._outlet is not None:
+            self._outlet.pause_writing()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._outlet is not None:
+            self._outlet.resume_writing()
 
     def on_response_complete(self) -> None:
         self.transport.flush()  # an answer without a body
@@ -113,6 +152,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self, *arguments: Any) -> None:
         self._stop_waiting()
+        self.app_state = {}  # another protocol has the transport from now on
         self.transport = self.transport._transport  # the first answer has no body
         super().handle_websocket_upgrade(*arguments)
 

@@ -92,7 +92,7 @@ class EventStreamResponse(Response):
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._streams.run(self._stream, receive, send)
+        await self._streams.run(self._stream, send)
 
 
 async def follow(

@@ -153,10 +153,7 @@ class HttpRequest:
 
 
 def connection_of(scope: Scope) -> Any:
-    """Return the transport of a request, to abort it or to see how much it has not sent.
-
-    None if the server does not offer it; ours does.
-    """
+    """Return the GuardedConnection of a request; None if the server is not ours."""
     return scope.get("state", {}).get("connection")
 
 

@@ -1,5 +1,4 @@
-"""FanOut: messages as lines for many clients; LineBacklog: the lines that one client has not read;
-LineBudget: the memory of all backlogs.
+"""LineBacklog: the lines that one client has not read; LineBudget: the memory of all backlogs.
 
 A chunk is made once and kept by reference in the backlog of every client that lags behind, so a
 thousand of them on one topic cost what one does. The budget counts that: a chunk's bytes while any
@@ -12,15 +11,9 @@ the limits of the client: it had no time to read them, and would be cut off agai
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
-
-import jsonbus
-from jsonbus.errors import PayloadError
-
-logger = logging.getLogger("jsonbus.gateway")
+from typing import Protocol, TypeVar
 
 #: Small chunks are joined up to this size for one write: the size of a pipe.
 PIECE_BYTES = 65_536
@@ -151,67 +144,19 @@ class LineBacklog:
         self._budget.bytes += REFERENCE_BYTES if holders else REFERENCE_BYTES + size_bytes
 
 
-class FanOut(Generic[ClientT]):
-    """Encodes each message once as a line, and joins the lines that go to the same clients."""
-
-    def __init__(self, encode: Callable[[jsonbus.Message], bytes]) -> None:
-        self._encode = encode
-        self.store: jsonbus.SubscriptionStore[ClientT] = jsonbus.SubscriptionStore()
-        #: Messages nested deeper than can be written.
-        self.unwritable = 0
-
-    def join(self, messages: Iterable[jsonbus.Message]) -> list[tuple[Chunk, tuple[ClientT, ...]]]:
-        """Return the messages as chunks of about PIECE_BYTES with their receivers, in order."""
-        encode, subscribers_of = self._encode, self.store.subscribers_of
-        joined: list[tuple[Chunk, tuple[ClientT, ...]]] = []
-        lines: list[bytes] = []
-        lines_bytes = 0
-        receivers: tuple[ClientT, ...] = ()  # of `lines`
-        for message in messages:
-            subscribers = subscribers_of(message.topic)
-            if not subscribers:
-                continue
-            if subscribers is not receivers or lines_bytes >= PIECE_BYTES:
-                # Topics that only patterns match have a tuple each, though with the same clients.
-                # Comparing a thousand references costs less than a thousand writes.
-                if lines and (subscribers != receivers or lines_bytes >= PIECE_BYTES):
-                    joined.append((Chunk(b"".join(lines), len(lines)), receivers))
-                    lines, lines_bytes = [], 0
-                receivers = subscribers
-            try:
-                line = encode(message)
-            except PayloadError:
-                self.unwritable += 1
-                continue
-            lines.append(line)
-            lines_bytes += len(line)
-        if lines:
-            joined.append((Chunk(b"".join(lines), len(lines)), receivers))
-        return joined
-
-    def join_retained(self, messages: Iterable[jsonbus.Message]) -> list[Chunk]:
-        """Return retained values as spared chunks, without those that cannot be written."""
-        return join_spared(self._encode_all(messages))
-
-    def _encode_all(self, messages: Iterable[jsonbus.Message]) -> Iterator[bytes]:
-        for message in messages:
-            try:
-                yield self._encode(message)
-            except PayloadError as error:
-                logger.debug("! a retained value of %r: %s", message.topic, error)
-
-
-def join_spared(lines: Iterable[bytes]) -> list[Chunk]:
+def join_spared(
+    lines: Iterable[bytes], join: Callable[[list[bytes]], bytes] = b"".join
+) -> list[Chunk]:
     """Return lines as spared chunks of about PIECE_BYTES each."""
     chunks: list[Chunk] = []
     part: list[bytes] = []
     size_bytes = 0
     for line in lines:
         if part and size_bytes + len(line) > PIECE_BYTES:
-            chunks.append(Chunk(b"".join(part), len(part), is_spared=True))
+            chunks.append(Chunk(join(part), len(part), is_spared=True))
             part, size_bytes = [], 0
         part.append(line)
         size_bytes += len(line)
     if part:
-        chunks.append(Chunk(b"".join(part), len(part), is_spared=True))
+        chunks.append(Chunk(join(part), len(part), is_spared=True))
     return chunks

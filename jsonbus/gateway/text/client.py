@@ -1,14 +1,6 @@
 """TextClient: one connection of the text server, its bytes in and its lines out.
 
-Lines out
----------
-A chunk is one or more whole lines, made once and shared by all clients that get it. While the
-socket takes everything, a chunk goes straight to it. From the first byte that the socket refuses,
-chunks wait in the client's backlog, where they cost a reference each; asyncio's own buffer, which
-would copy them for every client, holds no more than the rest of one write. A client whose backlog
-exceeds its limits is cut off: waiting for it would cost the others. One line is always kept,
-however large. The server's budget counts all backlogs, asyncio's buffers and half lines of input;
-when it is exceeded, the server cuts off the clients with the most unread bytes.
+outlet.py has the way of the lines out. The budget counts half lines of input, too.
 
 How a client ends
 -----------------
@@ -31,7 +23,8 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .backlog import PIECE_BYTES, Chunk, LineBacklog
+from .backlog import Chunk
+from .outlet import Outlet
 from .wire import Command, CommandReader, format_error
 
 if TYPE_CHECKING:
@@ -46,27 +39,23 @@ KEEPALIVE_INTERVAL_S = 20
 KEEPALIVE_PROBES = 3
 
 
-class TextClient(asyncio.BufferedProtocol):
+class TextClient(Outlet, asyncio.BufferedProtocol):
     """One text client. Use it in the server's event loop."""
 
     def __init__(self, server: TextServer) -> None:
+        limits = server.limits
+        super().__init__(server.budget, limits.backlog_lines, limits.backlog_bytes)
         self._server = server
         self._reader = CommandReader()
-        self._transport: asyncio.Transport | None = None  # from connection made to lost
-        self._is_choked = False  # the transport holds bytes that the socket refused
-        self._choked_bytes = 0  # how many, as far as the budget counts them
-        self._half_line_bytes = 0  # of the input, the same
+        self._half_line_bytes = 0  # of the input, as far as the budget counts them
         self._has_input_ended = False
         self._deadline: asyncio.TimerHandle | None = None
-        self.backlog = LineBacklog(server.budget)
         self.id = ""
         self.peer = ""
         self.rights: frozenset[str] = frozenset()
         self.wrong_tokens = 0
         self.has_published = False
         self.is_turned_away = False
-        #: Whether `write` may be called, with whole lines; otherwise call `send`.
-        self.is_writable = False
         self.is_finishing = False
         self.is_lost = False
         #: For the command buffer: commands read and not yet taken; whether this client is in line
@@ -75,51 +64,29 @@ class TextClient(asyncio.BufferedProtocol):
         self.has_turn = False
         self.waits_for_room = False
 
-    def write(self, data: bytes) -> None:
-        """Hand whole lines to the socket; only while `is_writable`."""
-        transport = self._transport
-        assert transport is not None
-        transport.write(data)
-        if transport.is_closing():  # the connection is broken; `connection_lost` comes later
-            self.is_writable = False
-
     def send(self, line: bytes) -> None:
-        """Send one line, now or when the client has read the lines before it."""
+        """Send a reply, behind the messages that came before it."""
+        self._server.flush()
         if self.is_writable:
-            self.write(line)
+            self.write(line, 1)
         else:
             self.keep(Chunk(line, 1))
 
-    def send_chunks(self, chunks: list[Chunk]) -> None:
-        """Send several chunks, in one write if they are small."""
-        if self.is_writable and sum([len(chunk.data) for chunk in chunks]) <= PIECE_BYTES:
-            self.write(b"".join([chunk.data for chunk in chunks]))
-            return
-        for chunk in chunks:
-            if self.is_writable:
-                self.write(chunk.data)
-            else:
-                self.keep(chunk)
-
-    def keep(self, chunk: Chunk) -> None:
-        """Put a chunk in the backlog; cut the client off if that exceeds a limit."""
-        if self.is_lost or self.is_finishing:
-            return
-        server = self._server
-        if not self.backlog.append(chunk, server.limits.backlog_lines, server.limits.backlog_bytes):
-            self.cut_off()
-        elif server.budget.is_exceeded:
-            server.keep_budget()
-
     def cut_off(self) -> None:
-        """Close at once: the client did not read."""
         self._server.count_dropped(self)
         self.abort()
 
+    def keep_budget(self) -> None:
+        self._server.keep_budget()
+
+    def has_sent_all(self) -> None:
+        if self.is_finishing:
+            # Not here: the transport would finish what it was doing and close twice.
+            asyncio.get_running_loop().call_soon(self._end_output)
+
     @property
     def held_bytes(self) -> int:
-        """Return the bytes of the budget that it uses: unread lines, and half a line of input."""
-        return self.backlog.bytes + self._choked_bytes + self._half_line_bytes
+        return super().held_bytes + self._half_line_bytes
 
     def refuse(self, reason: str) -> None:
         """Send an error, then finish."""
@@ -135,15 +102,16 @@ class TextClient(asyncio.BufferedProtocol):
         assert self._transport is not None
         self.send(format_error(reason))
         self.is_turned_away = True
-        self.is_writable = False
+        self.stop()
         self._transport.close()
 
     def finish(self) -> None:
         """Take no more commands and deliveries, send what waits, and close. Bounded in time."""
+        self._server.flush()
         if self.is_lost or self.is_finishing:
             return
         self.is_finishing = True
-        self.is_writable = False
+        self.stop()
         self._count_half_line(0)
         self._server.end_subscriptions(self)
         self.set_deadline(FINISH_S_MAX)
@@ -191,12 +159,9 @@ class TextClient(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        # No buffer: asyncio calls `pause_writing` at the first byte that the socket refuses.
-        transport.set_write_buffer_limits(high=0)
+        self.open(transport)
         _keep_alive(transport.get_extra_info("socket"))
         self.peer = _name_of(transport.get_extra_info("peername"))
-        self.is_writable = True
         self._server.admit(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -221,27 +186,6 @@ class TextClient(asyncio.BufferedProtocol):
         self._server.has_input(self)
         return True
 
-    def pause_writing(self) -> None:
-        assert self._transport is not None
-        self._is_choked = True
-        self.is_writable = False
-        self._count_choked(self._transport.get_write_buffer_size())
-        self._server.keep_budget()
-
-    def resume_writing(self) -> None:
-        assert self._transport is not None
-        self._is_choked = False
-        self._count_choked(0)
-        while self.backlog and not self._is_choked and not self._transport.is_closing():
-            self.write(self.backlog.take_piece())
-        if self._is_choked or self._transport.is_closing():
-            return
-        if self.is_finishing:
-            # Not here: the transport would finish what it was doing and close twice.
-            asyncio.get_running_loop().call_soon(self._end_output)
-        else:
-            self.is_writable = True
-
     def connection_lost(self, error: Exception | None) -> None:
         self._lose()
         self._transport = None
@@ -262,10 +206,8 @@ class TextClient(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         self.is_lost = True
-        self.is_writable = False
         self.set_deadline(None)
-        self.backlog.clear()
-        self._count_choked(0)
+        self.drop()
         self._count_half_line(0)
         self._server.end_subscriptions(self)
 

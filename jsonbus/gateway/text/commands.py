@@ -20,8 +20,8 @@ from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
 from ..values import parse_text
 from . import wire as text_wire
-from .backlog import FanOut
 from .client import TextClient
+from .fan_out import FanOut
 from .wire import Command, format_error, format_reply, format_topic
 
 logger = logging.getLogger("jsonbus.gateway.text")
@@ -112,7 +112,7 @@ class TextCommands:
             return
         self._store.subscribe(pattern, client)
         client.send(format_reply("subscribe_ack", pattern))
-        client.send_chunks(self._fan_out.join_retained(retained))
+        client.write_chunks(self._fan_out.join_retained(retained))
 
     async def _unsubscribe(self, client: TextClient, command: Command) -> None:
         pattern = jsonbus.check_pattern(command.topic)

@@ -1,14 +1,10 @@
-"""TextServer: listens for text clients, runs their commands, spreads messages to them.
-
-    socket -> TextClient -> CommandBuffer -> a handler -> TextCommands -> hub
-    hub -> TextServer.take -> SubscriptionStore -> TextClient -> socket
+"""TextServer: listens for text clients, runs their commands, hands messages to their fan-out.
 
 wire.py has the lines, client.py the sockets, buffer.py the order of execution.
 
 Handlers are tasks: while one waits for the hub (a message for a webhook goes to disk), the others
-execute commands of other clients. Messages do not pass through handlers: `take` formats each
-message once, joins the lines of one batch that go to the same clients, and gives each client the
-same bytes at once. It never waits: a client that does not read has its own backlog (client.py).
+execute commands of other clients. Messages do not pass through handlers, but through the fan-out
+(fan_out.py).
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,10 +22,11 @@ from jsonbus.errors import TransportError
 from ..http.access import Access
 from ..hub import Hub
 from ..rate_limited_log import RateLimitedLog
-from .backlog import PIECE_BYTES, Chunk, FanOut, LineBudget
+from .backlog import PIECE_BYTES, LineBudget
 from .buffer import CommandBuffer
 from .client import TextClient
 from .commands import TextCommands
+from .fan_out import FanOut
 from .wire import format_delivery, format_reply
 
 logger = logging.getLogger("jsonbus.gateway.text")
@@ -97,7 +93,6 @@ class TextServer:
         self._refusal_warnings = RateLimitedLog(logger)
         self._accepted = self._refused = self._dropped = 0
         self._dropped_for_all = 0
-        self._deliveries = 0
         #: Where it listens; of several addresses the first.
         self.address: tuple[str, int] = ("", 0)
         #: Shared by all clients: a client copies what it received before the next one receives.
@@ -128,23 +123,7 @@ class TextServer:
 
     def take(self, messages: Sequence[jsonbus.Message]) -> None:
         """Send messages to the clients that want them: the hub's sink. Never waits or raises."""
-        joined = self._fan_out.join(messages)
-        if len(joined) == 1:  # nearly always: all for the same clients
-            chunk, receivers = joined[0]
-            self._deliveries += chunk.lines * len(receivers)
-            for client in receivers:
-                if client.is_writable:
-                    client.write(chunk.data)
-                else:
-                    client.keep(chunk)
-            return
-        pending: defaultdict[TextClient, list[Chunk]] = defaultdict(list)
-        for chunk, receivers in joined:
-            self._deliveries += chunk.lines * len(receivers)
-            for client in receivers:
-                pending[client].append(chunk)
-        for client, chunks in pending.items():
-            client.send_chunks(chunks)
+        self._fan_out.take(messages)
 
     async def close(self) -> None:
         """End all clients; those that read get their lines first. Bounded in time."""
@@ -178,7 +157,7 @@ class TextServer:
             "commands": self._commands.executed,
             "commands_failed": self._commands.failed,
             "commands_waiting": self._buffer.held,
-            "deliveries": self._deliveries,
+            "deliveries": self._fan_out.deliveries,
             "messages_unwritable": self._fan_out.unwritable,
             "lines_waiting": sum(client.backlog.lines for client in self._clients),
             "backlog_bytes": self.budget.bytes,
@@ -220,6 +199,10 @@ class TextServer:
             self._buffer.fill(client)
         elif client.is_lost:
             self.is_gone(client)
+
+    def flush(self) -> None:
+        """Write the messages that are held: what comes next must not overtake them."""
+        self._fan_out.flush()
 
     def end_subscriptions(self, client: TextClient) -> None:
         """Deliver nothing more to the client."""

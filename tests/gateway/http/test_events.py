@@ -6,17 +6,16 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import httpx
 import pytest
 
 from jsonbus.core.message import Message, Origin, make_message
-from jsonbus.gateway.http.events import EventLimits, EventStream, encode_event
-from jsonbus.gateway.text.backlog import Chunk, LineBudget, join_spared
+from jsonbus.gateway.http.events import encode_event
+from jsonbus.gateway.text import fan_out
 from tests.aio.running import asynctest, until
-from tests.gateway.site import Site, end, site
+from tests.gateway.site import Site, end, read_answer, site
 
 
 class EventSource:
@@ -177,16 +176,27 @@ async def test_a_client_that_does_not_read_is_cut_off_and_counted() -> None:
 @asynctest
 async def test_the_backlog_is_bounded_in_bytes_too() -> None:
     async with site(stream_options={"backlog_bytes_max": 10_000}) as here:
-        async with listening(here, "a") as source:
-            assert await until(lambda: here.streams.stats()["streams"] == 1)
-            # All within one round of the loop: the stream has no chance to send any of it.
-            message = here_message(here, "x" * 4_000)
-            here.streams.take([message, message])
-            assert here.streams.stats()["streams_cut"] == 0
-            here.streams.take([message])
-            assert here.streams.stats()["streams_cut"] == 1
-            with pytest.raises(httpx.TransportError):  # it did not end well
-                await source.messages(3)
+        stalled = await open_stalled(here, "a")
+        given = 0
+
+        def are_taken() -> bool:
+            stats = here.streams.stats()
+            return stats["streams_cut"] or given == stats["events_sent"] + stats["events_waiting"]
+
+        while not here.streams.stats()["streams_cut"]:
+            assert given < 10_000
+            here.streams.take([here_message(here, "x" * 4_000)])
+            given += 1
+            assert await until(are_taken)
+            assert here.streams.stats()["events_waiting"] <= 2
+        assert await until(lambda: here.server.stats()["connections_open"] == 0)
+        stalled.setblocking(False)
+        received = b""
+        with suppress(ConnectionError):
+            while piece := await asyncio.get_running_loop().sock_recv(stalled, 1 << 16):
+                received += piece
+        assert not received.endswith(b"0\r\n\r\n")  # it did not end well
+        stalled.close()
 
 
 @asynctest
@@ -203,17 +213,20 @@ async def test_a_batch_of_several_topics_reaches_each_stream_in_order() -> None:
 
 
 @asynctest
-async def test_a_batch_longer_than_a_backlog_cuts_off_once() -> None:
+async def test_a_batch_longer_than_a_backlog_cuts_off_once_and_only_who_does_not_read() -> None:
     async with site(stream_options={"backlog_events_max": 5}) as here:
+        stalled = await open_stalled(here, "**")
+        while not here.streams.stats()["events_waiting"]:
+            here.streams.take([here_message(here, "x" * 100_000, "b")])
+            await asyncio.sleep(0)
         async with listening(here, "a") as source:
-            assert await until(lambda: here.streams.stats()["streams"] == 1)
-            here.streams.take([here_message(here, number) for number in range(5)])
-            assert await source.messages(5) == [("a", number) for number in range(5)]
-            here.streams.take([here_message(here, number) for number in range(20)])
+            assert await until(lambda: here.streams.stats()["streams"] == 2)
+            batch = [here_message(here, number, "ab"[number % 2]) for number in range(40)]
+            here.streams.take(batch)
+            assert await source.messages(20) == [("a", number) for number in range(0, 40, 2)]
             stats = here.streams.stats()
             assert (stats["streams_cut"], stats["events_waiting"]) == (1, 0)
-            with pytest.raises(httpx.TransportError):
-                await source.messages(1)
+        stalled.close()
 
 
 def here_message(here: Site, value: Any, topic: str = "a") -> Message:
@@ -347,19 +360,58 @@ async def test_streams_behind_on_the_same_topic_cost_what_one_does() -> None:
 
 @asynctest
 async def test_more_retained_values_than_a_backlog_may_hold_cut_nobody_off() -> None:
+    options = {"backlog_events_max": 10, "backlog_bytes_max": 10_000}
+    async with site(stream_options=options) as here:
+        values = [here_message(here, "x" * 10_000, f"r/{number}") for number in range(1_500)]
+
+        async def want_many(pattern: str) -> list[Message]:
+            return [*await want(pattern), *values]
+
+        want, here.hub.want = here.hub.want, want_many  # type: ignore[method-assign]
+        async with listening(here, "**") as source:  # it reads when it is asked to
+            assert await until(lambda: here.streams.stats()["events_sent"] > 0)
+            assert here.streams.stats()["events_waiting"] > 10
+            here.streams.take([here_message(here, "live")])
+            topics = [topic for topic, _ in await source.messages(1_501)]
+            assert topics == [*(f"r/{number}" for number in range(1_500)), "a"]
+            assert here.streams.stats()["streams_cut"] == 0
+
+
+@asynctest
+async def test_what_is_held_comes_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan_out, "PAUSE_S_PER_CLIENT", 60.0)
+    monkeypatch.setattr(fan_out, "PAUSE_S_MAX", 60.0)
+    async with site() as here, listening(here, "a") as source:
+        assert await until(lambda: here.streams.stats()["streams"] == 1)
+        for number in range(3):
+            here.streams.take([here_message(here, number)])
+        assert here.streams.stats()["events_sent"] <= 1
+        here.streams.close()
+        assert await source.messages(3) == [("a", 0), ("a", 1), ("a", 2)]
+        with pytest.raises(EOFError):
+            await source.next()
+
+
+@asynctest
+async def test_the_head_announces_the_framing_once() -> None:
+    """Streams write chunks of HTTP themselves: the server must not frame them again."""
     async with site() as here:
-        budget = LineBudget(1 << 20)
-        stream = EventStream(
-            None, budget, EventLimits(backlog_events_max=10, backlog_bytes_max=10_000)
-        )
-        stream.begin(join_spared([encode_event(here_message(here, "x" * 1_000))] * 50))
-        for _ in range(10):
-            assert stream.add(Chunk(b"live", 1))
-        assert not stream.add(Chunk(b"live", 1))
-        assert stream.waiting == 60
-        assert budget.bytes > 50_000
-        stream.drop()
-        assert budget.bytes == 0
+        reader, writer = await here.connect()
+        writer.write(b"GET /events?pattern=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(30):
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            assert head.count(b"transfer-encoding: chunked\r\n") == 1
+            assert await reader.readexactly(18) == b"d\r\nretry: 1000\n\n\r\n"
+            here.streams.take([here_message(here, 1)])
+            size = int(await reader.readuntil(b"\r\n"), 16)
+            event = await reader.readexactly(size + 2)
+            assert event == encode_event(here_message(here, 1)) + b"\r\n"
+            here.streams.close()
+            assert await reader.readexactly(5) == b"0\r\n\r\n"
+        # The connection serves the next request.
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await read_answer(reader)).status == 200
+        await end(writer)
 
 
 @asynctest
