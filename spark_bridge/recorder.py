@@ -200,7 +200,8 @@ class Recorder:
         with self._changed:
             lots = [each for each in self._lots if each.topics]
             self._lots = [Lot()]
-            self._is_full.clear()
+            if not self._stopping.is_set():  # `stop` has set it to end the wait
+                self._is_full.clear()
             self._rows_flushing = sum(len(each.topics) for each in lots)
             self._changed.notify_all()
         for lot in lots:
