@@ -3,7 +3,8 @@
 The handler collects messages in a lot, in the thread that received them; rows.py tells why. A
 second thread *flushes*: it makes rows of the lot and appends them to the log, which returns when
 they are on disk. A lone message is flushed at once; while more come, flushes begin `sync_s` apart,
-or when there is no room for more, so that the disk is synced a bounded number of times.
+in a flood FLOOD_SYNC_S, or when there is no room for more, so that the disk is synced a bounded
+number of times.
 
 Lots that wait for a flush are bounded: beyond, the handler waits, the subscription fills up and
 holds up receiving, the kernel's buffer fills, and reliable publishers are asked again for what was
@@ -42,6 +43,15 @@ HANDLED_MAX = 10_000
 #: Lots that wait for a flush. One is enough for a flood and a disk that takes most of a second;
 #: large values fill several.
 LOTS_MAX = 2
+
+#: With so many rows to flush after `sync_s`, flushes begin FLOOD_SYNC_S apart: what a flush costs
+#: besides its rows is worth that of some thousand rows, and large ones are written once, not twice.
+FLOOD_ROWS = 1_000
+FLOOD_SYNC_S = 0.1
+
+#: The handler waits while rows are made, if there are no more than this: that takes some 10 ms, for
+#: which the kernel buffers what comes.
+TURN_ROWS_MAX = 50_000
 
 #: How long the flusher waits for a message before it checks whether there is something else to do.
 IDLE_S = 0.5
@@ -172,6 +182,8 @@ class Recorder:
                 self._stopping.wait(began_at + REFUSED_PAUSE_S - monotonic())
             else:
                 self._is_full.wait(began_at + self._sync_s - monotonic())
+                if len(self._lots[-1].topics) >= FLOOD_ROWS:
+                    self._is_full.wait(began_at + FLOOD_SYNC_S - monotonic())
         self._flush()
         self._record_gaps()
 
@@ -188,13 +200,14 @@ class Recorder:
         with self._changed:
             lots = [each for each in self._lots if each.topics]
             self._lots = [Lot()]
-            self._is_full.clear()
+            if not self._stopping.is_set():  # `stop` has set it to end the wait
+                self._is_full.clear()
             self._rows_flushing = sum(len(each.topics) for each in lots)
             self._changed.notify_all()
         for lot in lots:
             self._record_gaps()  # before what came after them
             try:
-                self._append(self._maker.make(lot))
+                self._append(self._make_rows(lot))
             except Exception as error:
                 logger.exception("%d messages were not recorded: this is a bug", len(lot.topics))
                 self.trouble = Trouble(monotonic(), f"{type(error).__name__}: {error}")
@@ -205,6 +218,14 @@ class Recorder:
         self._flushes += 1
         self._appended()
         return True
+
+    def _make_rows(self, lot: Lot) -> dict[int, pa.RecordBatch]:
+        if len(lot.topics) > TURN_ROWS_MAX:
+            return self._maker.make(lot)
+        # Both threads want the interpreter all the time, and to hand it over at each call of Arrow
+        # costs as much as the call: so the handler waits. It never waits for the disk.
+        with self._changed:
+            return self._maker.make(lot)
 
     def _append(self, rows: dict[int, pa.RecordBatch]) -> None:
         try:

@@ -1,7 +1,7 @@
 """Turns messages into rows: the recorder's hot path.
 
-A *lot* collects messages in the thread that receives them. Once per message it does one `dumps`,
-two items of comprehensions and two comparisons; all else is done once per datagram, whose messages
+A *lot* collects messages in the thread that receives them. Once per message it does two items of
+comprehensions and two comparisons; all else, `dumps` too, is done once per datagram, whose messages
 share an origin and have consecutive numbers: that is a *run*. No message outlives its datagram, so
 its memory is used again while it is warm, and Python's collector of cycles never meets it. Rows are
 made of lots later, by Arrow, column by column, mostly without the interpreter's lock.
@@ -32,6 +32,12 @@ LOT_ROWS_MAX = 1 << 20
 
 _TIME = ROWS.field("received_at").type
 
+#: What stands between the texts of two values: JSON writes newlines inside strings as backslash, n.
+BETWEEN = ",\n,"
+
+_BETWEEN = orjson.Fragment(b"\n")
+_START_BYTES, _END_BYTES = len("["), len(",\n]")
+
 
 class Gap(NamedTuple):
     """Messages that the bridge knows it never got, or could not record."""
@@ -49,7 +55,7 @@ class Lot:
 
     def __init__(self) -> None:
         self.topics: list[str] = []
-        self.texts: list[bytes] = []  # values as JSON; those of one call are separated by newlines
+        self.texts: list[bytes] = []  # values as JSON; those of one call with BETWEEN between them
         self.plain_bytes = 0
         # Runs: their origins, first sequences less their place among all rows, and ends.
         self.origins: list[jsonbus.Origin] = []
@@ -128,12 +134,15 @@ class RowMaker:
 
 def _dump(messages: Sequence[jsonbus.Message]) -> bytes:
     """Encode values as JSON. They came as JSON or were published here, so none can be wrong."""
-    dumps = orjson.dumps
+    values = [message.value for message in messages]
+    # One call for all takes two thirds of the time of a call for each.
+    separated: list[object] = [_BETWEEN] * (2 * len(values))
+    separated[::2] = values
     try:
-        return b"\n".join([dumps(message.value) for message in messages])
-    except TypeError:  # a dict of this process with keys that are not strings
+        return orjson.dumps(separated)[_START_BYTES:-_END_BYTES]
+    except TypeError:  # a dict of this process with other keys than strings, or the deepest value
         option = orjson.OPT_NON_STR_KEYS
-        return b"\n".join([dumps(message.value, option=option) for message in messages])
+        return BETWEEN.encode().join([orjson.dumps(value, option=option) for value in values])
 
 
 def _make_rows(lot: Lot) -> pa.RecordBatch:
@@ -146,11 +155,10 @@ def _make_rows(lot: Lot) -> pa.RecordBatch:
 
     ends = pa.array(lot.ends, pa.int32())
     places = count_up_to(count)
-    # Newlines occur only between texts: JSON writes those inside strings as \n.
-    texts = pa.array([b"\n".join(lot.texts)], pa.binary()).view(pa.string())
+    texts = pa.array([BETWEEN.encode().join(lot.texts)], pa.binary()).view(pa.string())
     columns = {
         "topic": pa.array(lot.topics, pa.string()),
-        "value": pc.split_pattern(texts, "\n").flatten(),
+        "value": pc.split_pattern(texts, BETWEEN).flatten(),
         "node": by_run([each.node for each in origins], pa.string()),
         "incarnation": by_run([each.incarnation for each in origins], pa.int64()),
         "sequence": pc.add(by_run([*lot.firsts], pa.int64()), places),

@@ -32,6 +32,7 @@ from jsonbus.sim.script import Padding, Ref, Stage, Step, ref_to
 from jsonbus.sim.world import World
 
 QUIET_S = 12.0  # several heartbeats, and Trickle's intervals of 0.5 to 4 s
+CHANNELS_QUIET_S = 25.0  # channels that were cut off have noticed it, and all were closed
 PROBE_S = 1.0
 RETAINED_S = 2.0  # for the news of a subscription, and all repeats of a retained value
 
@@ -60,7 +61,7 @@ class History:
             self._channels.heal()
         self.world.run_for(settling_s(len(self.world.participants)))
         self._do("promises.settled")
-        self.world.run_for(QUIET_S)
+        self.world.run_for(QUIET_S if self._channels is None else CHANNELS_QUIET_S)
         self._probe()
         self._do("promises.finished")
         return self.world

@@ -219,14 +219,14 @@ def closes_are_never_confirmed(patch: MonkeyPatch) -> None:
 
 @breaks(LossesAreNoticed, 10, "basic")
 def silence_is_not_noticed(patch: MonkeyPatch) -> None:
-    patch.setattr(ChannelEnd, "_silent_at", lambda self: math.inf)
+    patch.setattr(ChannelEnd, "silent_at", lambda self: math.inf)
 
 
 @breaks(LossesAreNoticed, 10, "basic")
 def speaking_is_taken_for_hearing(patch: MonkeyPatch) -> None:
     def written(real: Any, self: Any, count: int, now: float) -> None:
         real(self, count, now)
-        self._heard_at = now
+        self.liveness.hear(now, 0)
 
     around(patch, ChannelEnd, "written", written)
 
@@ -260,7 +260,7 @@ def closed_channels_never_end(patch: MonkeyPatch) -> None:
         return math.inf if self.state == CLOSING else float(real(self))
 
     omit(patch, ChannelEnd, "_settle")
-    around(patch, ChannelEnd, "_silent_at", silent_at)
+    around(patch, ChannelEnd, "silent_at", silent_at)
 
 
 @breaks(NothingIsLeft, 1, "master")

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from jsonbus.core.channel.limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S
+from jsonbus.core.channel.limits import FIND_S, INBOX_BYTES_MAX, SILENCE_S, UNANSWERED_S
 from jsonbus.core.limits import INTRODUCTION_INTERVAL_S
 from jsonbus.sim import NetworkOptions, World
 from jsonbus.sim.channels import tcp
@@ -209,7 +209,7 @@ def test_a_close_is_confirmed_when_a_slow_application_has_taken_enough() -> None
 def test_both_sides_may_close_at_once_and_have_much_to_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tcp, "PIPE_BYTES", (8 << 10,))
+    monkeypatch.setattr(tcp, "PIPE_BYTES", (4 << 10,))
     story = Story(NetworkOptions(delay_min_s=0.015, delay_max_s=0.03))
     one, two = story.add("one", "two")
     much = Habits(messages=12, bytes_max=4_000_000)
@@ -220,7 +220,7 @@ def test_both_sides_may_close_at_once_and_have_much_to_say(
     story.world.run_for(0.5)
     end.close()
     other.close()
-    assert story.world.run_while(lambda: not (end.core.is_over and other.core.is_over), 60.0)
+    assert story.world.run_while(lambda: not (end.core.is_over and other.core.is_over), 150.0)
     assert end.over_at - end.opened_at > 2 * SILENCE_S  # neither sends beats any more
     assert end.core.is_confirmed and other.core.is_confirmed
     story.finish()
@@ -383,7 +383,7 @@ def test_a_cut_that_is_mended_before_the_silence_costs_nothing() -> None:
     end = story.connect(one, "two", busy)
     story.world.run_for(1.0)
     cuts = story.world.network.partition([one.index], [two.index])
-    story.world.run_for(SILENCE_S - AGAIN_MAX_S - 0.2)
+    story.world.run_for(UNANSWERED_S - AGAIN_MAX_S - 0.2)
     assert 0 < end.taken < 200
     for cut in cuts:
         story.world.network.mend(cut, story.world.clock.now)
@@ -407,7 +407,7 @@ def test_a_cut_that_lasts_longer_than_the_silence_ends_the_channel_on_both_sides
     story.world.run_for(SILENCE_S + 0.2)
     for each in (end, other):
         assert each.core.is_over and each.core.is_lost
-        assert each.core.reason.endswith("was not heard for 7 s")
+        assert "was not heard for" in each.core.reason
     for cut in cuts:
         story.world.network.mend(cut, story.world.clock.now)
     story.world.run_for(5.0)

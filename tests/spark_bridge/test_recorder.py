@@ -116,6 +116,23 @@ def test_a_lone_message_is_flushed_at_once_and_the_next_ones_wait_for_their_flus
     assert recorder.stats()["rows_recorded"] == 3
 
 
+def test_a_flood_is_flushed_more_rarely(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "FLOOD_ROWS", 20)
+    monkeypatch.setattr(recorder_module, "FLOOD_SYNC_S", NEVER_S)
+    with desk.recording() as recorder:
+        desk.log.gate.clear()
+        desk.publish("a", 0)
+        assert wait_until(lambda: desk.log.waiting == 1)
+        desk.publish("a", *range(1, 21))  # while the disk takes its time
+        assert wait_until(lambda: recorder.stats()["rows_waiting"] == 21)
+        desk.log.gate.set()
+        assert wait_until(lambda: desk.appended == 1)
+        desk.publish("a", 21)
+        assert wait_until(lambda: recorder.stats()["rows_waiting"] == 21)
+        assert recorder.stats()["flushes"] == 1
+    assert desk.recorded() == [("a", number) for number in range(22)]
+
+
 def test_a_lone_message_is_flushed_at_once_after_a_long_silence(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import jsonbus
 from jsonbus.core.message import make_message
+from jsonbus.core.wire.names import NESTING_LEVELS_MAX
 from spark_bridge import rows as rows_module
 from spark_bridge.log.block import ROWS_WITHOUT_OFFSET
 from spark_bridge.rows import Gap, Lot, RowMaker
@@ -132,6 +133,16 @@ def test_any_messages_become_rows_in_order(
 ) -> None:
     messages = make_messages(whose, plan)
     assert made(RowMaker(partitions), collect(messages, cuts)) == model(messages, partitions)
+
+
+def test_a_value_with_as_many_levels_as_may_be_keeps_its_place() -> None:
+    value: object = ",\n,"
+    for _ in range(NESTING_LEVELS_MAX):
+        value = [value]
+    origin = make_origin()
+    values = ["before", value, {1: "a key of this process"}, ",\n,", None]
+    messages = [make_message("a", each, number, origin) for number, each in enumerate(values)]
+    assert made(RowMaker(1), collect(messages)) == model(messages, 1)
 
 
 def make_run(

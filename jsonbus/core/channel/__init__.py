@@ -9,7 +9,8 @@ The files, in the order in which a channel meets them:
 - `ports.py`: the names that a node listens at, and the channels bound to them;
 - `connecting.py`: one attempt to reach a port of another node: find, dial, retry;
 - `wire.py`: the bytes: greetings and frames, written and read;
-- `end.py`: one end: opening, open, closing, closed; its beats and its timers;
+- `end.py`: one end: opening, open, closing, closed; its timers;
+- `liveness.py`: its beats, and when it takes the other end for gone;
 - `output.py`: the frames of an end that wait to be written;
 - `budget.py`: how much the channels of one node may hold together;
 - `limits.py`: the numbers, each with its reason.

@@ -17,10 +17,10 @@ is closed. Until then it reads on, and discards what it reads: a socket that is 
 bytes takes back what it has sent. The other end keeps the messages that came before C for its
 application; what it had not sent itself it drops, since nobody would read it.
 
-**Liveness.** An end that has nothing to write sends a beat every BEAT_S. One that has heard nothing
-for SILENCE_S takes the other for gone, but only if it has been reading: an end whose application
-does not take its messages is not read, and cannot know. So a slow reader is not taken for dead. An
-end that has closed sends no beats: it is taken for present as long as it accepts bytes.
+**Liveness** (liveness.py). An end that has nothing to write sends beats. One that hears nothing
+takes the other for gone, but only if it has been reading: an end whose application does not take
+its messages is not read, and cannot know. So a slow reader is not taken for dead. An end that has
+closed sends no beats: it is taken for present as long as it accepts bytes.
 
 **Bounds.** INBOX_BYTES_MAX of messages that are not taken yet are read, and the one that exceeds
 it; senders check `has_room` before they `send`.
@@ -33,7 +33,7 @@ from collections import deque
 
 from jsonbus.core.channel import wire
 from jsonbus.core.channel.limits import (
-    BEAT_S,
+    ANSWER_S,
     GREETING_BYTES_MAX,
     GREETING_S,
     INBOX_BYTES_MAX,
@@ -42,22 +42,9 @@ from jsonbus.core.channel.limits import (
     SILENCE_S,
     WHOLE_BYTES_MIN,
 )
+from jsonbus.core.channel.liveness import Liveness
 from jsonbus.core.channel.output import BEGINNING, END_OF_CONTROL, END_OF_MESSAGE, OutputQueue
-from jsonbus.core.channel.wire import (
-    BEAT,
-    CLOSE,
-    END,
-    MESSAGES,
-    PREFIX,
-    PREFIX_BYTES,
-    SKIPPED,
-    FrameItem,
-    FrameReader,
-    Hello,
-    Refusal,
-    Welcome,
-    encode_frame,
-)
+from jsonbus.core.channel.wire import BEAT_FRAME, MESSAGES, PREFIX, PREFIX_BYTES, SKIPPED, Hello
 
 OPENING, OPEN, CLOSING, CLOSED = "opening", "open", "closing", "closed"
 
@@ -67,12 +54,10 @@ class ChannelEnd:
 
     __slots__ = (
         "_greeting_until",
-        "_heard_at",
         "_connects",
         "_message_bytes_max",
         "_output",
         "_reader",
-        "_spoken_at",
         "bytes_received",
         "bytes_sent",
         "discarded",
@@ -85,6 +70,7 @@ class ChannelEnd:
         "is_lost",
         "is_paused",
         "is_peer_closed",
+        "liveness",
         "name",
         "node",
         "output_bytes",
@@ -106,7 +92,7 @@ class ChannelEnd:
         #: The greeting of the end that connects; None at the other end until it has come.
         self.hello = hello
         #: The answer of the other end, if it refused the channel.
-        self.refusal: Refusal | None = None
+        self.refusal: wire.Refusal | None = None
         #: Why the channel is closing or closed, in words that follow "is closed: ".
         self.reason = ""
         self.has_opened = False  # and may be closed since
@@ -115,7 +101,7 @@ class ChannelEnd:
         self.is_closed_here = False  # C was sent, or is in the output
         self.is_peer_closed = False
         self.is_confirmed = False  # the other end has everything that was sent before `close`
-        self.inbox: deque[FrameItem] = deque()
+        self.inbox: deque[wire.FrameItem] = deque()
         self.inbox_bytes = self.output_bytes = 0
         self.send_bytes_max = 0  # of a message that the other end takes
         self.sent = self.received = 0  # messages
@@ -125,9 +111,9 @@ class ChannelEnd:
         self.unsent = 0  # messages that were not written before the channel ended
         self._connects = hello is not None
         self._message_bytes_max = message_bytes_max
-        self._reader = FrameReader(GREETING_BYTES_MAX)
+        self._reader = wire.FrameReader(GREETING_BYTES_MAX)
         self._output = OutputQueue()
-        self._heard_at = self._spoken_at = now
+        self.liveness = Liveness(now)
         self._greeting_until = math.inf if hello else now + GREETING_S
         if hello is not None:
             self._put(wire.encode_hello(hello))
@@ -153,7 +139,7 @@ class ChannelEnd:
             self._output.append((body, END_OF_MESSAGE))
         self.output_bytes += PREFIX_BYTES + size
 
-    def take(self) -> FrameItem | None:
+    def take(self) -> wire.FrameItem | None:
         """Return the next message, or the size of a SKIPPED one; None if there is none now."""
         if not self.inbox:
             return None
@@ -173,20 +159,20 @@ class ChannelEnd:
             self.is_closed_here = True
             # Messages that still come are discarded: they take no memory.
             self._reader.skip_bodies()
-            self._put(encode_frame(CLOSE))
+            self._put(wire.encode_frame(wire.CLOSE))
             self.resume(now)
         elif self.is_lost:  # it was kept open only to read the rest
             self._end(self.reason)
 
     # --- Called by the answering side -----------------------------------------------------------
 
-    def welcome(self, welcome: Welcome) -> None:
+    def welcome(self, welcome: wire.Welcome) -> None:
         """Answer the hello: accept the channel."""
         assert self.state == OPENING and self.hello is not None
         self._put(wire.encode_welcome(welcome))
-        self._open(self.hello.node, self.hello.name, self.hello.message_bytes_max)
+        self._open(self.hello)
 
-    def refuse(self, refusal: Refusal) -> None:
+    def refuse(self, refusal: wire.Refusal) -> None:
         """Answer the hello: refuse the channel. It is over when that has been written."""
         assert self.state == OPENING
         self._put(wire.encode_refusal(refusal))
@@ -210,29 +196,37 @@ class ChannelEnd:
         """Bytes of a message that is not complete yet."""
         return self._reader.held_bytes
 
-    def receive(self, data: memoryview, now: float) -> None:
-        """Take bytes. They are copied: the owner may reuse their memory."""
+    def receive(self, data: memoryview, now: float) -> bool:
+        """Take bytes. They are copied: the owner may reuse their memory.
+
+        Returns False if they are only a beat: nothing has changed for anybody.
+        """
         if self.state == CLOSED:
-            return
-        self._heard_at = now
+            return True
+        if len(data) == PREFIX_BYTES and data == BEAT_FRAME and self.state == OPEN:
+            if self._reader.is_between_frames:
+                self.liveness.hear(now, self.output_bytes)
+                return False
+        self.liveness.hear_news(now, self.output_bytes)
         try:
             for kind, body in self._reader.feed(data):
                 if self.state == OPENING:
                     self._receive_greeting(kind, body)
                 elif kind in MESSAGES or kind == SKIPPED:
                     self._receive_message(kind, body)
-                elif kind == CLOSE:
+                elif kind == wire.CLOSE:
                     self._receive_close()
-                elif kind == END and self.is_closed_here:
+                elif kind == wire.END and self.is_closed_here:
                     self.is_confirmed = True
                 if self.state == CLOSED:
-                    return
+                    return True
             if self.state == OPENING and self._reader.is_skipping:
                 raise ValueError("its greeting is too long")
         except ValueError as error:
             self.fail(f"what came from {self.name or 'an unknown node'} is no channel ({error})")
         if self.state == CLOSING:
             self._settle()
+        return True
 
     def receive_end(self, now: float) -> None:
         """The other end has closed the connection: nothing comes any more."""
@@ -266,7 +260,7 @@ class ChannelEnd:
     def written(self, count: int, now: float) -> None:
         """Note that so many bytes of `output` were written."""
         if count:
-            self._spoken_at = now
+            self.liveness.speak(now)
         if count == self.output_bytes:  # as nearly always
             self._output.clear()
             self._output.is_amid_frame = False
@@ -290,14 +284,14 @@ class ChannelEnd:
         """The owner reads again."""
         if self.is_paused:
             self.is_paused = False
-            self._heard_at = now
+            self.liveness.hear(now, self.output_bytes)
 
     def timer_at(self) -> float:
         if self.state == OPENING:
             return self._greeting_until
         if self.state == CLOSED:
             return math.inf
-        return min(self._silent_at(), self._beat_at())
+        return min(self.silent_at(), self._beat_at())
 
     def handle_timer(self, now: float) -> None:
         if self.state == CLOSED:
@@ -305,23 +299,28 @@ class ChannelEnd:
         if self.state == OPENING:
             if now >= self._greeting_until:
                 self.fail(f"it said nothing for {GREETING_S:g} s")
-        elif now >= self._silent_at():
-            self.fail(f"{self.name} was not heard for {SILENCE_S:g} s")
+        elif now >= self.silent_at():
+            self.fail(f"{self.name} was not heard for {now - self.liveness.heard_at:.0f} s")
         elif now >= self._beat_at():
-            self._spoken_at = now  # even if it has to wait: a second one would say no more
-            self._put(encode_frame(BEAT))
+            self.beat(now)
 
-    def _silent_at(self) -> float:
+    def beat(self, now: float) -> None:
+        """Send a beat, which is due."""
+        self.liveness.beat(now)
+        self._put(BEAT_FRAME)
+
+    def silent_at(self) -> float:
+        """Return when to take the other end for gone."""
         if self.state == CLOSING and (self.is_peer_closed or not self.is_paused):
             # An end that has closed sends no beats, but it reads: accepting bytes is a sign of
             # life, too. The other one is not read any more; it only has to write its E.
-            return max(self._heard_at, self._spoken_at) + SILENCE_S
-        return math.inf if self.is_paused else self._heard_at + SILENCE_S
+            return max(self.liveness.heard_at, self.liveness.spoken_at) + SILENCE_S
+        return math.inf if self.is_paused else self.liveness.silent_at
 
     def _beat_at(self) -> float:
         if self._output or self.is_closed_here or self.is_peer_closed or self.is_lost:
             return math.inf
-        return self._spoken_at + BEAT_S
+        return self.liveness.spoken_at + ANSWER_S if self.is_paused else self.liveness.beat_at
 
     # --- Inside ---------------------------------------------------------------------------------
 
@@ -329,7 +328,7 @@ class ChannelEnd:
         """Raises ValueError."""
         if self._connects and kind == wire.WELCOME:
             welcome = wire.decode_welcome(body)
-            self._open(welcome.node, welcome.name, welcome.message_bytes_max)
+            self._open(welcome)
         elif self._connects and kind == wire.REFUSED:
             self.refusal = wire.decode_refusal(body)
             self._end(f"{self.refusal.name} refused it ({self.refusal.reason})")
@@ -363,13 +362,14 @@ class ChannelEnd:
                 self._end(self.reason)
                 return
             self._drop_output()
-        self._put(encode_frame(END))
+        self._put(wire.encode_frame(wire.END))
 
-    def _open(self, node: str, name: str, message_bytes_max: int) -> None:
+    def _open(self, peer: Hello | wire.Welcome) -> None:
         self.state = OPEN
         self.has_opened = True
-        self.node, self.name = node, name or node
-        self.send_bytes_max = min(message_bytes_max, self._message_bytes_max)
+        self.node, self.name = peer.node, peer.name or peer.node
+        self.send_bytes_max = min(peer.message_bytes_max, self._message_bytes_max)
+        self.liveness.suit(peer.silence_s)
         self._reader.body_bytes_max = self._message_bytes_max
         self._greeting_until = math.inf
 
@@ -394,4 +394,4 @@ class ChannelEnd:
         self.state, self.reason = CLOSED, reason
         self._output.is_amid_frame = False
         self._drop_output()
-        self._reader = FrameReader(0)  # drop what came of an incomplete message
+        self._reader = wire.FrameReader(0)  # drop what came of an incomplete message

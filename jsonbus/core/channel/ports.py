@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from jsonbus.core.channel.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX
+from jsonbus.core.channel.limits import CHANNELS_MAX, MESSAGE_BYTES_MAX, SILENCE_S
 from jsonbus.core.channel.wire import VERSION, Hello, Refusal, Welcome, read_port
 from jsonbus.core.settings import NodeSettings
 from jsonbus.core.wire.names import INTEGER_MAX
@@ -31,7 +31,7 @@ def check_port(port: object) -> str:
 
 def make_hello(own: NodeSettings, to: str, port: str) -> Hello:
     """Make the hello of this node."""
-    return Hello(own.node, own.incarnation, own.name, to, port, MESSAGE_BYTES_MAX)
+    return Hello(own.node, own.incarnation, own.name, to, port, MESSAGE_BYTES_MAX, int(SILENCE_S))
 
 
 class Ports(Generic[B]):
@@ -81,7 +81,7 @@ class Ports(Generic[B]):
 
     def make_welcome(self) -> Welcome:
         own = self._own
-        return Welcome(own.node, own.incarnation, own.name, MESSAGE_BYTES_MAX)
+        return Welcome(own.node, own.incarnation, own.name, MESSAGE_BYTES_MAX, int(SILENCE_S))
 
     def opened(self, port: str) -> None:
         """Count a channel that was welcomed."""

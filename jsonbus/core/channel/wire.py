@@ -4,8 +4,10 @@ Both directions are sequences of frames. A frame is a prefix of five bytes, the 
 (four, big endian) and its kind (one), and then the body:
 
     H   hello: who connects, and to what.   {"v":1,"n":node,"i":incarnation,"name":name,"to":node
-        that is meant,"port":name of the port,"max":bytes of a message that it takes at most}
-    W   welcome: you are connected.   {"v":1,"n":node,"i":incarnation,"name":name,"max":bytes}
+        that is meant,"port":name of the port,"max":bytes of a message that it takes at most,
+        "quiet":seconds without a byte that it bears, 7 if it does not say}
+    W   welcome: you are connected.   {"v":1,"n":node,"i":incarnation,"name":name,"max":bytes,
+        "quiet":seconds}
     R   refused.   {"v":1,"n":node,"name":name,"why":reason,"text":more about it}; reasons are those
         of errors.ChannelRefusedError that a node can give: unbound, taken, version, busy, and
         "gone" if another node was meant
@@ -49,12 +51,16 @@ BEAT, CLOSE, END = ord("-"), ord("C"), ord("E")
 
 MESSAGES = frozenset({JSON, BYTES})
 
+#: How many seconds without a byte a side bears that does not say: one before version 0.7.
+OLD_SILENCE_S = 7
+
 #: The kind given out for a message that was skipped; its body is its size in decimal digits. No
 #: byte has that value, so nobody can send it.
 SKIPPED = 256
 
 PREFIX = struct.Struct(">IB")
 PREFIX_BYTES = PREFIX.size
+BEAT_FRAME = PREFIX.pack(0, BEAT)
 
 REASONS = frozenset({"unbound", "taken", "gone", "version", "busy"})
 
@@ -70,6 +76,7 @@ class Hello(NamedTuple):
     to: str
     port: str
     message_bytes_max: int
+    silence_s: int = OLD_SILENCE_S
     version: int = VERSION
 
 
@@ -80,6 +87,7 @@ class Welcome(NamedTuple):
     incarnation: int
     name: str
     message_bytes_max: int
+    silence_s: int = OLD_SILENCE_S
 
 
 class Refusal(NamedTuple):
@@ -110,6 +118,10 @@ class FrameReader:
         self.is_skipping = False
         # Not a list of pieces: for a sender of single bytes, each would be kept as an object.
         self._begun = bytearray()
+
+    @property
+    def is_between_frames(self) -> bool:
+        return self._kind < 0 and not self._begun
 
     @property
     def held_bytes(self) -> int:
@@ -199,7 +211,7 @@ def decode_hello(body: bytes) -> Hello:
     fields = _read_fields(body)
     version = read_integer(fields.get("v"), "v")
     if version != VERSION:
-        return Hello("", 0, "", "", "", 0, version)
+        return Hello("", 0, "", "", "", 0, version=version)
     return Hello(*[_READERS[key](fields.get(key)) for key in _HELLO_KEYS])
 
 
@@ -241,8 +253,8 @@ def _read_fields(body: bytes) -> dict[str, Any]:
 
 
 # The keys of greetings, in the order of the fields of Hello, Welcome and Refusal.
-_HELLO_KEYS = ("n", "i", "name", "to", "port", "max")
-_WELCOME_KEYS = ("n", "i", "name", "max")
+_HELLO_KEYS = ("n", "i", "name", "to", "port", "max", "quiet")
+_WELCOME_KEYS = ("n", "i", "name", "max", "quiet")
 _REFUSAL_KEYS = ("n", "name", "why", "text")
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -252,4 +264,5 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "to": read_node,
     "port": read_port,
     "max": partial(read_integer, what="max"),
+    "quiet": lambda value: OLD_SILENCE_S if value is None else read_integer(value, "quiet"),
 }

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from jsonbus.core.channel.end import OPEN, ChannelEnd
-from jsonbus.core.channel.limits import BEAT_S, SILENCE_S
+from jsonbus.core.channel.limits import ANSWER_S, UNANSWERED_S
 from jsonbus.errors import TransportError
 from jsonbus.transport.tcp import TcpConnection
 
@@ -25,8 +25,19 @@ DIRECT_S = 0.05
 DIRECT_BYTES_MAX = 256 << 10
 DIRECT_PAUSE_S = 1.0
 
+#: Beats are due at multiples of this, so that those of many channels are sent and read together:
+#: to wake for each alone costs as much as the beat.
+TICK_S = 0.25
+
+#: The interest of a connection that has nothing to write.
+READING = (True, False)
+
 #: Pieces given to the kernel in one call: two for each large message, and far below its limit.
 PIECES_MAX = 64
+
+
+def next_tick(at: float) -> float:
+    return at + TICK_S - at % TICK_S
 
 
 @dataclass(slots=True, eq=False)
@@ -56,21 +67,24 @@ class Connection:
     interest: tuple[bool, bool] = (False, False)  # in reading, writing: what ChannelIO watches for
     timer_at: float = math.inf  # when the manager looks at it next
 
-    def read(self, buffer: memoryview) -> None:
-        """Read what the connection has, at most a buffer full. Lock not held."""
+    def read(self, buffer: memoryview) -> bool:
+        """Read what the connection has, at most a buffer full. Lock not held.
+
+        Returns False if that was only a beat, or nothing: then nothing else has changed.
+        """
         try:
             count = self.tcp.read_into(buffer)
         except TransportError as error:
             with self.lock:
                 self.end.fail(str(error))
-            return
+            return True
         if count is None:
-            return
+            return False
         with self.lock:
             if count:
-                self.end.receive(buffer[:count], monotonic())
-            else:
-                self.end.receive_end(monotonic())
+                return self.end.receive(buffer[:count], monotonic())
+            self.end.receive_end(monotonic())
+        return True
 
     def read_directly(self, buffer: memoryview) -> None:
         """Do what `read` does, in a receiver's thread.
@@ -110,18 +124,38 @@ class Connection:
     def next_timer_at(self, now: float) -> float:
         """Return when to call `handle_timer`. Lock held, or called by ChannelIO."""
         at = self.end.timer_at()
+        if at != math.inf:
+            at = next_tick(at)
         if self.is_read_directly:
             return min(at, now + DIRECT_S)
-        return min(at, now + BEAT_S) if self._is_deaf else at
+        return min(at, now + ANSWER_S) if self._is_deaf else at
 
     def handle_timer(self, now: float) -> None:
         """Do what is due: send a beat, or give the other node up. Lock held."""
         end = self.end
         # An end that is not read cannot hear whether the other node is there. Its kernel shows it:
         # it has to acknowledge our beats, if nothing else.
-        if self._is_deaf and self.tcp.unanswered_s() >= SILENCE_S:
-            end.fail(f"the machine of {end.name} did not answer for {SILENCE_S:g} s")
+        if self._is_deaf and self.tcp.unanswered_s() >= UNANSWERED_S:
+            end.fail(f"the machine of {end.name} did not answer for {UNANSWERED_S:g} s")
         end.handle_timer(now)
+
+    def beat(self, now: float) -> float | None:
+        """Send a beat if one is due. Lock held; a short `handle_timer`.
+
+        Returns when to look again; None if something else is due, or has to be decided.
+        """
+        end = self.end
+        liveness = end.liveness
+        if end.state != OPEN or self.interest != READING or end.output_bytes:
+            return None
+        if liveness.silent_at <= now:
+            return None
+        if liveness.beat_at <= now:
+            end.beat(now)
+            self.flush()
+            if end.output_bytes:
+                return None
+        return next_tick(min(liveness.beat_at, liveness.silent_at))
 
     @property
     def _is_deaf(self) -> bool:

@@ -16,8 +16,8 @@ ChannelIO. Nobody takes one lock inside another, except `_counters_lock` inside 
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
+import random
 import socket
 import threading
 from collections import deque
@@ -30,7 +30,7 @@ from jsonbus.core.channel.end import OPEN, OPENING, ChannelEnd
 from jsonbus.core.channel.limits import INBOX_BYTES_MAX, MESSAGE_BYTES_MAX
 from jsonbus.errors import TransportError
 from jsonbus.frontend.channels.channel import BaseChannel
-from jsonbus.frontend.channels.connection import Connection
+from jsonbus.frontend.channels.connection import READING, TICK_S, Connection
 from jsonbus.frontend.channels.connector import Call, Connector
 from jsonbus.frontend.channels.counters import ChannelCounters, channel_figures
 from jsonbus.frontend.channels.listener import Listener
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 #: Read from a connection at once: four messages of 64 KB, and what a kernel usually has.
 READ_BYTES = 256 << 10
 
-#: The interest of a connection that has nothing to write.
-READING = (True, False)
+#: By how much the pauses between beats differ among channels.
+BEATS_SPREAD = 0.1
 
 
 class Watcher(Protocol):
@@ -79,8 +79,9 @@ class ChannelManager:
         self.budget = Budget()
         self._waiting: set[Connection] = set()  # not read until others free memory
         self._has_freed = False  # memory, noticed while one of them asked for it
-        self._timers: list[tuple[float, int, Connection | Call]] = []
-        self._numbers = itertools.count()
+        #: What to look at, by time, and these times as a heap: many connections share one.
+        self._due: dict[float, list[Connection | Call]] = {}
+        self._due_times: list[float] = []
         self._requested: deque[Connection] = deque()
         self._posted: deque[Callable[[], None]] = deque()
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -133,8 +134,7 @@ class ChannelManager:
 
     def readable(self, connection: Connection) -> None:
         """Read what has arrived, or notice that the connection ended."""
-        connection.read(self._buffer)
-        if self._notify_only(connection):
+        if not connection.read(self._buffer) or self._notify_only(connection):
             return
         if (
             connection.end.state == OPENING
@@ -170,33 +170,34 @@ class ChannelManager:
         now = monotonic()
         if now >= self.listener.listens_at:
             self.listener.listen()
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            at, _, target = heapq.heappop(timers)
-            if target.timer_at != at:
-                continue  # it has another time now
-            target.timer_at = math.inf
-            if isinstance(target, Call):
-                self.connector.advance(target)
-            elif target in self._connections:
-                if target.end.timer_at() <= now:
-                    self._hear(target)
-                with target.lock:
-                    target.handle_timer(now)
-                self.update(target)
-        return min(timers[0][0] if timers else math.inf, self.listener.listens_at)
+        times = self._due_times
+        while times and times[0] <= now:
+            at = heapq.heappop(times)
+            for target in self._due.pop(at):
+                if target.timer_at != at:
+                    continue  # it has another time now
+                target.timer_at = math.inf
+                if isinstance(target, Call):
+                    self.connector.advance(target)
+                elif target in self._connections:
+                    self._handle_timer(target, now)
+        return min(times[0] if times else math.inf, self.listener.listens_at)
 
     def plan(self, target: Connection | Call, at: float) -> None:
         """Look at a connection or call at that time, unless an earlier time is set already."""
         if at < target.timer_at:
             target.timer_at = at
-            entry = (at, next(self._numbers), target)
-            heapq.heappush(self._timers, entry)
-            if self._timers[0] is entry:
-                self.watcher.wake()  # ChannelIO sleeps until what was first before
+            if at in self._due:
+                self._due[at].append(target)
+            else:
+                self._due[at] = [target]
+                heapq.heappush(self._due_times, at)
+                if self._due_times[0] == at:
+                    self.watcher.wake()  # ChannelIO sleeps until what was first before
 
     def add(self, tcp: TcpConnection, end: ChannelEnd, lock: threading.Lock) -> Connection:
         """Add a connection; `update` starts watching it."""
+        end.liveness.beat_s *= 1 - BEATS_SPREAD * random.random()
         connection = Connection(tcp, end, lock)
         self._connections.add(connection)
         return connection
@@ -276,8 +277,8 @@ class ChannelManager:
     def _notify_only(self, connection: Connection) -> bool:
         """Notify the channel of what arrived, if nothing else has to be done; a short `update`.
 
-        Nearly every read ends here. What is watched for stays, and so does the timer: having heard
-        from the other node makes nothing due earlier.
+        Nearly every read ends here. What is watched for stays. Having heard from the other node
+        makes nothing due earlier but the answer to it.
         """
         end, channel, budget = connection.end, connection.channel, self.budget
         if channel is None or budget.is_short:
@@ -290,7 +291,22 @@ class ChannelManager:
                 return False
             channel.notify()
         channel.wake_handlers()
+        if end.liveness.beat_at + TICK_S < connection.timer_at:
+            self.plan(connection, connection.next_timer_at(monotonic()))
         return True
+
+    def _handle_timer(self, connection: Connection, now: float) -> None:
+        """Do what is due; nearly always that is a beat, and then nothing else."""
+        with connection.lock:
+            next_at = connection.beat(now)
+        if next_at is not None:
+            self.plan(connection, next_at)
+            return
+        if connection.end.silent_at() <= now:
+            self._hear(connection)
+        with connection.lock:
+            connection.handle_timer(now)
+        self.update(connection)
 
     def update(self, connection: Connection) -> None:
         """Write what waits, decide what to watch for, set the timer, and notify the channel."""

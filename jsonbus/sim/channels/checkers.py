@@ -12,6 +12,7 @@ from jsonbus.core.channel.limits import (
     MESSAGE_OVERHEAD_BYTES,
     OUTPUT_BYTES_MAX,
     SILENCE_S,
+    UNANSWERED_S,
 )
 from jsonbus.core.channel.wire import BYTES, FrameItem
 from jsonbus.sim.channels.connector import ConnectAttempt
@@ -35,8 +36,9 @@ CONTROL_BYTES_MAX = 1000
 FINDING_S = 1.5
 ROUNDING_S = 1e-6
 
-#: After the faults: time to take everything that was sent, even one message after the other.
-ARRIVAL_S = 20.0
+#: After the faults: time to notice who is gone, and to take everything that was sent, even one
+#: message after the other.
+ARRIVAL_S = SILENCE_S + 13.0
 
 
 class Inspector(Checker):
@@ -151,7 +153,7 @@ class SilenceIsTrue(Checker):
         is_given_up = core.is_closed_here and not core.is_confirmed
         if not (is_given_up and end.was_opened) and "was not heard" not in core.reason:
             return
-        since = self.world.clock.now - SILENCE_S - AGAIN_MAX_S - LITTLE_S
+        since = self.world.clock.now - UNANSWERED_S - AGAIN_MAX_S - LITTLE_S
         if self.world.network.are_linked(end.node.index, other.node.index, since):
             self.fail(f"{end}: {core.reason}, but {other.node.name} was there all the time")
 

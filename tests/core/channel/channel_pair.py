@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jsonbus.core.channel.end import OPENING, ChannelEnd
-from jsonbus.core.channel.limits import MESSAGE_OVERHEAD_BYTES
+from jsonbus.core.channel.limits import MESSAGE_OVERHEAD_BYTES, SILENCE_S
 from jsonbus.core.channel.wire import (
     BEAT,
     BYTES,
@@ -24,8 +24,8 @@ from jsonbus.core.channel.wire import (
 START = 1000.0  # not 0, so that a forgotten `now` is noticed
 MAX = 100_000  # bytes of a message, unless a test says otherwise
 
-HELLO = Hello("id-ann", 17, "ann", "id-bob", "door", MAX)
-WELCOME = Welcome("id-bob", 18, "bob", MAX)
+HELLO = Hello("id-ann", 17, "ann", "id-bob", "door", MAX, int(SILENCE_S))
+WELCOME = Welcome("id-bob", 18, "bob", MAX, int(SILENCE_S))
 UNBOUND = Refusal("id-bob", "bob", "unbound")
 
 #: How much of what has come to read at once: everything, single bytes, or so that the beginning of

@@ -34,17 +34,17 @@ ENCODERS: dict[type, Any] = {Hello: encode_hello, Welcome: encode_welcome, Refus
 
 SAMPLES: list[tuple[Hello | Welcome | Refusal, bytes]] = [
     (
-        Hello("k3v9", 17, "Küche", "m1", "door", 1000),
-        '\x00\x00\x00\x4cH{"v":1,"n":"k3v9","i":17,"name":"Küche","to":"m1","port":"door",'
-        '"max":1000}'.encode(),
+        Hello("k3v9", 17, "Küche", "m1", "door", 1000, 20),
+        '\x00\x00\x00\x57H{"v":1,"n":"k3v9","i":17,"name":"Küche","to":"m1","port":"door",'
+        '"max":1000,"quiet":20}'.encode(),
     ),
     (
         Hello("a", 0, "", "b", "0", 0),
-        b'\x00\x00\x00\x3bH{"v":1,"n":"a","i":0,"name":"","to":"b","port":"0","max":0}',
+        b'\x00\x00\x00\x45H{"v":1,"n":"a","i":0,"name":"","to":"b","port":"0","max":0,"quiet":7}',
     ),
     (
         Welcome("m1", 18, "master", 67_108_864),
-        b'\x00\x00\x00\x36W{"v":1,"n":"m1","i":18,"name":"master","max":67108864}',
+        b'\x00\x00\x00\x40W{"v":1,"n":"m1","i":18,"name":"master","max":67108864,"quiet":7}',
     ),
     (
         Refusal("m1", "master", "unbound"),
@@ -68,6 +68,12 @@ def test_greeting_is_written_and_read_as_the_table_says(
 ) -> None:
     assert ENCODERS[type(greeting)](greeting) == data
     assert decode(data) == greeting
+
+
+def test_who_does_not_say_how_much_silence_it_bears_is_older_and_bears_seven_seconds() -> None:
+    hello = b'{"v":1,"n":"a","i":0,"name":"","to":"b","port":"0","max":0}'
+    assert decode_hello(hello).silence_s == 7
+    assert decode_welcome(b'{"v":1,"n":"a","i":0,"name":"","max":0}').silence_s == 7
 
 
 def test_longest_greetings_fit() -> None:
@@ -165,7 +171,7 @@ def test_greeting_with_any_value_replaced_is_one_or_none(kind: int, data: st.Dat
 def test_hello_of_another_version_tells_no_more_than_that(version: int) -> None:
     assert decode_hello(codec.dumps({"v": version, "who": "ann"})).version == version
     hello = decode_hello(codec.dumps({**FIELDS[HELLO], "v": version, "port": ["a", "b"]}))
-    assert hello == Hello("", 0, "", "", "", 0, version)
+    assert hello == Hello("", 0, "", "", "", 0, version=version)
 
 
 def test_hello_of_another_version_can_be_written() -> None:

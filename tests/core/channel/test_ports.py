@@ -146,7 +146,7 @@ def test_caller_who_means_another_node_is_told_who_is_here() -> None:
 def test_caller_of_another_version_is_told_both(version: int) -> None:
     ports = make_ports()
     ports.bind("door", "x", exclusive=False)
-    hello = Hello("", 0, "", "", "", 0, version)  # nothing else can be read of it
+    hello = Hello("", 0, "", "", "", 0, version=version)  # nothing else can be read of it
     detail = f"the caller speaks {version}, this node 1"
     assert ports.judge(hello) == refusal("version", detail)
 
@@ -156,5 +156,5 @@ def test_caller_whose_turn_would_not_come_is_told_so() -> None:
 
 
 def test_welcome_and_hello_tell_who_speaks_and_what_it_takes() -> None:
-    assert make_ports().make_welcome() == Welcome("id-bob", 18, "bob", MESSAGE_BYTES_MAX)
-    assert call() == Hello("id-ann", 17, "ann", "id-bob", "door", MESSAGE_BYTES_MAX)
+    assert make_ports().make_welcome() == Welcome("id-bob", 18, "bob", MESSAGE_BYTES_MAX, 20)
+    assert call() == Hello("id-ann", 17, "ann", "id-bob", "door", MESSAGE_BYTES_MAX, 20)

@@ -7,8 +7,17 @@ import math
 import pytest
 
 from jsonbus.core.channel.end import ChannelEnd
-from jsonbus.core.channel.limits import BEAT_S, GREETING_S, SILENCE_S
-from jsonbus.core.channel.wire import BEAT, BYTES, CLOSE, END, HELLO, encode_frame, encode_hello
+from jsonbus.core.channel.limits import ANSWER_S, BEAT_S, GREETING_S, SILENCE_S, UNANSWERED_S
+from jsonbus.core.channel.wire import (
+    BEAT,
+    BYTES,
+    CLOSE,
+    END,
+    HELLO,
+    OLD_SILENCE_S,
+    encode_frame,
+    encode_hello,
+)
 from tests.core.channel import channel_pair
 from tests.core.channel.channel_pair import MAX, START, ChannelPair, read_frames
 
@@ -55,18 +64,41 @@ def test_ends_that_have_nothing_to_say_hear_each_other_for_ever() -> None:
     pair = ChannelPair().open()
     pair.run(20 * SILENCE_S)
     count = int(20 * SILENCE_S / BEAT_S)
-    for side in pair.sides:
-        assert side.end.state == "open"
-        assert kinds(side.was_read) == [BEAT] * count
+    # One more answers the welcome. Beats are not answered: that would never end.
+    assert kinds(pair.bob.was_read) == [BEAT] * (count + 1)
+    assert kinds(pair.ann.was_read) == [BEAT] * count
+    assert {side.end.state for side in pair.sides} == {"open"}
     assert pair.bob.take_all() == []
+
+
+def test_what_was_sent_is_answered_soon() -> None:
+    pair = ChannelPair().open()
+    pair.run(BEAT_S * 0.5)
+    pair.ann.send("x")
+    pair.move()
+    before = len(pair.ann.was_read)
+    pair.run(ANSWER_S - 0.1)
+    assert len(pair.ann.was_read) == before
+    pair.run(0.2)
+    assert kinds(pair.ann.was_read)[-1] == BEAT
+    before = len(pair.ann.was_read)
+    pair.run(BEAT_S - 0.3)
+    assert len(pair.ann.was_read) == before
+
+
+def test_end_of_an_earlier_version_hears_beats_as_often_as_it_needs() -> None:
+    pair = ChannelPair(hello=channel_pair.HELLO._replace(silence_s=OLD_SILENCE_S)).open()
+    pair.run(10 * BEAT_S)
+    assert len(kinds(pair.ann.was_read)) == 10 * BEAT_S / ANSWER_S
+    assert len(kinds(pair.bob.was_read)) == 10
 
 
 def test_end_that_speaks_sends_no_beats() -> None:
     pair = ChannelPair().open()
     for _ in range(20):
-        pair.run(BEAT_S * 0.9)
         pair.ann.send("x")
         pair.move()
+        pair.run(BEAT_S * 0.9)
     assert set(kinds(pair.bob.was_read)) == {BYTES}
     assert BEAT in kinds(pair.ann.was_read)
 
@@ -113,8 +145,34 @@ def test_end_that_hears_nothing_takes_the_other_for_gone(has_closed: bool) -> No
     end.handle_timer(START + SILENCE_S)
     assert end.is_over and not end.is_confirmed
     assert end.is_lost == (not has_closed)
-    assert end.reason == ("it was closed here" if has_closed else "bob was not heard for 7 s")
+    assert end.reason == ("it was closed here" if has_closed else "bob was not heard for 20 s")
     assert end.timer_at() == math.inf
+
+
+def test_end_that_gets_no_answer_gives_up_sooner() -> None:
+    pair = ChannelPair().open()
+    end = pair.ann.end
+    for at in (START + 3.0, START + 4.0):
+        pair.ann.send("x")
+        pair.ann.write(at)
+    gone_at = START + 3.0 + UNANSWERED_S
+    assert end.silent_at() == gone_at
+    end.handle_timer(gone_at - 0.001)
+    assert end.state == "open"
+    end.handle_timer(gone_at)
+    assert end.is_lost and end.reason == f"bob was not heard for {gone_at - START:g} s"
+
+
+def test_end_whose_messages_are_not_accepted_gives_up_sooner() -> None:
+    pair = ChannelPair().open()
+    end = pair.ann.end
+    pair.ann.send("x" * 1000)
+    pair.ann.write(START, 500)
+    for number in range(1, 10):  # the other reads nothing, but it is there
+        at = START + number * ANSWER_S
+        end.receive(memoryview(encode_frame(BEAT)), at)
+        end.handle_timer(at)
+    assert end.state == "open" and end.silent_at() == at + UNANSWERED_S
 
 
 def test_any_byte_is_a_sign_of_life() -> None:
@@ -123,6 +181,7 @@ def test_any_byte_is_a_sign_of_life() -> None:
     for number in range(50):
         at = START + number * (SILENCE_S - 0.1)
         pair.ann.end.handle_timer(at)
+        pair.ann.write(at)
         pair.ann.end.receive(memoryview(data[number : number + 1]), at)
     assert pair.ann.end.state == "open"
 
@@ -217,3 +276,15 @@ def test_closed_end_has_no_timer(kind: int) -> None:
     pair.ann.end.receive(memoryview(encode_frame(kind)), START)
     pair.ann.end.handle_timer(START + 1000)
     assert pair.ann.end.timer_at() == math.inf and pair.ann.end.output_bytes == 0
+
+
+def test_a_lone_beat_changes_nothing_else() -> None:
+    pair = ChannelPair().open()
+    end, beat = pair.ann.end, encode_frame(BEAT)
+    assert not end.receive(memoryview(beat), START)
+    assert end.receive(memoryview(beat[:2]), START)
+    assert end.receive(memoryview(beat[2:]), START)
+    begun = encode_frame(BYTES, beat)
+    assert end.receive(memoryview(begun[: -len(beat)]), START)
+    assert end.receive(memoryview(beat), START)  # not a beat, but a message's body
+    assert end.take() == (BYTES, beat)

@@ -39,7 +39,7 @@ def test_what_came_meanwhile_is_heard_before_silence_is_judged(
         """In the thread of ChannelIO: nothing is read meanwhile."""
         with here.lock:
             there.send("meanwhile")
-            connection.end._heard_at -= 2 * SILENCE_S
+            connection.end.liveness.silent_at -= 2 * SILENCE_S
             manager.plan(connection, 0.0)
 
     manager.post(starve)
