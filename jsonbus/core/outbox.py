@@ -31,7 +31,7 @@ from jsonbus.core.wire.names import DATAGRAM_BYTES_MAX, RESERVED_PREFIX
 
 T = TypeVar("T")
 
-#: A payload larger than this fraction of a datagram is not left queued without a flush: sizes are
+#: A payload larger than this fraction of a batch is not left queued without a flush: sizes are
 #: known only when messages are packed, and the queue should stay small until then.
 _SIZE_SHARE = 4
 
@@ -115,6 +115,7 @@ class Outbox:
         #: How many datagrams a batch fills: in a flood, several leave together.
         self.batch_datagrams = max(1, min(count, _BATCH_MESSAGES_MAX // self._per_datagram))
         self._batch_room = self.room_bytes * self.batch_datagrams
+        self._fast_publish.size_max = min(self._batch_room // _SIZE_SHARE, self.room_bytes)
 
     def list_room_bytes(self, datagram_bytes_max: int) -> int:
         """Return the bytes that the entries of a list may take in one datagram of this node."""
@@ -132,7 +133,6 @@ class Outbox:
         self._slice_room = datagram_bytes_max - FRAGMENT_OVERHEAD_BYTES + saved
         self._whole_room = whole_bytes_max - MESSAGE_OVERHEAD_BYTES + saved
         self._fast_publish.whole_max = self._whole_room
-        self._fast_publish.size_max = self.room_bytes // _SIZE_SHARE
         self._fast_publish.alone_min = self.room_bytes // 2
         self.fill_datagrams(1)
 

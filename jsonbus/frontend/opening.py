@@ -31,8 +31,9 @@ DATAGRAM_BYTES_DEFAULT = 1400
 
 #: A datagram that never leaves the machine. Linux keeps each in memory of 2^n bytes, of
 #: which this leaves no part unused; larger ones were not measurably cheaper per message. In
-#: datagrams of 1,400 bytes a flood takes 1.5 times the CPU, although they leave and arrive in runs:
-#: each has a header to write and to parse.
+#: datagrams of 1,400 bytes a flood takes 1.4 times the CPU (1.56 and 1.10 µs per message), although
+#: they leave and arrive in runs: each has a header to write and to parse. Sockets alone would not
+#: need it: in runs, their floors differ by 4 %.
 LOOPBACK_DATAGRAM_BYTES = 7800
 
 

@@ -100,7 +100,8 @@ class BaseOutgoing:
         if window.open(now):
             self._throttle.doubt()
         self._fast_publish.is_flood = window.is_flood
-        self._outbox.fill_datagrams(window.datagrams)
+        if window.datagrams > 1 or self._outbox.batch_datagrams > 1:
+            self._outbox.fill_datagrams(window.datagrams)
 
     def _is_over_bound(self) -> bool:
         """Whether more output waits than may."""

@@ -11,7 +11,8 @@ publishing.py      from `Bus.publish` to the socket, for messages that are not s
 outgoing.py        decides which thread sends: one at a time
 loop.py            where transport, clock and core meet; the lock
 receiving.py       the work of the receive thread
-waker.py           wakes the receive thread
+waiter.py          what the receive thread waits for
+waker.py           wakes a thread that waits in a selector
 thread_pool.py     decides which thread receives, and which run handlers
 subscription.py    Subscription: the mailbox of a reader or handler
 watch.py           handlers of `on_node` and `on_gap`

@@ -122,7 +122,6 @@ class Outgoing(BaseOutgoing):
             return None
         datagram = self._make_single(prefix, payload, now)
         if datagram is not None:
-            self._open_window(now)
             self._holder = get_ident()
         return datagram
 
@@ -194,21 +193,18 @@ class Outgoing(BaseOutgoing):
             self._give_back_turn()
         return not (self._unsent or self._outbox.has_output)
 
-    def send_single(self, datagram: bytes) -> bool:
+    def send_single(self, datagram: bytes, now: float) -> bool:
         """Send one datagram for which the turn was taken, on a shorter way than `send`.
 
-        If it takes more than one try, or more messages came meanwhile, calls `send`.
+        If it takes more than one try, or more messages came meanwhile, calls `send`. Messages are
+        batched from then on: the first one leaves before that is even noted.
         """
-        throttle = self._throttle
-        if (
-            throttle.is_limited
-            or self._is_failing
-            or self._jammed_at is not None
-            or not throttle.is_open()
-        ):
+        throttle, run = self._throttle, (datagram,)
+        is_hindered = throttle.is_limited or self._is_failing or self._jammed_at is not None
+        if is_hindered or not throttle.is_open():
+            self._open_window(now)
             self._unsent.append(datagram)
             return self.send(math.inf)
-        run = (datagram,)
         try:
             if self._transport.send(run):
                 throttle.let_through(len(datagram))
@@ -217,6 +213,7 @@ class Outgoing(BaseOutgoing):
                 self._run = run  # interfaces that took it must not get it twice
         except TransportError as error:
             self._note_refused(error, time.monotonic())
+        self._open_window(now)
         if not self._unsent:
             self._give_back_turn()
             if not self._outbox.has_output:

@@ -82,7 +82,7 @@ class Publishing:
                     has_turn = outgoing.take_turn_or_wait(now)
             if datagram is None:
                 self._send(has_turn)
-            elif not outgoing.send_single(datagram):
+            elif not outgoing.send_single(datagram, now):
                 self._loop.wake()
         except BaseException:
             outgoing.let_go()

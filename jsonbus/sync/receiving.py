@@ -1,9 +1,9 @@
 """The work of the receive thread: read datagrams and serve timers.
 
-It waits for datagrams, for the next timer and for the waker. It gives the node one datagram at a
-time, up to DRAIN_MAX and for DRAIN_S per wake-up, and delivers the messages in it before it reads
-the next: into mailboxes, or straight to a quick handler. The thread pool decides which thread
-receives and which threads run other handlers (thread_pool.py).
+It waits for datagrams, for the next timer, and for other threads (waiter.py). It gives the node one
+datagram or run at a time, up to DRAIN_MAX and for DRAIN_S per wake-up, and delivers the messages in
+it before it reads the next: into mailboxes, or straight to a quick handler. The thread pool decides
+which thread receives and which threads run other handlers (thread_pool.py).
 
 A full mailbox with overflow "block" *blocks* receiving: nothing is read, so the kernel's buffer
 fills, then drops and counts; timers, heartbeats and sending go on. The mailbox wakes the thread
@@ -13,8 +13,6 @@ when it is half empty.
 from __future__ import annotations
 
 import math
-import select
-import selectors
 import socket
 import time
 from time import monotonic
@@ -24,7 +22,7 @@ from jsonbus.core.message import Message
 from jsonbus.errors import TransportError
 from jsonbus.frontend.limits import DRAIN_MAX, LULL_S, TROUBLE_PAUSE_S
 from jsonbus.sync.subscription import Subscription
-from jsonbus.sync.waker import Waker
+from jsonbus.sync.waiter import Waiter
 
 if TYPE_CHECKING:
     from jsonbus.sync.loop import Loop
@@ -46,41 +44,47 @@ class Receiving:
         self._transport = loop.transport
         self._workers = loop.workers
         self._log = loop.log
-        self._waker = Waker()
-        self._waker_descriptor = self._waker.socket.fileno()
-        self._listening: dict[int, socket.socket] = {}
+        self._waiter = Waiter()
         self._drain_max = 1  # datagrams to try for at the next wake-up
         self._drained_at = -math.inf
         self._blocked_by: set[Subscription] = set()
         self._blocked_at = 0.0
+        self._due = loop.workers.due
         self._needs_tending = True  # timers, output or events may have changed
+        self._needs_flushing = True  # so may the time to send batched messages
         self._tends_at = self._flushes_at = -math.inf
         self._listen()
 
     def wake(self) -> None:
         """Have the thread check timers, output, and what blocks it. Any thread."""
         self._needs_tending = True
-        self._waker.wake()
+        self._waiter.wake()
 
     def wake_to_flush(self) -> None:
         """Have the thread check when to send batched messages. Any thread."""
-        self._waker.wake()
+        self._needs_flushing = True
+        self._waiter.wake()
 
     def step(self) -> None:
         """Wait for something to do, and do it."""
         try:
             # Work that another thread left when its handler took too long.
-            if not self._workers.run_due():
+            if self._due and not self._workers.run_due():
                 return
-            if not self._wait_and_read(min(self._tends_at, self._flushes_at)):
-                return
+            for sock in self._waiter.wait(min(self._tends_at, self._flushes_at)):
+                if not self._drain(sock):
+                    return
+            if self._blocked_by:
+                self._look_for_room()
             # A flood of messages moves no timer: looking at timers after each would cost more
             # than the messages.
             now = monotonic()
             if self._node.take_attention() or self._needs_tending or now >= self._tends_at:
                 self._needs_tending = False
                 self._tends_at = self._loop.tend()
-            self._flushes_at = self._loop.flush_queued(now)
+            if self._needs_flushing or now >= self._flushes_at:
+                self._needs_flushing = False
+                self._flushes_at = self._loop.flush_queued(now)
         except Exception:
             self._log.fail("the receive loop failed, and goes on: this is a bug")
             time.sleep(TROUBLE_PAUSE_S)
@@ -92,7 +96,7 @@ class Receiving:
             return True
         if not self._blocked_by:
             self._blocked_at = monotonic()
-            self._listening = {}
+            self._waiter.listen(())
         self._blocked_by.update(full)
         return False
 
@@ -102,32 +106,8 @@ class Receiving:
         self.close()
 
     def close(self) -> None:
-        """Release the waker's descriptors. Alone in a forked child, where no thread receives."""
-        self._waker.close()
-
-    def _wait_and_read(self, until: float) -> bool:
-        """Return False if this thread is no longer the receiver."""
-        timeout_s = None if until == math.inf else max(0.0, until - monotonic())
-        listening = self._listening
-        ready = self._wait(list(listening), timeout_s)
-        for descriptor in ready:
-            if not self._drain(listening[descriptor]):
-                return False
-        if self._blocked_by:
-            self._look_for_room()
-        return True
-
-    def _wait(self, descriptors: list[int], timeout_s: float | None) -> list[int]:
-        """Wait for the descriptors and the waker; return the descriptors that can be read."""
-        descriptors.append(self._waker_descriptor)
-        try:
-            ready: list[int] = select.select(descriptors, (), (), timeout_s)[0]
-        except ValueError:  # a descriptor beyond what select() can hold
-            ready = _select_any(descriptors, timeout_s)
-        if self._waker_descriptor in ready:
-            self._waker.clear()
-            ready.remove(self._waker_descriptor)
-        return ready
+        """Release the descriptors. Alone in a forked child, where no thread receives."""
+        self._waiter.close()
 
     def _drain(self, sock: socket.socket) -> bool:
         """Read what the kernel has; return False if this thread is no longer the receiver.
@@ -158,22 +138,15 @@ class Receiving:
                 # Sinks are subscriptions.
                 deliveries: Deliveries = take(datagrams, sender, now)  # type: ignore[assignment]
             if deliveries:
-                subscription, messages = deliveries[0]
-                claim = workers.begin_in_place(subscription, now) if len(deliveries) == 1 else None
-                if claim is not None:
-                    has_more = False
-                    try:
-                        has_more = subscription.run_handler(messages)
-                    finally:
-                        goes_on = workers.end_in_place(subscription, has_more, claim)
-                    has_room = True
-                else:
+                has_room = True
+                goes_on = workers.run_in_place(*deliveries[0]) if len(deliveries) == 1 else None
+                if goes_on is None:
                     has_room = self.deliver(deliveries)
                     goes_on = workers.run_due()
                 if not goes_on:
                     return False
                 # Release what was handled before more comes: its memory is reused while warm.
-                del deliveries, messages
+                del deliveries
                 if not has_room:
                     return True
             self._drained_at = now = monotonic()
@@ -190,12 +163,4 @@ class Receiving:
             self._loop.hear_again(monotonic() - self._blocked_at)
 
     def _listen(self) -> None:
-        self._listening = {sock.fileno(): sock for sock in self._transport.sockets()}
-
-
-def _select_any(descriptors: list[int], timeout_s: float | None) -> list[int]:
-    """Wait like select(), for descriptors of any number; only exact to a millisecond."""
-    with selectors.DefaultSelector() as selector:
-        for descriptor in descriptors:
-            selector.register(descriptor, selectors.EVENT_READ)
-        return [key.fd for key, _ in selector.select(timeout_s)]
+        self._waiter.listen(self._transport.sockets())

@@ -40,6 +40,7 @@ from jsonbus.errors import TransportError
 from jsonbus.frontend.log import BusLog
 
 if TYPE_CHECKING:
+    from jsonbus.core.message import Message
     from jsonbus.sync.receiving import Receiving
     from jsonbus.sync.subscription import Subscription
 
@@ -88,7 +89,8 @@ class ThreadPool:
         self._changed = threading.Condition(self._lock)  # role, queue, slots, watch, stop
         self._threads: list[threading.Thread] = []
         self._receiver: int | None = None
-        self._due: deque[Handled] = deque()  # for the receiver to run or to hand on
+        #: For the receiver to run or to hand on.
+        self.due: deque[Handled] = deque()
         self._queue: deque[Handled] = deque()
         # Taken and given back by single operations, which are atomic among threads.
         self._slots: list[None] = [None] * workers
@@ -136,7 +138,7 @@ class ThreadPool:
     def schedule(self, subscription: Handled) -> None:
         """Have the handler run. Any thread; never waits."""
         if get_ident() == self._receiver:
-            self._due.append(subscription)
+            self.due.append(subscription)
             if get_ident() != self._receiver and self._receiving is not None:
                 # This handler just took too long: the new receiver checks again.
                 self._receiving.wake()
@@ -160,12 +162,11 @@ class ThreadPool:
 
         For the receive thread.
         """
-        due = self._due
+        due = self.due
         while due:
             subscription = due.popleft()
             if subscription.is_quick and not self._queue and self._take_slot():
-                claim = self._claim_role(monotonic())
-                if not self.end_in_place(subscription, self._handle(subscription), claim):
+                if not self._run_claimed(subscription):
                     return False
             else:
                 with self._lock:
@@ -173,37 +174,25 @@ class ThreadPool:
                     self._changed.notify()
         return True
 
-    def begin_in_place(self, subscription: Subscription, now: float) -> list[float] | None:
+    def run_in_place(self, subscription: Subscription, batch: list[Message]) -> bool | None:
         """Let the receive thread run this handler for messages that it just received, if it may.
 
-        They never were in the mailbox, so nothing may be before them. Returns None if it may not;
-        else a claim: call `Subscription.run_handler`, then `end_in_place` with it.
+        They never were in the mailbox, so nothing may be before them. Returns whether this thread
+        is still the receiver; None if the messages have to be delivered.
         """
-        if not subscription.is_quick or self._queue or self._due or not self._take_slot():
+        if not subscription.is_quick or self._queue or self.due:
             return None
-        if not subscription.begin():
-            self._slots.append(None)
-            if self._queue:  # put there meanwhile, and perhaps refused because of the slot
-                with self._lock:
-                    self._changed.notify()
-            return None
-        _here.subscription = subscription
-        return self._claim_role(now)
-
-    def end_in_place(self, subscription: Handled, has_more: bool, claim: list[float]) -> bool:
-        """Note that the handler has returned; return whether this thread is still the receiver."""
-        _here.subscription = None
-        self._slots.append(None)
-        if has_more or self._queue:
-            with self._lock:
-                if has_more:
-                    self._queue.append(subscription)
-                self._changed.notify()
         try:
-            claim.pop()
+            self._slots.pop()
         except IndexError:
-            return False
-        return True
+            return None
+        if subscription.begin():
+            return self._run_claimed(subscription, batch)
+        self._slots.append(None)
+        if self._queue:  # put there meanwhile, and perhaps refused because of the slot
+            with self._lock:
+                self._changed.notify()
+        return None
 
     def request_stop(self) -> None:
         """Let each thread end after the handler it is running. Any thread, never waits."""
@@ -303,15 +292,29 @@ class ThreadPool:
             if has_more:
                 self._queue.append(subscription)
 
-    def _claim_role(self, now: float) -> list[float]:
-        """Begin a handler in place: keep the role unless it takes too long."""
-        claim = self._claim = [now]
+    def _run_claimed(self, handled: Handled, batch: list[Message] | None = None) -> bool:
+        """Run a handler in place, with a slot; return whether this thread is still the receiver.
+
+        The thread keeps the role unless that takes too long.
+        """
+        claim = self._claim = [monotonic()]
         self._runs += 1
         if not self._is_watched:
             with self._lock:
                 self._is_watched = True
                 self._changed.notify()
-        return claim
+        has_more = self._handle(handled, batch)
+        self._slots.append(None)
+        if has_more or self._queue:
+            with self._lock:
+                if has_more:
+                    self._queue.append(handled)
+                self._changed.notify()
+        try:
+            claim.pop()
+        except IndexError:
+            return False
+        return True
 
     def _take_slot(self) -> bool:
         try:
@@ -320,11 +323,11 @@ class ThreadPool:
             return False
         return True
 
-    def _handle(self, subscription: Handled) -> bool:
+    def _handle(self, subscription: Handled, batch: list[Message] | None = None) -> bool:
         """Handle one batch of messages; return whether there are more."""
         _here.subscription = subscription
         try:
-            return subscription.run_handler()
+            return subscription.run_handler(batch)
         except Exception:
             self._log.fail("a worker failed: this is a bug")
             return False

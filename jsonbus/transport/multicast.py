@@ -77,6 +77,8 @@ class MulticastTransport:
         self._outlets = Outlets(
             group, port, ttl, loops_runs=self._receives_runs, on_failure=self._look_again
         )
+        # An attribute, like `send`: it is read with every datagram that comes alone.
+        self.own_addresses: frozenset[Sender] = frozenset()
         self._queues = ReceiveQueues(group, port)
         # The hottest call of all: bound directly, without a method of ours.
         self.send = self._outlets.send  # type: ignore[method-assign]
@@ -101,10 +103,6 @@ class MulticastTransport:
     @property
     def offload_refusals(self) -> int:
         return self._outlets.offload_refusals
-
-    @property
-    def own_addresses(self) -> frozenset[Sender]:
-        return self._outlets.addresses
 
     def sockets(self) -> list[socket.socket]:
         return [self._receiver]
@@ -203,6 +201,7 @@ class MulticastTransport:
             if identity in stay:
                 # Another address or state: the membership holds.
                 self._outlets.update(known[identity], interface)
+                self.own_addresses = self._outlets.addresses
                 continue
             try:
                 self._join(interface)
@@ -230,6 +229,7 @@ class MulticastTransport:
 
     def _ignore_own(self) -> None:
         """Filter out what the outlets send; another set of outlets needs another filter."""
+        self.own_addresses = self._outlets.addresses
         if self._hears_itself or not platforms.ignore_own(self._receiver, self._outlets.ports):
             return
         if self._heard_looped is None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import sys
+from contextlib import closing
 
 import pytest
 
 from tools.bench.arena import INSIDE, Arena
 from tools.bench.bus.alone import measure_memory, measure_unwanted, resident_mb
+from tools.bench.bus.calm import measure_calls, measure_latency
 from tools.bench.bus.floods import UNKNOWN, Plan
-from tools.bench.bus.floor import Batcher, take_batches
+from tools.bench.bus.floor import Batcher, Runs, take_batches
 from tools.bench.bus.flow import Credit, Tally, make_slots, open_slots
 from tools.bench.bus.growth import measure_growth
 from tools.bench.bus.run import Run, RunError, cpu_clock_s, window_for
@@ -42,7 +46,8 @@ def arena(monkeypatch: pytest.MonkeyPatch) -> Arena:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "system", ["raw", "raw-1400", "raw-8k", "jsonbus", "jsonbus-1400", "jsonbus-aio"]
+    "system",
+    ["raw", "raw-1400", "raw-8k", "raw-8k-offload", "jsonbus", "jsonbus-1400", "jsonbus-aio"],
 )
 def test_every_message_of_a_flood_is_counted(arena: Arena, system: str) -> None:
     with Run(arena, system) as run:
@@ -51,6 +56,53 @@ def test_every_message_of_a_flood_is_counted(arena: Arena, system: str) -> None:
     assert (first.sent, first.received) == (3_000, (3_000,))
     assert (second.sent, second.received) == (500, (500,))
     assert second.publisher_cpu_s > 0 and second.subscribers_cpu_s > 0 and second.wall_s > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["raw-1400", "raw-1400-offload", "jsonbus", "jsonbus-aio"])
+def test_a_flood_between_hosts_is_of_datagrams_that_fit_a_frame(system: str) -> None:
+    arena = Arena(network="veth")
+    if arena.network.obstacle is not None:
+        pytest.skip(arena.network.obstacle)
+    with closing(arena.network):
+        for subscribers in (1, 2):  # by one cable, and by a bridge
+            with Run(arena, system, subscribers=subscribers) as run:
+                run.probe()
+                assert run.flood(500).received == (500,) * subscribers
+                means = run.means()
+    assert means.startswith("1,400 B")
+    assert means.endswith("offload") or system == "raw-1400"
+
+
+@pytest.mark.slow
+def test_large_values_between_hosts_are_cut_with_and_without_offload() -> None:
+    arena = Arena(network="veth")
+    if arena.network.obstacle is not None:
+        pytest.skip(arena.network.obstacle)
+    with closing(arena.network):
+        for system in ("raw-slices", "raw-slices-offload", "jsonbus"):
+            with Run(arena, system, value_bytes=100_000) as run:
+                run.probe()
+                assert run.flood(20).received == (20,)
+
+
+@pytest.mark.slow
+def test_lone_messages_show_their_delay_their_cpu_and_their_waits(arena: Arena) -> None:
+    samples = list(measure_latency(arena, PLAN))
+    assert {sample.row for sample in samples} == {"raw", "jsonbus", "jsonbus-aio"}
+    for sample in samples:
+        assert sample.value > 0
+        if sample.measure == "calm":
+            assert sample.extra["switches"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_system_calls_of_a_subscriber_are_counted(arena: Arena) -> None:
+    samples = {sample.row: sample for sample in measure_calls(arena, PLAN)}
+    assert samples["raw"].value >= 1
+    assert "recv" in samples["raw"].extra["commonest"]
+    assert samples["jsonbus"].value >= 2
 
 
 @pytest.mark.slow
@@ -184,6 +236,22 @@ def test_a_floor_batches_every_message_within_its_datagrams() -> None:
     assert received["a"][0] == SENSOR
     assert max(map(len, datagrams)) <= 1_400
     assert take_batches([datagrams[0], datagrams[2]], {"a": id, "b": id}) > 0
+
+
+def test_a_run_of_a_floor_is_cut_into_datagrams_of_one_size() -> None:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(30)
+        sender.connect(receiver.getsockname())
+        runs = Runs(sender, 10)
+        for _ in range(2):
+            runs.send(b"[1]")
+        runs.send_last(b"[2]")
+        runs.push()  # nothing waits any more
+        assert [receiver.recv(100) for _ in range(3)] == [b"[1]" + 7 * b" "] * 2 + [b"[2]"]
 
 
 @pytest.mark.parametrize("size_bytes", [SENSOR_BYTES, 1_024, 1_600, 16_384])

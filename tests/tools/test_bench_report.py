@@ -10,6 +10,7 @@ import pytest
 
 from tools.bench.bus import command as bench_bus
 from tools.bench.bus.floods import BISECTIONS, Offer, search_highest_rate
+from tools.bench.bus.overview import LINES, make_overview
 from tools.bench.bus.publish import Pace
 from tools.bench.measures import MEASURES, Measure, Sample, Target
 from tools.bench.report import make_rows, make_summary, make_table
@@ -97,6 +98,33 @@ def test_a_loss_shows_in_the_table() -> None:
     assert "7 of 9" in table
 
 
+def test_words_have_a_column_of_their_own() -> None:
+    measures = {"flood": Measure("flood", "µs")}
+    samples = [Sample("flood", "ours", 1.5, {"means": "1,400 B, offload"})]
+    table = make_table(measures["flood"], make_rows(samples, measures)["flood"])
+    assert "datagrams" in table and "1,400 B, offload" in table
+
+
+def test_the_overview_begins_with_what_was_measured_between_hosts() -> None:
+    samples = [
+        Sample(measure, row, figure)
+        for measure, floor in (("flood", "raw-8k"), ("lan-flood", "raw-1400"))
+        for row, figure in ((floor, 1.0), ("jsonbus", 2.0), ("pyzmq", 3_000.0))
+    ]
+    header, _, between_hosts, loopback = make_overview(make_rows(samples, MEASURES)).splitlines()
+    assert "floor with offload" in header
+    assert between_hosts.startswith("| CPU per message, flood ")
+    assert "2.00 µs" in between_hosts and "3.00 ms" in between_hosts
+    assert loopback.startswith("| loopback: CPU per message, flood ")
+    assert make_overview({}) == ""
+
+
+def test_every_line_of_the_overview_is_of_a_measure_that_there_is() -> None:
+    for line in LINES:
+        known = MEASURES[line.measure].floors
+        assert {line.floor, line.with_offload} - {""} <= {*known, "bare-recv"}, line
+
+
 def test_every_loop_of_the_wire_benchmark_runs(tmp_path: Path) -> None:
     result = tmp_path / "wire.json"
     arguments = ["--messages", "120", "--repetitions", "1", "--json", str(result)]
@@ -143,7 +171,10 @@ def test_the_bus_benchmark_writes_a_table_and_all_figures(
     assert ("no chart" in shown.err) == (obstacle is not None)
 
 
-@pytest.mark.parametrize("arguments", [["--only", "floods"], ["--peers", "carrier-pigeon"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--only", "floods"], ["--peers", "carrier-pigeon"], ["--network", "wifi"]],
+)
 def test_a_name_that_is_not_known_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         bench_bus.main(arguments)

@@ -2,6 +2,7 @@
 
 __main__.py    `python3 -m tools.bench NAME`: finds the benchmark, and a Python that can run it
 arena.py       where a benchmark takes place: a private network namespace, or loopback
+network.py     hosts for its processes, joined by veth
 child.py       a process of a benchmark that is asked things, by lines of JSON;
                worker.py is its far end
 measures.py    what is measured, against which floor, and which target is to be reached

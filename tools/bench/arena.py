@@ -18,6 +18,7 @@ from pathlib import Path
 from tools._setup import ROOT
 from tools.bench.bus.spec import RECEIVE_BUFFER_BYTES
 from tools.bench.child import end_with_parent
+from tools.bench.network import Network, Place
 
 GROUP = "239.255.24.16"
 
@@ -49,10 +50,12 @@ def enter(benchmark: str, arguments: list[str]) -> int | None:
 
 
 class Arena:
-    """Group, interface, ports and environment for the processes of a benchmark."""
+    """Group, places, ports and environment for the processes of a benchmark."""
 
-    def __init__(self, first_port: int | None = None) -> None:
-        self.in_namespace = INSIDE in os.environ
+    def __init__(self, first_port: int | None = None, network: str = "lo") -> None:
+        self.network = Network(network)
+        #: Whether nobody else's datagrams come here.
+        self.in_namespace = INSIDE in os.environ or self.network.is_lan
         self.interface = "lo"
         self.group = GROUP
         self.environment = {
@@ -69,9 +72,17 @@ class Arena:
             if _is_free(self._port):
                 return self._port
 
+    def places(self, count: int) -> list[Place]:
+        """Where so many processes are."""
+        return self.network.places(count)
+
     def describe(self) -> dict[str, str]:
         """Return the facts that the figures depend on."""
-        where = "private network namespace" if self.in_namespace else "loopback of this machine"
+        where = "loopback of this machine"
+        if self.in_namespace:
+            where = "loopback of a private network namespace"
+        if self.network.is_lan:
+            where = "a host for each process, joined by veth"
         facts = {
             "python": platform.python_version(),
             "orjson": metadata.version("orjson"),

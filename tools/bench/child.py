@@ -21,7 +21,10 @@ class RunError(Exception):
 
 
 class Child:
-    """A process that answers questions. It ends when its standard input is closed."""
+    """A process that answers questions. It ends when its standard input is closed.
+
+    A `prefix` is a command that runs another one somewhere else, and ends it with this process.
+    """
 
     def __init__(
         self,
@@ -30,12 +33,13 @@ class Child:
         arguments: Sequence[str],
         environment: dict[str, str],
         pass_fds: Sequence[int] = (),
+        prefix: Sequence[str] = (),
     ) -> None:
         self.label = label
         self._errors = tempfile.TemporaryFile()
         self._waiting = b""
         self._process = subprocess.Popen(
-            [*end_with_parent(), sys.executable, "-m", module, *arguments],
+            [*(prefix or end_with_parent()), sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -24,6 +24,7 @@ COLUMNS = {
     "publisher_us": "publisher µs",
     "subscriber_us": "each subscriber µs",
     "wall_us": "wall µs",
+    "switches": "each subscriber's waits",
     "mb_s": "MB/s",
     "sender_us": "sender's CPU µs",
     "receiver_us": "receiver's CPU µs",
@@ -40,6 +41,9 @@ COLUMNS = {
     "kernel_drops": "kernel drops",
 }
 
+#: The same for columns of words.
+TEXTS = {"means": "datagrams", "commonest": "the commonest"}
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -51,6 +55,7 @@ class Row:
     target: Target | None
     extra: dict[str, float]  # medians
     received: str | None
+    texts: dict[str, str]
 
     @property
     def median(self) -> float:
@@ -89,6 +94,7 @@ class Row:
             "is_met": self.is_met,
             "received": self.received,
             **self.extra,
+            **self.texts,
         }
 
 
@@ -121,9 +127,10 @@ def make_table(measure: Measure, rows: list[Row]) -> str:
     columns = [key for key in COLUMNS if any(key in row.extra for row in rows)]
     has_received = any(row.received for row in rows)
     has_targets = any(row.target for row in rows)
+    texts = [key for key in TEXTS if any(key in row.texts for row in rows)]
     header = ["", measure.unit, "min – max", *(COLUMNS[key] for key in columns)]
     header += ["received"] * has_received + [f"× {floor}" for floor in floors]
-    header += ["target", ""] * has_targets
+    header += ["target", ""] * has_targets + [TEXTS[key] for key in texts]
     lines = [header]
     for row in rows:
         line = [row.name, _number(row.median), f"{_number(min(row.values))} – "]
@@ -135,8 +142,9 @@ def make_table(measure: Measure, rows: list[Row]) -> str:
             line.append("" if ratio is None else f"{ratio:.2f}")
         if has_targets:
             line += [str(row.target or ""), _MARKS[row.is_met]]
+        line += [row.texts.get(key, "") for key in texts]
         lines.append(line)
-    return f"### {measure.title}\n\n{_markdown(lines)}"
+    return f"### {measure.title}\n\n{markdown(lines)}"
 
 
 def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> str:
@@ -153,7 +161,7 @@ def make_summary(rows: dict[str, list[Row]], measures: dict[str, Measure]) -> st
             if ratio is not None:
                 shown = f"{ratio:.2f} × that of {row.target.floor or measure.floors[0]}"
             lines.append([measure.title, row.name, shown, str(row.target), _MARKS[row.is_met]])
-    return f"### Targets\n\n{_markdown(lines)}" if len(lines) > 1 else ""
+    return f"### Targets\n\n{markdown(lines)}" if len(lines) > 1 else ""
 
 
 _MARKS = {True: "✓", False: "✗", None: ""}
@@ -176,7 +184,8 @@ def _make_row(measure: Measure, name: str, rows: dict[str, list[Sample]]) -> Row
         got = sum(sample.extra["received"] for sample in samples)
         sent = sum(sample.extra["sent"] for sample in samples)
         received = "all" if got == sent else f"{got:,} of {sent:,}"
-    return Row(name, values, ratios, measure.target_of(name), extra, received)
+    texts = {key: str(samples[-1].extra[key]) for key in TEXTS if samples[-1].extra.get(key)}
+    return Row(name, values, ratios, measure.target_of(name), extra, received, texts)
 
 
 def _number(value: float) -> str:
@@ -185,7 +194,8 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
 
 
-def _markdown(lines: list[list[str]]) -> str:
+def markdown(lines: list[list[str]]) -> str:
+    """Return lines, the first of which is the header, as a table aligned for a terminal."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
     def write(line: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,21 @@ from tools.bench.report import Row
 #: A page shows it at some 1,000 pixels: more would make the file larger and nothing clearer.
 PIXELS_PER_INCH = 110
 COLOURS_MAX = 64
-PANEL_INCHES = (5.6, 3.5)
+PANEL_INCHES = (5.6, 2.9)
 COLOURS = {"raw": "#9aa5b1", "jsonbus": "#1f6feb", "other": "#d9822b"}
 PALE = 0.45
 
 PLAIN = "{x:,.0f}"
+
+TITLES = {
+    "lan-flood": "Between hosts: CPU per message, flood",
+    "lan-fanout": "Between hosts: CPU per delivery, many subscribers",
+    "lan-latency-p50": "Between hosts: one way at 1,000 messages/s",
+    "lan-calm": "Between hosts: CPU per message at 1,000 messages/s",
+    "flood": "Loopback: CPU per message, flood",
+    "fanout": "Loopback: CPU per delivery, many subscribers",
+    "latency-p50": "Loopback: one way at 1,000 messages/s",
+}
 
 CURVES = {
     "growth-topics": ("publish, by topics", "o", "#1f6feb"),
@@ -71,18 +82,9 @@ def _save(figure: Any, path: Path) -> None:
     Image.open(picture).convert("RGB").quantize(COLOURS_MAX).save(path, "PNG", optimize=True)
 
 
-def _draw_flood(panel: Any, rows: Rows) -> None:
-    panel.set_title("CPU per message, 74-byte values, one subscriber", fontsize=10)
-    _draw_bars(panel, rows["flood"])
-
-
-def _draw_fanout(panel: Any, rows: Rows) -> None:
-    panel.set_title("CPU per delivery, 74-byte values, many subscribers", fontsize=10)
-    _draw_bars(panel, rows["fanout"])
-
-
-def _draw_bars(panel: Any, rows: list[Row]) -> None:
-    ordered = sorted(rows, key=lambda row: row.median, reverse=True)
+def _draw_bars(name: str, panel: Any, rows: Rows) -> None:
+    panel.set_title(TITLES[name], fontsize=10)
+    ordered = sorted(rows[name], key=lambda row: row.median, reverse=True)
     medians = [row.median for row in ordered]
     below = [row.median - min(row.values) for row in ordered]
     above = [max(row.values) - row.median for row in ordered]
@@ -101,10 +103,10 @@ def _draw_bars(panel: Any, rows: list[Row]) -> None:
     panel.margins(x=0.12)
 
 
-def _draw_latency(panel: Any, rows: Rows) -> None:
-    panel.set_title("One way at 1,000 messages/s", fontsize=10)
-    late = {row.name: row.median for row in rows["latency-p99"]}
-    ordered = sorted(rows["latency-p50"], key=lambda row: row.median, reverse=True)
+def _draw_latency(name: str, panel: Any, rows: Rows) -> None:
+    panel.set_title(TITLES[name], fontsize=10)
+    late = {row.name: row.median for row in rows[name.replace("p50", "p99")]}
+    ordered = sorted(rows[name], key=lambda row: row.median, reverse=True)
     for place, row in enumerate(ordered):
         colour = _colour(row.name)
         panel.barh(place + 0.2, row.median, height=0.38, color=colour)
@@ -136,11 +138,15 @@ def _draw_growth(panel: Any, rows: Rows) -> None:
     panel.legend(fontsize=8, frameon=False)
 
 
-#: What a panel needs at least one of, and how it is drawn.
+#: What a panel needs at least one of, and how it is drawn. What a LAN is like comes first.
 PANELS: Sequence[tuple[tuple[str, ...], Callable[[Any, Rows], None]]] = (
-    (("flood",), _draw_flood),
-    (("fanout",), _draw_fanout),
-    (("latency-p50",), _draw_latency),
+    (("lan-flood",), partial(_draw_bars, "lan-flood")),
+    (("lan-fanout",), partial(_draw_bars, "lan-fanout")),
+    (("lan-latency-p50",), partial(_draw_latency, "lan-latency-p50")),
+    (("lan-calm",), partial(_draw_bars, "lan-calm")),
+    (("flood",), partial(_draw_bars, "flood")),
+    (("fanout",), partial(_draw_bars, "fanout")),
+    (("latency-p50",), partial(_draw_latency, "latency-p50")),
     (tuple(CURVES), _draw_growth),
 )
 

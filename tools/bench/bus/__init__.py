@@ -1,9 +1,11 @@
 """The benchmark of the bus: publishers and subscribers of many systems, each a process.
 
 command.py           the options, the order of the workloads, the report
-floods.py            throughput, fan-out, large values and latency; the highest rate without loss
+floods.py            throughput, fan-out, large values; the highest rate without loss
+calm.py              a low rate: delays, CPU, waits and system calls per message
 alone.py             one side at a time: suppressed publishes, start, unwanted messages, memory
 growth.py            cost by number of topics and of nodes
+overview.py          the table of the READMEs
 run.py               the processes of one run: started, asked, ended
 worker.py            such a process
 spec.py              what it is told, and what it publishes

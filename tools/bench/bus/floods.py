@@ -1,4 +1,4 @@
-"""Workloads with a publisher and subscribers of every system: floods, latency, load without loss.
+"""Workloads with a publisher and subscribers of every system: floods, and load without loss.
 
 Repetitions are interleaved, in another order each time: what else the machine does hits all alike.
 The last part asks how much load goes through without loss, and whether every loss is counted.
@@ -13,25 +13,16 @@ from typing import Any, TypeVar
 
 from tools._setup import say
 from tools.bench.arena import Arena
-from tools.bench.bus.floor import BATCH_BYTES
-from tools.bench.bus.run import ANSWER_S, Run, RunError, quantile
+from tools.bench.bus.run import ANSWER_S, Run, RunError
 from tools.bench.bus.spec import SENSOR_BYTES
 from tools.bench.measures import Sample
 
-FLOORS = tuple(BATCH_BYTES)
-OURS = ("jsonbus", "jsonbus-1400", "jsonbus-aio")
+OURS = ("jsonbus", "jsonbus-aio")
+#: On loopback, in datagrams as on a LAN.
+LAN_SIZED = "jsonbus-1400"
 RELIABLE = "jsonbus-reliable"
-LATENCY_RATE = 1_000.0
-SHORT_INTERVAL_S = 0.0005
-BUSY_CASES: dict[str, tuple[str, float | None]] = {
-    "raw": ("raw", None),
-    "raw, switch interval 0.5 ms": ("raw", SHORT_INTERVAL_S),
-    "jsonbus": ("jsonbus", None),
-    "jsonbus, switch interval 0.5 ms": ("jsonbus", SHORT_INTERVAL_S),
-}
 #: Messages before the count begins: caches fill, memory is touched for the first time.
 WARM_UP = 2_000
-LATENCY_WARM_UP = 200
 
 T = TypeVar("T")
 
@@ -51,66 +42,48 @@ class Plan:
     peers: tuple[str, ...]
 
 
+def floors_of(arena: Arena) -> tuple[str, ...]:
+    """Batching floors, with the same means as a bus has on that network and without offload.
+
+    On loopback, 1,400 bytes are measured too: there, a bus chooses larger datagrams.
+    """
+    if arena.network.is_lan:
+        return "raw-1400", "raw-1400-offload"
+    return "raw-1400", "raw-8k", "raw-8k-offload"
+
+
+def batching(arena: Arena) -> tuple[str, ...]:
+    """The floors, and jsonbus; on loopback also in datagrams as on a LAN."""
+    return (*floors_of(arena), *OURS, *([] if arena.network.is_lan else [LAN_SIZED]))
+
+
 def measure_flood(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    systems = (*FLOORS, *OURS, RELIABLE, *plan.peers)
+    systems = (*batching(arena), *plan.peers)
     yield from _flood(arena, plan, "flood", systems, 1, SENSOR_BYTES, plan.messages)
 
 
+def measure_reliable(arena: Arena, plan: Plan) -> Iterator[Sample]:
+    """On a network that loses nothing: what it costs to be ready for losses."""
+    systems = ("jsonbus", RELIABLE)
+    count = max(1, plan.messages // 2)
+    yield from _flood(arena, plan, "reliable", systems, 1, SENSOR_BYTES, count)
+
+
 def measure_fanout(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    systems = (*FLOORS, *OURS, *plan.peers)
+    systems = (*batching(arena), *plan.peers)
     count = max(1, plan.messages // 4)
     say(f"fanout: {plan.subscribers} subscribers")
     yield from _flood(arena, plan, "fanout", systems, plan.subscribers, SENSOR_BYTES, count)
 
 
 def measure_large(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    systems = ("raw", *OURS, *plan.peers)
     count = max(1, plan.messages // 4)
+    systems = ("raw", *OURS, *plan.peers)
     yield from _flood(arena, plan, "large-1k", systems, 1, 1024, count)
-    yield from _flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
-    sliced = ("raw-slices", "jsonbus-1400")
+    if not arena.network.is_lan:  # there, a floor of one datagram would be cut by IP
+        yield from _flood(arena, plan, "large-16k", systems, 1, 16 * 1024, max(1, count // 5))
+    sliced = ("raw-slices", "raw-slices-offload", "jsonbus" if arena.network.is_lan else LAN_SIZED)
     yield from _flood(arena, plan, "large-1m", sliced, 1, 1_000_000, max(1, count // 500))
-
-
-def measure_latency(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    def measure(system: str) -> Iterable[Sample]:
-        with Run(arena, system, has_stamps=True) as run:
-            run.probe()
-            yield from _take_delays("latency", system, run, plan.latency_messages)
-
-    systems = ("raw", "jsonbus", "jsonbus-aio", *plan.peers)
-    yield from interleave("latency", systems, plan, measure)
-
-
-def measure_busy(arena: Arena, plan: Plan) -> Iterator[Sample]:
-    """One way into a process whose main thread computes in pure Python."""
-
-    def measure(case: str) -> Iterable[Sample]:
-        system, interval_s = BUSY_CASES[case]
-        busy = {"has_stamps": True, "is_busy": True, "switch_interval_s": interval_s}
-        with Run(arena, system, **busy) as run:
-            run.probe()
-            yield from _take_delays("busy", case, run, plan.latency_messages)
-
-    yield from interleave("busy", tuple(BUSY_CASES), plan, measure)
-
-
-def _take_delays(measure: str, row: str, run: Run, count: int) -> Iterator[Sample]:
-    _tick(run, LATENCY_WARM_UP)
-    report = _tick(run, count)
-    delays_us = [delay_ns / 1000 for delay_ns in report["delays_ns"]]
-    extra = {"received": report["received"], "sent": count}
-    yield Sample(f"{measure}-p50", row, quantile(delays_us, 0.50), extra)
-    yield Sample(f"{measure}-p99", row, quantile(delays_us, 0.99), extra)
-
-
-def _tick(run: Run, count: int) -> dict[str, Any]:
-    """Publish at a low rate; the subscriber's report."""
-    run.begin(count)
-    timeout_s = ANSWER_S + 10 * count / LATENCY_RATE
-    run.publisher.ask("tick", timeout_s, count=count, rate=LATENCY_RATE)
-    (report,) = run.settle(count)
-    return report
 
 
 def _flood(
@@ -127,10 +100,12 @@ def _flood(
             run.probe()
             run.flood(min(WARM_UP, count))
             flood = run.flood(count)
+            means = run.means()
         extra = {
             "publisher_us": 1e6 * flood.publisher_cpu_s / flood.sent,
             "subscriber_us": 1e6 * flood.subscribers_cpu_s / max(1, flood.deliveries),
             "wall_us": flood.wall_us_per_message,
+            "means": means,
             "received": flood.deliveries,
             "sent": flood.sent * subscribers,
         }
@@ -191,9 +166,10 @@ def measure_rate(arena: Arena, plan: Plan) -> Iterator[Sample]:
     def measure(system: str) -> Iterable[Sample]:
         with Run(arena, system, mailbox=1 << 20) as run:
             run.probe()
-            yield Sample("rate", system, _find_highest_rate(run, plan.load_s))
+            rate = _find_highest_rate(run, plan.load_s)
+            yield Sample("rate", system, rate, {"means": run.means()})
 
-    systems = (*FLOORS, "jsonbus", "jsonbus-1400")
+    systems = [each for each in batching(arena) if each != "jsonbus-aio"]
     yield from interleave("rate", systems, plan, measure)
 
 

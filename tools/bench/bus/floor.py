@@ -3,9 +3,9 @@
     raw        one message per datagram          [number,topic,value]
     raw-1400   as many as fit 1,400 bytes        [number,[[topic,value],…]]
     raw-8k     as many as fit 8,000 bytes        the same; the cheapest size on loopback
-    raw-60k    as many as fit 60,000 bytes       the same
     raw-slices the JSON text of one message cut into datagrams of 1,400 bytes, a number and the
                place of the slice before each; put together in the order of arrival
+    …-offload  the same; as many datagrams as the kernel cuts and joins leave and arrive in one call
 
 Each message is encoded once, and a batch is joined from ready bytes, since only that tells when it
 is full. The receiver parses each datagram once, checks its number for gaps, finds the callback of
@@ -29,13 +29,17 @@ from typing import Any
 
 from orjson import dumps, loads
 
-from jsonbus.transport import platforms
+from jsonbus.transport import offload, platforms
+from jsonbus.transport.base import DATAGRAM_BYTES_MAX
 from jsonbus.transport.interfaces import choose_interfaces
 from tools.bench.bus.flow import Tally
-from tools.bench.bus.publish import Publisher
+from tools.bench.bus.publish import Publisher, describe_means
 from tools.bench.bus.spec import Spec
 
-BATCH_BYTES = {"raw": 0, "raw-1400": 1_400, "raw-8k": 8_000, "raw-60k": 60_000}
+#: By system, the bytes of its datagrams; 0: one message in each.
+BATCH_BYTES = {"raw": 0, "raw-1400": 1_400, "raw-8k": 8_000}
+SLICES = "raw-slices"
+OFFLOAD = "-offload"
 RECEIVE_BYTES = 65_536
 #: How often a receiver looks whether it is to stop.
 LOOK_S = 0.1
@@ -45,6 +49,7 @@ _BATCH_OVERHEAD_BYTES = len(_BATCH % (2**53, b""))
 
 _PLACE = struct.Struct("=QII")
 _SLICE_BYTES = 1_400 - _PLACE.size
+_UDP_SEGMENT = 103  # linux/udp.h
 
 Datagrams = Iterable[bytes]
 
@@ -125,16 +130,48 @@ def take_slices(datagrams: Datagrams, callbacks: dict[str, Callable[[Any], Any]]
     return missing
 
 
+class Runs:
+    """Datagrams in, runs of as many as the kernel cuts out. The last of a run may be smaller."""
+
+    def __init__(self, sock: socket.socket, size: int) -> None:
+        sock.setsockopt(socket.SOL_UDP, _UDP_SEGMENT, size)
+        self._sendmsg = sock.sendmsg
+        self._size = size
+        self._count_max = min(offload.SEGMENTS_MAX, DATAGRAM_BYTES_MAX // size)
+        self._run: list[bytes] = []
+
+    def send(self, datagram: bytes) -> None:
+        run = self._run
+        run.append(datagram.ljust(self._size))  # JSON may end in spaces
+        if len(run) == self._count_max:
+            self.push()
+
+    def send_last(self, datagram: bytes) -> None:
+        """Send it and what waits, without filling it up."""
+        self._run.append(datagram)
+        self.push()
+
+    def push(self) -> None:
+        if self._run:
+            self._sendmsg(self._run)
+            self._run.clear()
+
+
 class RawPublisher(Publisher):
     """Sends through a connected socket, the cheapest way there is."""
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
         self._socket = _open_sender(spec)
-        self._send = self._socket.send
+        self._send = self._send_last = self._socket.send
         self._number = 0
-        self._slices = spec.system == "raw-slices"
-        bytes_max = 0 if self._slices else BATCH_BYTES[spec.system]
+        system = spec.system.removesuffix(OFFLOAD)
+        self._slices = system == SLICES
+        bytes_max = 0 if self._slices else BATCH_BYTES[system]
+        self._runs = None
+        if spec.system != system:
+            self._runs = Runs(self._socket, bytes_max or _PLACE.size + _SLICE_BYTES)
+            self._send, self._send_last = self._runs.send, self._runs.send_last
         self._batcher = Batcher(self._send, bytes_max) if bytes_max else None
 
     def publish(self, topic: str, value: Any) -> None:
@@ -152,7 +189,8 @@ class RawPublisher(Publisher):
         for index in range(count):
             start = index * _SLICE_BYTES
             place = _PLACE.pack(self._number, index, count)
-            self._send(place + text[start : start + _SLICE_BYTES])
+            send = self._send if index < count - 1 else self._send_last
+            send(place + text[start : start + _SLICE_BYTES])
 
     def burst(self, count: int) -> None:
         if self._slices:
@@ -170,6 +208,13 @@ class RawPublisher(Publisher):
     def push(self) -> None:
         if self._batcher is not None:
             self._batcher.push()
+        if self._runs is not None:
+            self._runs.push()
+
+    def means(self) -> str:
+        size = BATCH_BYTES.get(self.spec.system.removesuffix(OFFLOAD), _PLACE.size + _SLICE_BYTES)
+        segment = self._socket.getsockopt(socket.SOL_UDP, _UDP_SEGMENT) if platforms.IS_LINUX else 0
+        return describe_means(size, sends_runs=segment > 0)
 
     def close(self) -> None:
         self._socket.close()
@@ -181,16 +226,18 @@ class RawSubscriber:
     def __init__(self, spec: Spec, tally: Tally) -> None:
         self._spec = spec
         self._socket = open_receiver(spec)
+        self._has_runs = spec.system.endswith(OFFLOAD) and offload.ask_for_runs(self._socket)
         self._handler = tally.handler(lambda value: value)
         self._is_stopping = False
         self._missing = 0
 
     def run(self, ready: Callable[[], None]) -> None:
-        take = take_slices
-        if self._spec.system != "raw-slices":
-            take = take_batches if BATCH_BYTES[self._spec.system] else take_single
+        take, system = take_slices, self._spec.system.removesuffix(OFFLOAD)
+        if system != SLICES:
+            take = take_batches if BATCH_BYTES[system] else take_single
         ready()
-        self._missing = take(self._datagrams(), {self._spec.topic: self._handler})
+        datagrams = self._datagrams_of_runs() if self._has_runs else self._datagrams()
+        self._missing = take(datagrams, {self._spec.topic: self._handler})
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -206,6 +253,19 @@ class RawSubscriber:
             with contextlib.suppress(BlockingIOError):
                 while True:
                     yield recv(RECEIVE_BYTES)
+            if self._is_stopping:
+                return
+
+    def _datagrams_of_runs(self) -> Datagrams:
+        recvmsg, cut_run = self._socket.recvmsg, offload.cut_run
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    data, ancillary, _, _ = recvmsg(RECEIVE_BYTES, offload.ANCILLARY_BYTES)
+                    if ancillary:
+                        yield from cut_run(data, ancillary)
+                    else:
+                        yield data
             if self._is_stopping:
                 return
 

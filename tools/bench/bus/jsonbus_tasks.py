@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonbus
 from tools.bench.bus.flow import Tally
-from tools.bench.bus.jsonbus_threads import READY_S, bus_settings, mailbox_size
+from tools.bench.bus.jsonbus_threads import READY_S, bus_settings, mailbox_size, means_of
 from tools.bench.bus.publish_tasks import AsyncPublisher
 from tools.bench.bus.spec import TOPIC_NOBODY_WANTS, Spec
 
@@ -43,6 +43,9 @@ class AsyncBusPublisher(AsyncPublisher):
 
     def stats(self) -> dict[str, int]:
         return self._bus.stats()
+
+    def means(self) -> str:
+        return means_of(self._bus)
 
     async def close(self) -> None:
         await self._bus.close()

@@ -7,6 +7,7 @@ jsonbus-reliable  as jsonbus, with messages that are sent again to who missed th
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -14,11 +15,14 @@ from time import process_time
 from typing import Any
 
 import jsonbus
+from jsonbus.frontend.opening import datagram_bytes
+from jsonbus.transport import platforms
 from tools.bench.bus.flow import Tally
-from tools.bench.bus.publish import Publisher
+from tools.bench.bus.publish import Publisher, describe_means
 from tools.bench.bus.spec import TOPIC_NOBODY_WANTS, Spec
 
 READY_S = 30.0
+_UDP_GRO = 104  # linux/udp.h
 
 
 class BusPublisher(Publisher):
@@ -51,6 +55,9 @@ class BusPublisher(Publisher):
 
     def stats(self) -> dict[str, int]:
         return self._bus.stats()
+
+    def means(self) -> str:
+        return means_of(self._bus)
 
     def close(self) -> None:
         self._bus.close()
@@ -90,6 +97,15 @@ def bus_settings(spec: Spec) -> Any:
     if size.isdecimal():
         settings["datagram_bytes_max"] = int(size)
     return settings
+
+
+def means_of(bus: jsonbus.Bus | jsonbus.AsyncBus) -> str:
+    """See `Publisher.means`."""
+    loop = bus._loop
+    size, _ = datagram_bytes(loop.config, loop.transport)
+    (receiver,) = loop.transport.sockets()
+    has_runs = platforms.IS_LINUX and receiver.getsockopt(socket.SOL_UDP, _UDP_GRO) > 0
+    return describe_means(size, sends_runs=has_runs and not loop.transport.offload_refusals)
 
 
 def mailbox_size(spec: Spec) -> int:

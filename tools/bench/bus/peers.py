@@ -3,7 +3,7 @@
     zenoh   eclipse-zenoh; two peers over TCP, its own batching
     pyzmq   PUB and SUB over TCP
     lcm     UDP multicast, like jsonbus; it sends where the multicast route points, so it is
-            measured only in a network namespace, where that is loopback
+            measured only in network namespaces, where that is the one interface there is
     nats    nats-py, through a nats-server that run.py starts
 
 All with orjson on both sides. None is a dependency of jsonbus.
@@ -59,7 +59,7 @@ def _open_zenoh(spec: Spec) -> Any:
     side = "listen" if spec.role == "publisher" else "connect"
     settings = {
         "mode": "peer",
-        side: {"endpoints": [f"tcp/127.0.0.1:{spec.port}"]},
+        side: {"endpoints": [f"tcp/{spec.address}:{spec.port}"]},
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
     }
     return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
@@ -129,7 +129,7 @@ class ZmqPublisher(Publisher):
 
         self._socket = zmq.Context().socket(zmq.PUB)
         self._socket.set_hwm(0)  # the window bounds what waits; its own bound would drop
-        self._socket.bind(f"tcp://127.0.0.1:{spec.port}")
+        self._socket.bind(f"tcp://{spec.address}:{spec.port}")
         self._prefix = spec.topic.encode() + b" "
 
     def publish(self, topic: str, value: Any) -> None:
@@ -155,7 +155,7 @@ class ZmqSubscriber(_Waiting):
         socket.set_hwm(0)
         socket.setsockopt(zmq.RCVTIMEO, LOOK_MS)
         socket.setsockopt(zmq.SUBSCRIBE, prefix)
-        socket.connect(f"tcp://127.0.0.1:{self._spec.port}")
+        socket.connect(f"tcp://{self._spec.address}:{self._spec.port}")
         ready()
         recv, skip = socket.recv, len(prefix)
         while not self._stopping.is_set():
@@ -172,7 +172,7 @@ class ZmqSubscriber(_Waiting):
 def _open_lcm(spec: Spec) -> Any:
     import lcm
 
-    url = f"udpm://{spec.group}:{spec.port}?ttl=0&recv_buf_size={spec.receive_buffer_bytes}"
+    url = f"udpm://{spec.group}:{spec.port}?ttl=1&recv_buf_size={spec.receive_buffer_bytes}"
     return lcm.LCM(url)
 
 
@@ -217,7 +217,7 @@ class NatsPublisher(AsyncPublisher):
     async def open(self) -> None:
         import nats
 
-        self._client = await nats.connect(f"nats://127.0.0.1:{self.spec.port}")
+        self._client = await nats.connect(f"nats://{self.spec.address}:{self.spec.port}")
         self._subject = self.topic.replace("/", ".")
 
     async def publish(self, topic: str, value: Any) -> None:
@@ -256,7 +256,7 @@ class NatsSubscriber:
 
         stopping = asyncio.Event()
         self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, stopping.set)
-        client = await nats.connect(f"nats://127.0.0.1:{self._spec.port}")
+        client = await nats.connect(f"nats://{self._spec.address}:{self._spec.port}")
         subject = self._spec.topic.replace("/", ".")
         await client.subscribe(subject, cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1)
         await client.flush()

@@ -35,6 +35,10 @@ class PublisherBase:
     def stats(self) -> dict[str, int]:
         return {}
 
+    def means(self) -> str:
+        """The size of datagrams, and whether the kernel cuts runs of them; "" if there are none."""
+        return ""
+
     def all_have_heard(self) -> bool:
         return bool(min(self.slots))
 
@@ -157,3 +161,9 @@ def wait_for_the_rest(publisher: PublisherBase, sent: int) -> None:
 def figures(sent: int, started_at: float, started_cpu_s: float) -> dict[str, Any]:
     cpu_s = process_time() - started_cpu_s
     return {"sent": sent, "cpu_s": cpu_s, "started_at": started_at, "ended_at": monotonic()}
+
+
+def describe_means(datagram_bytes: int, *, sends_runs: bool) -> str:
+    """What the figures of a system depend on, as short as a table wants it."""
+    size = f"{datagram_bytes:,} B" if datagram_bytes else "one message"
+    return f"{size}, offload" if sends_runs else size

@@ -8,18 +8,20 @@ from the kernel's clock for its process.
 from __future__ import annotations
 
 import os
-import socket
+import re
 import statistics
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tools.bench.arena import Arena
 from tools.bench.bus.flow import make_slots, open_slots
 from tools.bench.bus.spec import SENSOR_BYTES, TOPIC, Spec
 from tools.bench.child import ANSWER_S, Child, RunError, cpu_clock_s
+from tools.bench.network import Place
 
 WORKER = "tools.bench.bus.worker"
 #: Subscribers that stopped counting for so long have got all they will ever get.
@@ -77,17 +79,19 @@ class Run:
         self._slots_fd = make_slots(count)
         self._slots = open_slots(self._slots_fd, count)
         port = arena.next_port()
+        places = arena.places(1 + len(subscriber_systems))
         try:
             if system == "nats":
-                self._broker = _start_nats(port)
+                self._broker = _start_nats(places[0], port)
 
-            def start(name: str, role: str, index: int, **more: Any) -> Child:
+            def start(name: str, role: str, index: int, place: Place, **more: Any) -> Child:
                 spec = Spec(
                     system=name,
                     role=role,
                     group=arena.group,
                     port=port,
-                    interface=arena.interface,
+                    interface=place.interface,
+                    address=places[0].address,
                     slots_fd=self._slots_fd,
                     subscribers=count,
                     index=index,
@@ -95,15 +99,18 @@ class Run:
                     value_bytes=value_bytes,
                     **{"topic": TOPIC, **options, **more},
                 )
-                self._children.append(_start_worker(spec, arena))
+                self._children.append(_start_worker(spec, arena, place))
                 return self._children[-1]
 
             self.publisher = start(
-                publisher_system or system, "publisher", 0, **(publisher_options or {})
+                publisher_system or system, "publisher", 0, places[0], **(publisher_options or {})
             )
             self.publisher.hear()
             self.subscribers = [
-                start(name, "subscriber", index) for index, name in enumerate(subscriber_systems)
+                start(name, "subscriber", index, place)
+                for index, (name, place) in enumerate(
+                    zip(subscriber_systems, places[1:], strict=False)
+                )
             ]
             for subscriber in self.subscribers:
                 subscriber.hear()
@@ -121,6 +128,11 @@ class Run:
         """Return once every subscriber hears the publisher."""
         if not self.publisher.ask("probe")["ready"]:
             raise RunError(f"{self.publisher.label}: the subscribers hear nothing")
+
+    def means(self) -> str:
+        """What the figures depend on: see `Publisher.means`."""
+        means: str = self.publisher.ask("means")["means"]
+        return means
 
     def begin(self, expected: int) -> None:
         for subscriber in self.subscribers:
@@ -176,9 +188,10 @@ class Run:
         os.close(self._slots_fd)
 
 
-def _start_worker(spec: Spec, arena: Arena) -> Child:
+def _start_worker(spec: Spec, arena: Arena, place: Place) -> Child:
     label = f"{spec.system} {spec.role} {spec.index}"
-    return Child(label, WORKER, [spec.to_json()], arena.environment, pass_fds=(spec.slots_fd,))
+    inherited = (spec.slots_fd,)
+    return Child(label, WORKER, [spec.to_json()], arena.environment, inherited, place.command)
 
 
 def window_for(value_bytes: int, receive_buffer_bytes: int) -> int:
@@ -191,21 +204,22 @@ def quantile(values: Sequence[float], share: float) -> float:
     return statistics.quantiles(values, n=1000, method="inclusive")[round(1000 * share) - 1]
 
 
-def _start_nats(port: int) -> subprocess.Popen[bytes]:
+def _start_nats(place: Place, port: int) -> subprocess.Popen[bytes]:
     from tools.bench.bus.peers import find_nats_server
 
     command = find_nats_server()
     assert command is not None
     process = subprocess.Popen(
-        [command, "--addr", "127.0.0.1", "--port", str(port)],
+        [*place.command, command, "--addr", place.address, "--port", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    # The sockets of the namespace that it is in; 0A: it listens.
+    table, listening = Path(f"/proc/{process.pid}/net/tcp"), re.compile(f":{port:04X} \\S+ 0A ")
     for _ in range(500):
-        with socket.socket() as attempt:
-            if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                return process
+        if listening.search(table.read_text()):
+            return process
         time.sleep(0.02)
     process.kill()
     process.wait()

@@ -30,6 +30,8 @@ class Spec:
     slots_fd: int
     subscribers: int
     index: int  # of this subscriber
+    #: Of the publisher, for systems that connect to it.
+    address: str
     #: Messages under way at most.
     window: int
     value_bytes: int = SENSOR_BYTES

@@ -68,7 +68,10 @@ def _run_publisher(publisher: Publisher) -> None:
             publisher.close()
             write_answer({"stats": publisher.stats()})
             return
-        write_answer(getattr(publisher, ask)(**command))
+        if ask == "means":
+            write_answer({"means": publisher.means()})
+        else:
+            write_answer(getattr(publisher, ask)(**command))
 
 
 async def _run_async_publisher(publisher: AsyncPublisher) -> None:
@@ -83,7 +86,10 @@ async def _run_async_publisher(publisher: AsyncPublisher) -> None:
             await publisher.close()
             write_answer({"stats": publisher.stats()})
             return
-        write_answer(await getattr(publisher, ask)(**command))
+        if ask == "means":
+            write_answer({"means": publisher.means()})
+        else:
+            write_answer(await getattr(publisher, ask)(**command))
 
 
 def _run_subscriber(spec: Spec) -> None:
