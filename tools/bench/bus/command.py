@@ -43,6 +43,7 @@ from tools.bench.bus.floods import (
     measure_rate,
 )
 from tools.bench.bus.growth import measure_growth
+from tools.bench.bus.growth_node import measure_node
 from tools.bench.bus.peers import MODULES
 from tools.bench.bus.peers import find_obstacle as find_peer_obstacle
 from tools.bench.measures import MEASURES, Sample
@@ -64,6 +65,7 @@ WORKLOADS: dict[str, Callable[[Arena, Plan], Iterator[Sample]]] = {
     "losses": measure_losses,
     "memory": measure_memory,
     "growth": measure_growth,
+    "node": measure_node,
 }
 
 
